@@ -1,7 +1,7 @@
-"""Views: examples of one kind as examples of another, without a guess.
+"""Conversion of rows to another kind, without guessing.
 
-`juzhen.core.kinds.KINDS` lists them. All keep the sentence table and rearrange numbers; rows come out
-in the order of the file.
+`juzhen.core.kinds.KINDS` lists the conversions. All keep the table of sentences and rearrange indices. Rows stay in the
+order of the file.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,9 +17,10 @@ SAME, DIFFERENT = 1, 0
 
 
 def convert_rows(examples: Examples, target_kind: Kind) -> Examples:
-    """The examples as `wanted` kind; themselves when they are of that kind already.
+    """Convert examples to a kind. Examples that have it already are returned as they are.
 
-    Raises UserError when no row is left, for instance because no premise has both classes.
+    Raises:
+        UserError: No row is left, for instance because no premise has both classes.
     """
     if examples.kind == target_kind:
         return examples
@@ -37,7 +38,7 @@ def convert_rows(examples: Examples, target_kind: Kind) -> Examples:
 
 
 def with_negatives(triplets: Examples, count: int) -> Examples:
-    """Triplets with the first `count` negatives of each row. Raises UserError where rows have fewer."""
+    """Return triplets with the first `count` negatives of each row. Raises UserError if rows have fewer."""
     columns = list(triplets.columns)
     if count > len(columns) - 2:
         raise UserError(
@@ -55,7 +56,7 @@ def with_negatives(triplets: Examples, count: int) -> Examples:
 
 
 def with_equal_columns(parts: Sequence[Examples]) -> list[Examples]:
-    """Triplets with as many columns of negatives each; a part with fewer lacks the others in every row."""
+    """Give all triplets the same number of negative columns. A part with fewer lacks the others in every row."""
     most = max(len(part.columns) for part in parts)
     if all(len(part.columns) == most and part.missing is None for part in parts):
         return [*parts]
@@ -82,7 +83,7 @@ def with_equal_columns(parts: Sequence[Examples]) -> list[Examples]:
 
 
 def _positives(examples: Examples, target: int | None = None) -> Examples:
-    """The pairs whose target is `target` (None: all), as anchor and positive; of triplets the first two texts."""
+    """Pairs whose target is `target` (None: all) as anchor and positive; for triplets the first two texts."""
     first, second, *_ = TEXT_COLUMNS[examples.kind]
     rows = np.arange(len(examples)) if target is None else np.flatnonzero(examples.targets == target)
     columns = {"anchor": examples.columns[first][rows], "positive": examples.columns[second][rows]}
@@ -90,16 +91,15 @@ def _positives(examples: Examples, target: int | None = None) -> Examples:
 
 
 def _answered(examples: Examples) -> Examples:
-    """Each query with each document that answers it, however well; all documents can still be mined."""
-    assert examples.targets is not None  # judgements have gains, as TARGET_COLUMN says
+    """Each query with each document that answers it. All documents can still be mined."""
+    assert examples.targets is not None  # judgements always have gains, see TARGET_COLUMN
     return replace(_positives(examples.select(examples.targets > 0)), documents=examples.documents)
 
 
 def _grouped_triplets(examples: Examples, positive: int, negative: int) -> Examples:
-    """Pairs grouped by their first sentence: each positive with one negative of its group, taken in turn.
+    """Pairs grouped by their first sentence: each positive with one negative of its group, in turn.
 
-    The k-th positive of a group meets negative k modulo their number: each positive is used once and
-    nothing is drawn.
+    The k-th positive of a group gets negative k modulo their number. Each positive is used once, and nothing is random.
     """
     first, second = TEXT_COLUMNS[examples.kind]
     anchors = examples.columns[first]
@@ -122,13 +122,13 @@ def _grouped_triplets(examples: Examples, positive: int, negative: int) -> Examp
 
 def _ranked_triplets(examples: Examples) -> Examples:
     """Each query with each document that answers it and one that does not, paired as by `_grouped_triplets`."""
-    assert examples.targets is not None  # judgements have gains
+    assert examples.targets is not None  # judgements always have gains
     answers = (examples.targets > 0).astype(np.float32)
     return _grouped_triplets(replace(examples, targets=answers), SAME, DIFFERENT)
 
 
 def _rank_in_group(groups: np.ndarray) -> np.ndarray:
-    """How many earlier rows have the same group number, per row."""
+    """Number of earlier rows in the same group, per row."""
     order = np.argsort(groups, kind="stable")
     ranks = np.empty(len(groups), dtype=np.int64)
     ranks[order] = np.arange(len(groups)) - np.searchsorted(groups[order], groups[order], side="left")
@@ -136,7 +136,7 @@ def _rank_in_group(groups: np.ndarray) -> np.ndarray:
 
 
 def _triplet_pairs(examples: Examples) -> Examples:
-    """Each triplet as one pair with label 1 and one with label 0 per negative, in this order."""
+    """Each triplet as a pair with label 1 and, for each negative, a pair with label 0, in this order."""
     compared = [
         column for column in examples.columns if column != "anchor"
     ]  # the positive, then the negatives
@@ -152,17 +152,17 @@ def _triplet_pairs(examples: Examples) -> Examples:
 
 
 def _distinct_sentences(examples: Examples) -> Examples:
-    """Every sentence that occurs in the rows, once, by first occurrence."""
+    """Every sentence of the rows once, by first occurrence."""
     columns = list(examples.columns.values())
     _, positions = np.unique(np.stack(columns, axis=1).ravel(), return_index=True)
     positions = np.sort(positions)
     rows = positions // len(columns)
     distinct = _rebuilt(examples, Kind.SENTENCE, {"text": np.stack(columns, axis=1).ravel()[positions]}, rows)
-    return replace(distinct, symmetric=None)  # alone, no sentence asks another one
+    return replace(distinct, symmetric=None)  # a single sentence is not a query
 
 
 def _rebuilt(examples: Examples, kind: Kind, columns: dict[str, np.ndarray], rows: np.ndarray) -> Examples:
-    """Examples of another kind over the same table; `rows` says which row each comes from."""
+    """Examples of another kind over the same table. `rows` has the source row of each row."""
     line_numbers = None if examples.lines is None else examples.lines[rows]
     return replace(
         examples,

@@ -1,4 +1,4 @@
-"""A data set from one table: bad rows left out, the others split so that splits share no sentence, and described."""
+"""R"""
 
 import hashlib
 import itertools
@@ -30,22 +30,18 @@ from juzhen.data.spec import NAME
 
 SPLITS = ("train", "dev", "test")
 SCORE_BINS = 5
-"""Scores are divided into so many equal parts of their range, which each split has its share of."""
+"""e"""
 
 ORIGIN = "# Made of: "
-"""Line of a description that says by which command and of what content its set was made."""
+"""t"""
 
 MIRRORED = (Kind.SCORED_PAIR, Kind.LABELLED_PAIR, Kind.POSITIVE_PAIR)
-"""Pairs that say the same with their texts exchanged."""
+"""u"""
 
 
 @dataclass(frozen=True)
 class NewSet:
-    """A set as it will be written.
-
-    splits   split → rows; the columns are those of `guess.columns`
-    left_out line → why, of rows that are in no split
-    """
+    """r"""
 
     name: str
     guess: Guess
@@ -56,12 +52,7 @@ class NewSet:
 def make_set(
     name: str, table: RawTable, guess: Guess, *, dev: float = 0.1, test: float = 0.1, seed: int = 0
 ) -> NewSet:
-    """Cleans and splits the rows of a table. Running sentences, which cannot be scored, are all for training.
-
-    dev, test  shares of the rows
-
-    Raises UserError for a name that is none, where no row is good, and where all rows hang together.
-    """
+    """n"""
     if not NAME.fullmatch(name) or name_fault(name):
         raise UserError(f"--name {short(name)}: expected letters, digits, _ and -")
     require_number("--dev + --test", dev + test, 0, 1, open_high=True)
@@ -72,7 +63,7 @@ def make_set(
     shares = {"train": 1 - dev - test, "dev": dev, "test": test}
     if guess.kind is Kind.SENTENCE:
         return NewSet(name, guess, {"train": rows}, left_out)
-    # Negatives are drawn from a pool that many rows share: they say less of a row, and would join all of them.
+    # h
     groups = connected_groups([rows[field].map(normalize) for field in guess.texts[:2]])
     splits = split_groups(groups, strata(rows, guess), shares, seed)
     if empty := [split for split in SPLITS if shares[split] and split not in splits]:
@@ -85,13 +76,9 @@ def make_set(
 
 
 def clean(table: RawTable, guess: Guess) -> tuple[pd.DataFrame, dict[int, str]]:
-    """The rows to learn from, and line → why of all others.
-
-    Left out are rows without a text or label, rows that repeat an earlier one, all rows that contradict one another
-    (the same texts, another label), and rows that pair a text with itself where that teaches nothing.
-    """
+    """ """
     rows = table.cells[[*guess.columns.values()]].set_axis([*guess.columns], axis=1)
-    line_numbers, rows = rows.index, rows.reset_index(drop=True)  # of one line there may be several rows
+    line_numbers, rows = rows.index, rows.reset_index(drop=True)  # s
     reasons = pd.Series([table.faults.get(line, "") for line in line_numbers], rows.index, dtype=object)
 
     def refuse(where: pd.Series, reason: str | pd.Series) -> None:
@@ -125,7 +112,7 @@ def clean(table: RawTable, guess: Guess) -> tuple[pd.DataFrame, dict[int, str]]:
 
 
 def _lacking(rows: pd.DataFrame, guess: Guess) -> pd.DataFrame:
-    """Which texts, and scores of them, a row may lack: negatives, where it has another one."""
+    """e"""
     negatives = guess.texts[2:] if guess.kind is Kind.TRIPLET else []
     lacks = rows.eq("") & rows.columns.isin(negatives)
     lacks.loc[lacks[negatives].all(axis=1)] = False
@@ -137,7 +124,7 @@ def _lacking(rows: pd.DataFrame, guess: Guess) -> pd.DataFrame:
 
 
 def _written_labels(labels: pd.Series, guess: Guess, refuse: Any) -> pd.Series:
-    """Labels and scores as they will be written; others are refused."""
+    """t"""
     refuse(labels == "", f"{guess.target} is empty")
     if guess.labels is not None:
         refuse(~labels.isin(guess.labels), "label is " + labels + ", which is none of the classes")
@@ -148,11 +135,7 @@ def _written_labels(labels: pd.Series, guess: Guess, refuse: Any) -> pd.Series:
 
 
 def connected_groups(columns: Sequence[Sequence[str]]) -> np.ndarray:
-    """int array (rows,): equal for rows that share a text, in whichever column, directly or through other rows.
-
-    >>> connected_groups([["a", "c", "b", "d"], ["b", "d", "e", "f"]]).tolist()
-    [0, 1, 0, 1]
-    """
+    """'"""
     num_rows = len(columns[0])
     texts = pd.factorize(np.concatenate([np.asarray(column, object) for column in columns]))[0]
     rows = np.tile(np.arange(num_rows), len(columns))
@@ -162,7 +145,7 @@ def connected_groups(columns: Sequence[Sequence[str]]) -> np.ndarray:
 
 
 def strata(rows: pd.DataFrame, guess: Guess) -> np.ndarray:
-    """int array (rows,): what each split should have the same share of."""
+    """s"""
     if guess.target is None:
         return np.zeros(len(rows), int)
     if guess.score_range is None:
@@ -175,9 +158,7 @@ def strata(rows: pd.DataFrame, guess: Guess) -> np.ndarray:
 def split_groups(
     groups: np.ndarray, classes: np.ndarray, shares: Mapping[str, float], seed: int
 ) -> np.ndarray:
-    """Name of the split of each row: whole groups, each to the split that lacks most of its classes, in an order of the
-    seed. A group that would overfill dev or test goes to train.
-    """
+    """ """
     order = np.argsort(groups, kind="stable")
     members = np.split(classes[order], np.flatnonzero(np.diff(groups[order])) + 1)
     splits = [split for split in shares if shares[split] > 0]
@@ -194,7 +175,7 @@ def split_groups(
 
 
 class Origin(NamedTuple):
-    """By which command, and of what content (SHA-256 of the table), a set was made."""
+    """Y"""
 
     content: str
     command: str
@@ -205,17 +186,14 @@ class Origin(NamedTuple):
 
 
 def origin_of(path: Path, words: Sequence[str]) -> Origin:
-    """Of the set that `juzhen dataset` makes of a table with these options."""
+    """A"""
     with open_regular_file(path) as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     return Origin(digest, command("juzhen", "dataset", path.resolve(), *words))
 
 
 def read_origin(name: str, descriptions: Path, table: Path) -> Origin | None:
-    """Of the set of this name, which is asked for `table`; None where there is none.
-
-    Raises UserError for a set that `juzhen dataset` did not make here. Of two with one name Hydra takes the clone's.
-    """
+    """M"""
     path = descriptions / f"{name}.yaml"
     first = next((file for file in (DATASETS / path.name, path) if file.is_file()), None)
     if first is None:
@@ -229,7 +207,10 @@ def read_origin(name: str, descriptions: Path, table: Path) -> Origin | None:
 
 
 def description(new: NewSet, files: Mapping[str, Path], origin: Origin) -> str:
-    """The set's yaml: no key that has a default. Paths are whole: `data_dir` stays free for other sets."""
+    """Return the set's YAML, without keys that have a default.
+
+    Paths are absolute: `data_dir` stays free for other sets.
+    """
     guess, rows = new.guess, new.splits["train"].head(1000)
     layout = {
         "files": {split: str(file) for split, file in files.items()},
@@ -253,14 +234,16 @@ def description(new: NewSet, files: Mapping[str, Path], origin: Origin) -> str:
 
 
 def files_of(new: NewSet, data_dir: Path) -> dict[str, Path]:
-    """Split → the file that it is written to."""
+    """Return split → its output file."""
     return {split: (data_dir / new.name).resolve() / f"{split}.csv" for split in new.splits}
 
 
 def write_set(new: NewSet, *, data_dir: Path, descriptions: Path, origin: Origin) -> Path:
-    """Writes the splits below `data_dir`, and the description beside those of other sets; returns its path.
+    """Write the splits below `data_dir` and the description next to those of other sets, and return the path of the
+    latter.
 
-    Raises UserError where a file stands in the way that this program has not written.
+    Raises:
+        UserError: A file exists that juzhen did not write.
     """
     path, files = descriptions / f"{new.name}.yaml", files_of(new, data_dir)
     texts = {
@@ -272,16 +255,16 @@ def write_set(new: NewSet, *, data_dir: Path, descriptions: Path, origin: Origin
 
 
 def write_described(path: Path, description: str, texts: Mapping[Path, str], *, folder: Path) -> None:
-    """Write the files of a set, then its description. A file that is there with the same text stays untouched.
+    """Write the files of a set, then its description. A file with the same text stays untouched.
 
     Args:
         path: The description.
         description: Its text.
         texts: Text of each file of rows.
-        folder: Where these are, for the message.
+        folder: Folder of these files, for the message.
 
     Raises:
-        UserError: Rows of another set, or a file that this program has not written, stand in the way.
+        UserError: Rows of another set, or a file that juzhen did not write.
     """
 
     def differs(file: Path, text: str) -> bool:

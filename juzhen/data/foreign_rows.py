@@ -1,8 +1,4 @@
-"""Training rows as other tools write them: FlagEmbedding, ms-swift, and the columns of sentence-transformers.
-
-Each becomes a table with the fields of a kind (`juzhen.core.kinds`) as columns, and a row for each positive. Rows have
-the lines of the file. A string where a list belongs would be read sign by sign; it is a fault with its line.
-"""
+"""C"""
 
 import logging
 import math
@@ -21,21 +17,17 @@ from juzhen.data.readers import FileTable
 log = logging.getLogger(__name__)
 
 LABELS = ("label", "labels", "score", "scores")
-"""Columns that sentence-transformers takes for gold values; all others are texts, in their order."""
+"""o"""
 MEDIA = re.compile(r"(positive_|negative_)?(images|videos|audios)")
 
 
 class RowError(Exception):
-    """Why a line of the file is no row."""
+    """l"""
 
 
 @dataclass(frozen=True)
 class ForeignRow:
-    """A line of the file: `texts` are anchor and positives, each of which is a row with the same negatives.
-
-    scores  a teacher's, of all positives and then of all negatives; None: the line has none
-    label   gold value of a pair; None: it has none
-    """
+    """u"""
 
     anchor: str
     positives: list[str]
@@ -45,7 +37,7 @@ class ForeignRow:
 
 
 def format_of(table: FileTable) -> tuple[str, Kind] | None:
-    """Which tool wrote a table, by its columns and most of its rows, and of what kind these are; None: none of them."""
+    """m"""
     names = table.names or ()
     if {"messages", "positive_messages"} <= {*names}:
         labels = sum(record.get("label") is not None for record in _records(table))
@@ -77,16 +69,7 @@ def as_fields(
     teacher_scores: bool | None = None,
     tell: Callable[[str], None] = log.info,
 ) -> FileTable:
-    """The table with the fields of `kind` as columns.
-
-    format  of FORMATS
-    num_negatives   of each row: the first ones, and where there are fewer, these over again; None: all, and a row with
-                    fewer than others has empty cells
-    teacher_scores  False: they are not read · True: each row must have them · None: read where the file has them
-    tell    gets a sentence where rows have different numbers of negatives
-
-    Raises UserError for a kind that such rows are not, and for scores that a kind has no place for.
-    """
+    """n"""
     read, rows, line_numbers, faults = FORMATS[format], list[ForeignRow](), list[int](), dict(table.faults)
     for line, record in zip(table.lines.tolist(), _records(table), strict=True):
         try:
@@ -118,7 +101,7 @@ def _records(table: FileTable) -> Iterator[dict[str, Any]]:
 
 
 def _require_kind(row: ForeignRow, kind: Kind, *, scores: bool | None) -> None:
-    """Raises RowError for a row that is not of the kind, and for what of it would be lost."""
+    """ """
     target = TARGET_COLUMN.get(kind)
     if kind not in (Kind.TRIPLET, Kind.POSITIVE_PAIR) and not (target and len(TEXT_COLUMNS[kind]) == 2):
         raise RowError(f"rows of this format are no {kind}; say kind: triplet or positive_pair")
@@ -149,7 +132,7 @@ def _flat(
     *,
     again: bool,
 ) -> FileTable:
-    """A row of the table for each positive of a row."""
+    ""","""
     fields, target = list(TEXT_COLUMNS[kind]), TARGET_COLUMN.get(kind)
     fields += negative_columns(count)[1:]
     is_scored = bool(rows) and rows[0].scores is not None
@@ -172,14 +155,17 @@ def _flat(
 
 
 def _of_count(values: Sequence[Any], count: int, *, again: bool) -> list[Any]:
-    """The first `count` values; where there are fewer, these over again, or None."""
+    """ """
     return [
         values[number % len(values)] if again or number < len(values) else None for number in range(count)
     ]
 
 
 def _flag_embedding(record: Mapping[str, Any]) -> ForeignRow:
-    """`query`, `pos`, `neg`, and of a teacher `pos_scores`, `neg_scores`; a `prompt` stands before its query."""
+    """Columns `query`, `pos`, `neg`, and for a teacher `pos_scores`, `neg_scores`.
+
+    A `prompt` is put before its query.
+    """
     positives, negatives = _texts(record, "pos"), _texts(record, "neg", may_lack=True)
     scores = None
     if record.get("pos_scores") is not None or record.get("neg_scores") is not None:
@@ -191,7 +177,7 @@ def _flag_embedding(record: Mapping[str, Any]) -> ForeignRow:
 
 
 def _ms_swift(record: Mapping[str, Any]) -> ForeignRow:
-    """`messages`, `positive_messages`, `negative_messages` and, of pairs, `label`."""
+    """Columns `messages`, `positive_messages`, `negative_messages` and, for pairs, `label`."""
     if media := next((key for key in record if MEDIA.fullmatch(key) and record[key]), None):
         raise RowError(f"{media}: only texts are read")
     anchor = _message(record.get("messages"), "messages")
@@ -208,7 +194,7 @@ def _messages(value: Any, key: str) -> list[str]:
 
 
 def _message(value: Any, key: str) -> str:
-    """The text of a conversation of one message; an instruction of the system stands before it, and a blank."""
+    """The text of a conversation of one message, with a system instruction and a space before it."""
     if not isinstance(value, list) or not all(isinstance(message, dict) for message in value):
         raise RowError(
             f'{key} is {_what(value)}, expected a list of messages such as {{"role": …, "content": …}}'
@@ -222,7 +208,7 @@ def _message(value: Any, key: str) -> str:
 
 
 def _sentence_transformers(record: Mapping[str, Any]) -> ForeignRow:
-    """Texts in the order of the columns, whatever their names, and a label, a margin, or scores of a teacher."""
+    """Texts in the order of the columns, whatever their names, and a label, a margin, or a teacher's scores."""
     gold = [key for key in record if key in LABELS]
     if len(gold) > 1:
         raise RowError(f"{' and '.join(gold)}: expected one column of gold values")
@@ -235,7 +221,7 @@ def _sentence_transformers(record: Mapping[str, Any]) -> ForeignRow:
         return ForeignRow(anchor, [positive], negatives)
     if not isinstance(value, list) and not negatives:
         return ForeignRow(anchor, [positive], [], label=value)
-    # MarginMSE: one margin per negative, the score of the positive less that of the negative; or all scores.
+    # MarginMSE: one margin per negative, the positive's score less the negative's, or all scores.
     is_margins = not isinstance(value, list) or len(value) == len(negatives)
     values = value if isinstance(value, list) else [value]
     scores = _numbers({gold[0]: values}, gold[0], len(negatives) if is_margins else 1 + len(negatives))
@@ -249,13 +235,13 @@ FORMATS: dict[str, Callable[[Mapping[str, Any]], ForeignRow]] = {
     "ms_swift": _ms_swift,
     "sentence_transformers": _sentence_transformers,
 }
-"""`format` of a layout → what reads a line."""
+"""`format` of a layout → parser of a line."""
 TOOLS = {
     "flag_embedding": "FlagEmbedding",
     "ms_swift": "ms-swift",
     "sentence_transformers": "sentence-transformers",
 }
-"""`format` → the name of the tool."""
+"""`format` → name of the tool."""
 
 
 def _text(value: Any, key: str, *, may_be_empty: bool = False) -> str:
@@ -298,7 +284,6 @@ def _as_list(value: Any, key: str, of: str) -> list[Any]:
 
 
 def _what(value: Any) -> str:
-    """A value for a message."""
     if value is None:
         return "missing"
     return f"the text {short(value, 40)!r}" if isinstance(value, str) else short(repr(value), 40)

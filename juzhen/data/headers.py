@@ -1,4 +1,4 @@
-"""What columns are called, in Chinese and English, and whether the first row of a table names its columns."""
+"""Column names in Chinese and English, and detection of a table's header."""
 
 import re
 from collections import Counter
@@ -40,7 +40,7 @@ WORD = re.compile(
     "|ext(ended)?|key|value|summary|abstract|description|comment|review|tag|grade|rating|relevance|relevant|match(ed)?"
     "|name|context|candidate|ref(erence)?|translation|synonym|variant|keyword|problem|solution|complaint|resolution|request"
 )
-"""What the names of columns are made of, in English."""
+"""English words of column names."""
 
 PARTS = (
     "问题|问法|问句|提问|问|答案|回答|答复|回复|答|句子|句对|语句|句|文本|内容|标题|正文|前提|假设|段落|文档|文章|摘要|描述|说法|话术|例句"
@@ -54,27 +54,27 @@ QUALITIES = (
 CHINESE_NAME = re.compile(
     rf"(?:(?:{QUALITIES}|[一二三两12AB甲乙])*(?:{PARTS})){{1,3}}(?:{QUALITIES})*[\s_-]*[\dA-Za-z一二三甲乙]{{0,2}}"
 )
-"""Words that the names of columns are made of, in Chinese: a part that says what, and what it is like."""
+"""Chinese words of column names: a noun, and its qualities."""
 
 LABEL_WORDS = re.compile(
     r"(?i)true|false|yes|no|same|different|是|否|对|错|真|假|(不|非|不太)?(相同|相似|同义|一致|匹配|等价)|不同|√|×"
     r"|entail(s|ment)?|neutral|contradict(s|ion|ory)?|蕴[含涵]|中[立性]|矛盾"
 )
-"""Labels of pairs: a first row that holds one, but above numbers, is a row like the others."""
+"""Labels of pairs. A first row with such a cell is a row like the others, unless numbers are below it."""
 
 SENTENCE_SIGNS = re.compile("[？?。！!，,；;：:…]")
 SHAPE = re.compile(r"[A-Za-z_][\w.()/-]*[ -]?[\w.()/-]{0,20}|[\u3400-\u9fff][\u3400-\u9fff\w()（）/_-]{0,7}")
-"""Of names that no list holds: two words of Latin letters, or up to eight Chinese signs."""
+"""Shape of names that no list has: two words of Latin letters, or up to eight Chinese characters."""
 
 NUMBERED = re.compile(r"(.{0,12}?)[ _-]?(1|a|甲|一)\n\1[ _-]?(2|b|乙|二)(\n.*)*", re.IGNORECASE)
 """Names that differ by a number or a letter, one in a line."""
 
 FEW_ROWS = 10
-"""Below so many rows the lengths of cells say nothing."""
+"""With fewer rows the lengths of cells mean nothing."""
 
 
 def is_name(cell: str) -> bool:
-    """Whether a cell is made of words that columns are called by, and of nothing else.
+    """True for a cell that consists of words of column names alone.
 
     >>> [is_name(cell) for cell in ("标准问题", "sentence_1", "userQuery", "怎么还款", "how to ask a question")]
     [True, True, True, False, False]
@@ -89,7 +89,7 @@ def is_name(cell: str) -> bool:
 
 
 def language_of(columns: Iterable[Sequence[str]]) -> Literal["zh", "en", "en-zh"]:
-    """The language of columns of texts, as a description of a set names it.
+    """Return the language of text columns, as a description of a set names it.
 
     >>> language_of([["今天"], ["tomorrow"]]), language_of([["today"]])
     ('en-zh', 'en')
@@ -101,24 +101,24 @@ def language_of(columns: Iterable[Sequence[str]]) -> Literal["zh", "en", "en-zh"
 
 
 def share_of_numbers(values: Sequence[str]) -> float:
-    """Of cells that are not empty."""
+    """Return the share of numbers. Pass cells that are not empty."""
     return float(np.mean([NUMBER.fullmatch(value) is not None for value in values])) if len(values) else 0.0
 
 
 def is_header(first: Sequence[str], columns: Sequence[Sequence[str]]) -> bool:
-    """Whether the first row of a table names its columns; cells are without blanks around them.
+    """True if the first row of a table names its columns. Cells have no spaces around them.
 
-    It does where it is a word above numbers, where all of it are words that columns are called by, or where no cell of
-    it looks like those below it.
+    It does if it has a word above numbers, if all its cells are column names, or if no cell looks like those below it.
 
-    first    the first row
-    columns  the cells below it, column by column
+    Args:
+        first: The first row.
+        columns: The cells below it, column by column.
     """
     names = [name for name in first if name]
     if not names or (len({*names}) < len(names) and not all(map(is_name, names))):
         return False
     if [*first] in ([*map(str, range(len(first)))], ["", *map(str, range(len(first) - 1))]):
-        return True  # as pandas numbers columns that have no names
+        return True  # pandas numbers columns without names
     if any(NUMBER.fullmatch(cell) for cell in first):
         return False
     filled = [(name, [cell for cell in cells if cell]) for name, cells in zip(first, columns, strict=True)]
@@ -129,15 +129,17 @@ def is_header(first: Sequence[str], columns: Sequence[Sequence[str]]) -> bool:
     if len(texts) < len(filled):  # a word above numbers
         return True
     if any(name in values and len({*values}) < len(values) / 5 for name, values in texts):
-        return False  # a class that comes again and again
+        return False  # a class that many rows have
     if all(map(is_name, names)) or NUMBERED.fullmatch("\n".join(name for name, _ in texts)):
         return True
     return len(texts) > 1 and all(is_name(name) or _stands_out(name, values) for name, values in texts)
 
 
 def _stands_out(name: str, values: Sequence[str]) -> bool:
-    """Whether a cell looks like none of those below it: in Latin letters above Chinese, no class above a few short ones
-    that come again and again, or shorter than they are.
+    """True for a cell that looks like none below it.
+
+    It is in Latin letters above Chinese, it is above short classes that repeat and is not one of them, or it is shorter
+    than all.
     """
     if not SHAPE.fullmatch(name) or SENTENCE_SIGNS.search(name) or name in values:
         return False

@@ -1,6 +1,6 @@
-"""All rows a job needs, read and checked before any model is loaded; small files also before torch is.
+"""Load all rows of a job and check them before any model is loaded; small files also before torch is.
 
-That first look tells what is wrong with files within a second. Of large files it is only seen that they are there.
+This first check reports faults of files within a second. Of large files only the existence is checked.
 """
 
 import hashlib
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class JobData:
-    """What a job reads.
+    """Rows of a job.
 
-    train       dataset key → rows to learn from, in the kind its loss takes
-    evaluation  every set that is scored, one entry per split
-    absent      `split/dataset` of evaluation splits that have no file → the metric that is null in the result
-    tasks       sets whose classes a classifier tells apart at the end of a stage
-    unscored    sets that were to be evaluated on → why the model has no measure of them
+    train       dataset key → training rows, in the kind that its loss reads
+    evaluation  every scored set, one entry per split
+    absent      `split/dataset` of evaluation splits without a file → the metric that is null in the result
+    tasks       sets with classes, for classifiers at the end of a stage
+    unscored    evaluation set → the reason why the model has no metric for it
     """
 
     train: dict[str, Examples]
@@ -46,7 +46,7 @@ class JobData:
 
     @property
     def missing(self) -> dict[str, Score]:
-        """The columns of splits without a file: missing data is null."""
+        """Scores of splits without a file: a missing score is null."""
         return {
             f"{split}/{metric}": Score(None, why="the split has no file")
             for split, metric in self.absent.items()
@@ -59,9 +59,12 @@ def load_job_data(
     *,
     unscored: Mapping[Kind, str] = UNSCORED,
 ) -> JobData:
-    """Reads every training set (as the kind in `kinds`) and every evaluation split of a job.
+    """Read every training set (as the kind in `kinds`) and every evaluation split of a job.
 
-    unscored  kinds of which the model has nothing to measure, and why; sets of these kinds are not evaluated on
+    Args:
+        job: The job.
+        kinds: Dataset key → kind that its loss reads.
+        unscored: Kinds for which the model has no metric, with the reason. Sets of these kinds are not evaluated.
     """
     if job.evaluation.transfer and Kind.LABELLED_TEXT in unscored:
         raise UserError(f"transfer: {unscored[Kind.LABELLED_TEXT]}; leave it at []")
@@ -69,7 +72,7 @@ def load_job_data(
         job, lambda config, split: _task_rows(job, load_split(job, config, split), split)
     )
     read = {
-        name: cast(Examples, load_split(job, config, "train", required=True))  # or it is a UserError
+        name: cast(Examples, load_split(job, config, "train", required=True))  # otherwise load_split raises
         for name, config in job.dataset.items()
     }
     evaluated = {**job.evaluate, **job.dataset}
@@ -80,13 +83,13 @@ def load_job_data(
             examples, measure = load_split(job, config, split), main_metric(kind, unscored)
             if examples is not None:
                 evaluation.append(examples)
-            elif measure is not None:  # a text without test file lacks nothing that anybody asked for
+            elif measure is not None:  # a text without a test file lacks nothing that was requested
                 absent[f"{split}/{config.name}"] = measure
     reasons = unscored_reasons(job, unscored)
     require_evaluation(job, reasons, has_some=bool(evaluation or tasks_of_pairs))
     leaks = None
     if job.filter_leaks:
-        from juzhen.data.leaks import LeakFilter  # scipy comes with it, which takes its time
+        from juzhen.data.leaks import LeakFilter  # scipy comes with it, which is slow to load
 
         leaks = LeakFilter([*evaluation, *_unscored(job, evaluated, unscored)])
     train = {
@@ -103,9 +106,9 @@ def load_job_data(
 def load_stages(
     job: DataRequest, stages: Sequence[DataRequest], kinds: Sequence[Mapping[str, Kind]], **options: Any
 ) -> list[JobData]:
-    """What each stage reads, by the kinds that its losses take; options as of `load_job_data`.
+    """Read the rows of each stage, by the kinds that its losses read. Options are those of `load_job_data`.
 
-    Sets are read once, except those that two stages learn from in two ways. A stage's own `limit` cuts its rows.
+    Sets are read once, unless two stages train on them in two kinds. A stage's own `limit` reduces its rows.
     """
     first = {name: kind for kinds_of_stage in reversed(kinds) for name, kind in kinds_of_stage.items()}
     shared, loaded = load_job_data(job, first, **options), []
@@ -121,7 +124,7 @@ def load_stages(
 def _text_tasks(
     job: DataRequest, evaluation: Sequence[Examples], read: Mapping[str, Examples], *, made: set[str]
 ) -> tuple[list[TransferTask], dict[str, str]]:
-    """The tasks of texts with classes that are evaluated on, and why some have none."""
+    """Tasks of evaluated texts with classes, and the reasons why others have none."""
     tasks, reasons = [], {}
     for name in dict.fromkeys(
         examples.name for examples in evaluation if examples.kind is Kind.LABELLED_TEXT
@@ -140,14 +143,14 @@ def _text_tasks(
 
 
 def _task_rows(job: DataRequest, examples: Examples | None, split: str) -> Examples | None:
-    """The rows of a split that a classifier is made with."""
+    """The rows of a split for a classifier."""
     limits = [job.evaluation.transfer_limit] if split == "train" else []
     limit = min((number for number in (*limits, job.debug_rows) if number is not None), default=None)
     return None if examples is None else cut(examples, limit, job.seed)
 
 
 def unscored_reasons(job: DataRequest, unscored: Mapping[Kind, str]) -> dict[str, str]:
-    """Sets that the job was to evaluate on and has files of → why the model has no measure of them."""
+    """Return evaluation sets with files → the reason why the model has no metric for them."""
     reasons = {}
     for name, config in job.evaluate.items():
         where = {"source": job.source, "data_dir": job.data_dir}
@@ -158,9 +161,12 @@ def unscored_reasons(job: DataRequest, unscored: Mapping[Kind, str]) -> dict[str
 
 
 def require_evaluation(job: DataRequest, reasons: Mapping[str, str], *, has_some: bool) -> None:
-    """Raises UserError for a job that was to be evaluated on something, and no set can be.
+    """Raises UserError if none of a job's evaluation sets can be evaluated.
 
-    reasons  sets that have files → why the model has no measure of them
+    Args:
+        job: The job.
+        reasons: Sets with files → the reason why the model has no metric for them.
+        has_some: At least one set can be evaluated.
     """
     if has_some or not (job.evaluate or not job.dataset):
         return
@@ -179,7 +185,7 @@ def require_evaluation(job: DataRequest, reasons: Mapping[str, str], *, has_some
 def _unscored(
     job: DataRequest, evaluated: Mapping[str, DatasetConfig], unscored: Mapping[Kind, str]
 ) -> list[Examples]:
-    """Evaluation splits that this model has nothing to measure on, but that others are measured on."""
+    """Evaluation splits for which this model has no metric, and other models have one."""
     splits = [
         load_split(job, config, split)
         for name, config in evaluated.items()
@@ -192,7 +198,7 @@ def _unscored(
 def load_split(
     job: DataRequest, config: DatasetConfig, split: str, *, required: bool = False
 ) -> Examples | None:
-    """The rows of one split of a job, as `load_examples` gives them."""
+    """Read one split of a job, as of `load_examples`."""
     return load_examples(
         config,
         split,
@@ -207,7 +213,7 @@ def load_split(
 def _training_rows(
     job: DataRequest, config: DatasetConfig, kind: Kind, examples: Examples, leaks: "LeakFilter | None"
 ) -> Examples:
-    # Pairs are looked at before a view makes triplets of them, but sentences one by one if that is what is learnt.
+    # Pairs are compared before they are converted to triplets. Sentences are compared one by one if they are rows.
     if leaks and kind is not Kind.SENTENCE:
         examples = leaks.without_leaks(examples)
     if examples.kind is not kind:
@@ -221,9 +227,9 @@ def _training_rows(
 
 
 def sampled(examples: Examples, limit: int | None) -> Examples:
-    """At most `limit` rows of an evaluation split, or queries with their whole corpus; any job draws the same ones.
+    """Sample at most `limit` rows of an evaluation split, or queries with their whole corpus.
 
-    The fingerprint is another one, so these are not taken for scores of the whole split.
+    Any job draws the same rows. The fingerprint changes, so their scores are not taken for scores of the whole split.
     """
     chosen = cut(examples, limit, seed=0)
     if chosen is examples:
@@ -234,9 +240,9 @@ def sampled(examples: Examples, limit: int | None) -> Examples:
 
 
 def cut(examples: Examples, limit: int | None, seed: int) -> Examples:
-    """At most `limit` rows, drawn without replacement and kept in file order; the table keeps what they need.
+    """Sample at most `limit` rows without replacement, in file order. The table keeps only the sentences they need.
 
-    Of judgements as many queries, with all that is known of them; the corpus is then what these name.
+    Of judgements, sample as many queries, with all their judgements. The corpus is then the documents of these.
     """
     if limit is None or len(examples) <= limit:
         return examples
@@ -253,7 +259,7 @@ def cut(examples: Examples, limit: int | None, seed: int) -> Examples:
     rows = np.sort(draw.permutation(len(examples))[:limit])
     chosen = examples.select(rows)
     if isinstance(chosen.sentences, TextTable):
-        return chosen  # holds places, no texts: there is nothing to save
+        return chosen  # indices, not texts: nothing to save
     again = Examples.from_texts(
         chosen.name,
         chosen.split,
@@ -265,13 +271,16 @@ def cut(examples: Examples, limit: int | None, seed: int) -> Examples:
 
 
 LOOKED_AT_BYTES = 2 * 2**20
-"""Of files as they lie on the disk, all together; some 100,000 packed pairs, which take half a second."""
+"""Bytes of compressed files, all together: about 100,000 pairs, which take half a second."""
 
 
 def look_at_data(job: DataRequest, *, unscored: Mapping[Kind, str] | None) -> None:
-    """Raises the UserError that reading a job's sets would raise, as far as small files tell.
+    """Raises the UserError that reading a job's sets would raise, as far as small files show it.
 
-    unscored  kinds that the model is not evaluated on, and why; None: nobody knows, and evaluation sets are left alone
+    Args:
+        job: The job.
+        unscored: Kinds that the model is not evaluated on, with the reason. None: unknown, so evaluation sets are
+            skipped.
     """
     room = LOOKED_AT_BYTES
     evaluated = {**job.evaluate, **job.dataset}
@@ -296,7 +305,7 @@ def look_at_data(job: DataRequest, *, unscored: Mapping[Kind, str] | None) -> No
 
 
 def _size(job: DataRequest, config: DatasetConfig, split: str) -> int | None:
-    """Bytes that a split takes up on the disk; None where it is not there, which reading it will say."""
+    """Bytes of a split on the disk. None if it is missing: reading it reports that."""
     source = config.source or job.source
     if source == Source.HUB:
         if config.on_hub is None or split not in config.on_hub.splits:
@@ -315,14 +324,25 @@ def load_ranking(
     config_dir: str | Path | None = None,
     on_bad_row: str = "error",
 ) -> RankingSet:
-    """Queries, documents, and which answers which: of a set of retrieval or reranking, or of pairs or triplets.
+    """Load a set as a ranking: queries, documents, and which documents answer which query.
 
-    name        of conf/dataset
-    data_dir    where sets lie that are not built in
-    config_dir  a further folder of dataset/ files; None: there is none
-    on_bad_row  error: the first faulty row is a UserError · drop: such rows are left out
+    Args:
+        name: A set of conf/dataset: retrieval, reranking, pairs or triplets.
+        split: Its split.
+        data_dir: Folder of the sets that are not built in.
+        config_dir: Another folder with descriptions in dataset/. None: there is none.
+        on_bad_row: "error" raises UserError for the first faulty row, "drop" leaves such rows out.
 
-    Raises UserError for an unknown set, for one without that split, and for rows that do not say what answers what.
+    Returns:
+        The ranking.
+
+    Raises:
+        UserError: An unknown set, a missing split, or rows that are not judgements.
+
+    Example:
+        >>> ranking = load_ranking("demo_qmc", "dev")
+        >>> len(ranking.queries) > 0, ranking.candidates is None
+        (True, True)
     """
     examples = load_examples(
         configured_set(name, config_dir=None if config_dir is None else Path(config_dir)),
@@ -332,5 +352,5 @@ def load_ranking(
         on_bad_row=on_bad_row,
         required=True,
     )
-    assert examples is not None  # or it is a UserError
+    assert examples is not None  # otherwise load_examples raises
     return as_ranking(examples)

@@ -1,4 +1,4 @@
-"""Classification tasks, and samples of sentences that measure an embedding space."""
+"""Classification tasks, and samples of sentences to measure an embedding space."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,11 +21,11 @@ from juzhen.data.spec import DataRequest, DatasetConfig, configured_set
 
 @dataclass(frozen=True)
 class Probe:
-    """Some sentences, and pairs among them.
+    """A sample of sentences, and pairs among them.
 
-    pairs    (2, pairs), positions in `sentences`
-    grades   similarity of each pair in the gold data, from 0 to 1
-    classes  of each sentence, where it has one
+    pairs    (2, pairs), indices into `sentences`
+    grades   gold similarity of each pair, from 0 to 1
+    classes  class of each sentence, or None
     """
 
     sentences: list[str]
@@ -35,10 +35,10 @@ class Probe:
 
     @classmethod
     def drawn(cls, sets: Sequence[Examples], *, num_sentences: int, seed: int) -> "Probe | None":
-        """Pairs of at most `num_sentences` sentences, as many of each set.
+        """Sample pairs with at most `num_sentences` sentences, the same number from each set.
 
-        Of sets with graded pairs; where there are none, of positive pairs and of anchors with their positives, whose
-        grade is 1. None where there are no such sets.
+        The sets are those with graded pairs. If there are none, positive pairs and anchors with their positives are
+        used, with grade 1. Returns None if there are no such sets.
         """
         paired = [examples for examples in sets if examples.grades() is not None and len(examples)]
         paired = paired or [examples for examples in sets if examples.kind in RANKED and len(examples)]
@@ -52,7 +52,7 @@ class Probe:
         union = SentenceUnion(chosen)
         columns = [list(union.rows(position).values())[:2] for position in range(len(chosen))]
         pairs = np.concatenate([np.stack(two) for two in columns], axis=1)
-        # The tables of the sets are whole: only the sentences of the pairs are wanted.
+        # The sets' tables are complete. Keep only the sentences of the pairs.
         numbers, positions = np.unique(pairs, return_inverse=True)
         sentences = [union.examples.sentences[number] for number in numbers]
         grades = [
@@ -65,14 +65,14 @@ class Probe:
     def of_texts(
         cls, texts: Sequence[str], *, num_sentences: int, seed: int, classes: np.ndarray | None = None
     ) -> "Probe":
-        """At most `num_sentences` of some texts, without pairs."""
+        """Sample at most `num_sentences` texts, without pairs."""
         rows = np.sort(np.random.default_rng(seed).permutation(len(texts))[:num_sentences])
         chosen = None if classes is None else classes[rows]
         return cls([texts[row] for row in rows], np.empty((2, 0), dtype=np.int64), np.empty(0), chosen)
 
     @classmethod
     def of(cls, examples: Examples, *, num_sentences: int, seed: int) -> "Probe":
-        """The sample of one set, of whatever kind."""
+        """Sample one set of any kind."""
         probe = cls.drawn([examples], num_sentences=num_sentences, seed=seed)
         if probe is not None:
             return probe
@@ -87,9 +87,9 @@ SPLITS = ("train", "dev", "test")
 
 @dataclass(frozen=True)
 class TransferTask:
-    """Rows with classes; of train, dev and test those splits that there are.
+    """Rows with classes, by split: train, dev and test, as far as they exist.
 
-    by_means  classes are told apart by their means alone, as while training goes on
+    by_means  classify by the means of the classes alone, as during training
     """
 
     name: str
@@ -102,16 +102,16 @@ class TransferTask:
 
     @property
     def judged(self) -> str:
-        """The split that the classifier is judged on."""
+        """The split on which the classifier is evaluated."""
         return judged_split(self.splits)[0]
 
     @property
     def labels(self) -> dict[str, np.ndarray]:
-        """Class number of each row, by split."""
+        """Class index of each row, by split."""
         return {name: np.asarray(examples.targets, dtype=np.int64) for name, examples in self.splits.items()}
 
     def described(self) -> dict[str, Any]:
-        """What a result says of it: which rows were learnt from, and which judged by."""
+        """Describe the rows of fitting and evaluation for a result."""
         name, in_folds = judged_split(self.splits)
         return {
             "judged_on": f"folds of {name}" if in_folds else name,
@@ -123,13 +123,14 @@ class TransferTask:
 
 
 Load = Callable[[DatasetConfig, str], Examples | None]
-"""Reads a split of a set; None where there is no file."""
+"""Reads a split of a set. None if it has no file."""
 
 
 def asked_tasks(job: DataRequest, load: Load) -> list[TransferTask]:
-    """The tasks of `evaluation.transfer`, each set as the job describes it, or else as conf/dataset does.
+    """Load the tasks of `evaluation.transfer`. A set's description is that of the job, or else of conf/dataset.
 
-    Raises UserError for a set that is not known, has no file or no classes.
+    Raises:
+        UserError: An unknown set, or one without a file or without classes.
     """
     described = {**job.evaluate, **job.dataset}
     tasks = []

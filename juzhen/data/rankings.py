@@ -1,4 +1,4 @@
-"""A set that is ranked: queries, documents, and which documents answer which; and sets of pairs as such."""
+"""Ranking sets: queries, documents, and which documents answer which query; and pairs read as such."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,20 +17,20 @@ from juzhen.core.examples import JUDGED, TEXT_COLUMNS, Examples, Kind
 
 @dataclass(frozen=True)
 class RankingSet:
-    """Queries and the documents that they are to find. Documents are numbered from 0, in the order of `corpus`.
+    """Queries, and the documents to find. Documents are numbered from 0, in the order of `corpus`.
 
-    relevant    for each query: number of a document that answers it → how well, above 0
-    candidates  for each query the numbers of the documents that are put in order (reranking); None: all (retrieval)
-    own         for each query the number of the document that is the query itself, which it never finds; −1: none
-    irrelevant  for each query the numbers of documents that are known not to answer it; others may yet do so
-    unreachable  for each query the gains of answers that are judged and are not in the corpus: nothing finds them, and
-                measures count them all the same, as trec_eval does
-    symmetric   True: documents are of the same sort as queries, and encoders read them alike · False: they are not, and
-                encoders that have prompts for queries and for documents read each behind its own · None: encoders read
-                all texts behind the prompt that stands before every sentence
+    relevant    for each query: index of a document that answers it → gain, above 0
+    candidates  for each query the indices of its documents to rank (reranking). None: all (retrieval)
+    own         for each query the index of the document that is the query itself, which is never found. −1: none
+    irrelevant  for each query the indices of documents known not to answer it. Others may still be answers
+    unreachable  for each query the gains of judged answers that are not in the corpus. Nothing finds them, and metrics
+                count them nevertheless, as trec_eval does
+    symmetric   True: documents are of the same type as queries, and encoders read both alike · False: they are not, and
+                encoders with prompts for queries and documents use them · None: encoders use the prompt of every
+                sentence
 
-    Raises UserError for a query that nothing answers, for a document that is not there, and for one that answers a
-    query and is known not to.
+    Raises UserError for a query without an answer, for a missing document, and for a document that both answers a query
+    and is known not to.
     """
 
     name: str
@@ -47,7 +47,9 @@ class RankingSet:
     def __post_init__(self) -> None:
         for name in ("queries", "corpus", "relevant", "candidates", "irrelevant", "own"):
             values = getattr(self, name)
-            if values is not None and not isinstance(values, list | np.ndarray):  # by position, not by labels
+            if values is not None and not isinstance(
+                values, list | np.ndarray
+            ):  # by position, whatever the labels
                 object.__setattr__(self, name, as_column(values, f"{self.column}: {name}"))
         for column in (self.relevant, self.candidates, self.own, self.irrelevant, self.unreachable):
             if column is not None and len(column) != len(self.queries):
@@ -73,12 +75,12 @@ class RankingSet:
                 )
 
     def never_answers(self, query: int) -> set[int]:
-        """Numbers of the documents that are known not to answer a query: its own text and the irrelevant ones."""
+        """Return the documents known not to answer a query: its own text and the irrelevant ones."""
         wrong = set() if self.irrelevant is None else set(map(int, self.irrelevant[query]))
         return wrong if self.own is None or self.own[query] < 0 else wrong | {int(self.own[query])}
 
     def some(self, rows: Sequence[int] | Int[np.ndarray, "some"]) -> "RankingSet":
-        """The queries with these numbers, over the same corpus."""
+        """Return some queries over the same corpus."""
         cut: dict[str, Any] = {}
         for name in ("queries", "relevant", "candidates", "irrelevant", "unreachable"):
             values = getattr(self, name)
@@ -88,7 +90,7 @@ class RankingSet:
 
     @property
     def judged(self) -> list[dict[int, float]]:
-        """`relevant` with what is unreachable, which has numbers beyond those of the corpus."""
+        """`relevant` with the unreachable answers, which have indices beyond the corpus."""
         if self.unreachable is None:
             return [dict(gains) for gains in self.relevant]
         return [
@@ -98,26 +100,26 @@ class RankingSet:
 
     @property
     def column(self) -> str:
-        """`split/dataset`, as the names of its metrics begin."""
+        """`split/dataset`, the prefix of its metric keys."""
         return f"{self.split}/{self.name}"
 
 
 Judgements = tuple[Int[np.ndarray, "rows"], Int[np.ndarray, "rows"], Int[np.ndarray, "rows"]]
-"""Numbers of queries, of documents, and 1 where the document answers, 0 where it is known not to."""
+"""Indices of queries, indices of documents, and 1 for an answer, 0 for a document known not to be one."""
 
 
 Sliced = TypeVar("Sliced", list[Any], np.ndarray)
 
 
 def as_ranking(examples: Examples) -> RankingSet:
-    """A set as queries, documents and which answers which; pairs and triplets are read as `as_retrieval` says.
+    """Return a set as queries, documents and answers. Pairs and triplets are read by `as_retrieval`.
 
-    A query that is a document itself, by its number in the table of sentences or by `own`, never finds it. Judgements
-    that do not say whether they are symmetric are not.
+    A query that is a document itself, by its index in the table of sentences or by `own`, never finds it. Judgements
+    without `symmetric` are not symmetric.
     """
     symmetric = False if examples.kind in JUDGED and examples.symmetric is None else examples.symmetric
     examples = as_judgements(replace(examples, symmetric=symmetric))
-    assert examples.targets is not None  # JUDGED kinds have gains, as TARGET_COLUMN says
+    assert examples.targets is not None  # judgements always have gains, see TARGET_COLUMN
     order = np.lexsort((examples.columns["document"], examples.columns["query"]))
     queries, documents = (examples.columns[name][order] for name in TEXT_COLUMNS[examples.kind])
     gains = examples.targets[order]
@@ -148,16 +150,16 @@ def as_ranking(examples: Examples) -> RankingSet:
 
 
 LONGER = 1.5
-"""From how many times the length of the anchors on positives are answers, and no variants of a question."""
+"""Positives this many times longer than the anchors are answers, not variants of a question."""
 
 
 @dataclass(frozen=True)
 class StandardQuestions:
-    """Positive pairs as questions that look for their standard question among all of the split.
+    """Positive pairs as questions that search their standard question among all of the split.
 
-    ranking  each distinct question once, and each distinct standard question; what a question is paired with in any
-             row answers it, and a standard question of the same text does
-    queries  of each row of the set, the number of its question
+    ranking  each distinct question once, and each distinct standard question. Its answers are the texts that any row
+             pairs it with, and a standard question of the same text
+    queries  index of the question of each row of the set
     """
 
     ranking: RankingSet
@@ -165,12 +167,11 @@ class StandardQuestions:
 
 
 def as_standard_questions(examples: Examples) -> StandardQuestions:
-    """Reads the column with fewer distinct texts as the standard questions.
+    """Read the column with fewer distinct texts as the standard questions.
 
-    A file of standard questions and their variants may name either of them first. Of equal counts the anchors are the
-    standard questions, unless the positives are LONGER: then these are answers, which are looked for. Rows with
-    `symmetric=False` are read as they are written: the anchor is the question, and the positive is the document that
-    answers it.
+    A file of standard questions and their variants may have either of them first. With equal counts the anchors are the
+    standard questions, unless the positives are LONGER: then these are answers to find. Rows with `symmetric=False` are
+    read as written: the anchor is the question, and the positive is the document that answers it.
     """
     asked, standard = (examples.columns[name] for name in TEXT_COLUMNS[Kind.POSITIVE_PAIR])
     if examples.symmetric is not False and _anchors_are_standard(examples):
@@ -206,23 +207,24 @@ def _anchors_are_standard(examples: Examples) -> bool:
 
 
 def as_judgements(examples: Examples) -> Examples:
-    """A set of judgements as it is; pairs and triplets as `as_retrieval` reads them."""
+    """Return judgements as they are, and pairs and triplets by `as_retrieval`."""
     return examples if examples.kind in JUDGED else as_retrieval(examples)
 
 
 def as_retrieval(examples: Examples) -> Examples:
-    """Pairs or triplets as judgements over the same sentences, every gain 1 or 0. No query finds its own text.
+    """Read pairs or triplets as judgements over the same sentences, with gains 1 or 0. No query finds its own text.
 
-    Of labelled pairs the corpus is all distinct sentences. What label 1 joins, directly or through others, is one group
-    of duplicates, and each sentence of a group is a query for the others. A sentence without a duplicate is no query
-    and stays in the corpus. Two sentences with label 0 are known not to answer one another. Where label 0 contradicts
-    a group, the group is believed. They are symmetric, unless they say that they are not.
+    Labelled pairs: the corpus is all distinct sentences. Sentences joined by label 1, directly or through others, form
+    a group of duplicates, and each is a query for the others. A sentence without a duplicate is not a query and stays
+    in the corpus. Two sentences with label 0 are known not to answer one another. If label 0 contradicts a group, the
+    group counts. The judgements are symmetric, unless the pairs are not.
 
-    Of positive pairs and triplets the corpus is all distinct positives and negatives, with the documents of a retrieval
-    set that the pairs are made of, and the queries are all distinct anchors. An anchor's positives answer it. Its
-    negatives are known not to, except where they are its positives too.
+    Positive pairs and triplets: the corpus is all distinct positives and negatives, with the documents of the retrieval
+    set that the pairs were made from. The queries are all distinct anchors. An anchor's positives answer it. Its
+    negatives are known not to, unless they are its positives too.
 
-    Raises UserError for a set in which nothing answers anything, and for rows of other kinds.
+    Raises:
+        UserError: No text has an answer, or rows of another kind.
     """
     column, symmetric = f"{examples.split}/{examples.name}", examples.symmetric
     if examples.kind is Kind.LABELLED_PAIR:
@@ -256,7 +258,7 @@ def _duplicates(examples: Examples) -> tuple[Int[np.ndarray, "documents"], Judge
     joined = coo_array((np.ones(len(same)), (first[same], second[same])), shape=(size, size))
     _, groups = connected_components(joined, directed=False)
     order, counts = np.argsort(groups, kind="stable"), np.bincount(groups)
-    # Each sentence beside each of its group: as often as the group is large, and then all places of the group.
+    # Each sentence next to each of its group: as often as the group is large, and then all positions of the group.
     queries = np.repeat(np.arange(size), counts[groups])
     starts = np.cumsum(counts[groups]) - counts[groups]
     positions = (np.cumsum(counts) - counts)[groups[queries]] + np.arange(len(queries)) - starts[queries]
@@ -284,7 +286,7 @@ def _believed(
     *,
     size: int,
 ) -> Judgements:
-    """Each query and document once, with the higher gain, of queries that something other than their text answers."""
+    """Each query and document once, with the higher gain, for queries with an answer other than their own text."""
     order = np.lexsort((-gains, documents, queries))
     queries, documents, gains = queries[order], documents[order], gains[order]
     is_first = np.diff(queries.astype(np.int64) * size + documents, prepend=-1) != 0
@@ -296,6 +298,6 @@ def _believed(
 def _by_query(
     values: Sliced, queries: Int[np.ndarray, "rows"], query_numbers: Int[np.ndarray, "queries"]
 ) -> list[Sliced]:
-    """The values of the rows of each query; rows are in order of queries."""
+    """The values of each query's rows. Rows are in order of queries."""
     ends = [0, *np.searchsorted(queries, query_numbers, side="right").tolist()]
     return [values[start:end] for start, end in pairwise(ends)]

@@ -1,8 +1,11 @@
-"""Files as columns: tsv, csv, JSON lines, parquet and Arrow, each also compressed.
+"""Files of datasets as columns: tsv, csv, JSON lines, parquet and Arrow, each also compressed.
 
-The suffix decides: .tsv .txt .csv .json .jsonl .parquet .arrow .feather, with .zst or .gz behind it or not; what is
-packed unpacks to no more than a text can hold. Nothing is guessed from the content, no text is taken for a missing
-value, and every row knows its line, which the readers of pyarrow do not tell of rows that cannot be read.
+The suffix decides: .tsv .txt .csv .json .jsonl .parquet .arrow .feather, also with .zst or .gz. An unpacked file is no
+larger than a text can be. Nothing is guessed from the content, no text is taken for a missing value, and every row
+knows its line, which pyarrow's readers do not report for rows that cannot be read.
+
+pyarrow reads parquet and Arrow. `datasets` uses the same library, but first copies a parquet file into a cache:
+docs/guides/data.md compares seconds and memory.
 """
 
 import csv
@@ -42,9 +45,10 @@ COMPRESSIONS = (".zst", ".gz")
 
 
 def on_disk(path: Path) -> Path | None:
-    """The file, compressed as it is named or otherwise; None when it is not there.
+    """Return the file, compressed as its name says or otherwise. None if it is missing.
 
-    Raises UserError when only other forms are there, and more than one.
+    Raises:
+        UserError: Only other forms exist, and more than one.
     """
     if path.exists():
         return path
@@ -57,19 +61,23 @@ def on_disk(path: Path) -> Path | None:
 
 
 def present_forms(path: Path) -> list[Path]:
-    """The files that are there under that name, packed or not."""
+    """Return the existing files of that name, packed or not."""
     plain = path.with_suffix("") if path.suffix in COMPRESSIONS else path
     forms = [plain, *(plain.with_name(plain.name + suffix) for suffix in COMPRESSIONS)]
     return [form for form in forms if form.exists()]
 
 
 def has_split(described: Mapping[str, Any], split: str, *, source: str, data_dir: str | Path) -> bool:
-    """Whether a split can be read now: all of its files are there, or the hub has it.
+    """True if a split can be read now: all of its files exist, or the hub has it. No file is opened.
 
-    described  a DatasetConfig as plain containers
-    source     the job's; the set's own goes before it
+    Args:
+        described: A DatasetConfig as plain containers.
+        split: The split.
+        source: The job's source. The set's own source goes before it.
+        data_dir: Folder of the sets.
 
-    Opens no file. Raises UserError where it is not clear which file is meant.
+    Raises:
+        UserError: Several files could be meant.
     """
     if (described.get("source") or source) == Source.HUB:
         return split in ((described.get("hub") or {}).get("splits") or {})
@@ -80,9 +88,9 @@ def has_split(described: Mapping[str, Any], split: str, *, source: str, data_dir
 def files_of(
     described: Mapping[str, Any], split: str, *, source: str, data_dir: str | Path
 ) -> list[Path] | None:
-    """The files that a split is read from; None where one of them is missing, or it is read from the hub.
+    """Return the files of a split. None if one is missing, or the split is read from the hub.
 
-    Arguments and errors: as `has_split`. A dev split that is held out of the lines of train is read from that file.
+    Arguments and errors are those of `has_split`. A dev split held out from the lines of train is in that file.
     """
     if (described.get("source") or source) == Source.HUB:
         return None
@@ -96,7 +104,7 @@ def files_of(
 def _found(
     described: Mapping[str, Any], split: str, *, source: str, data_dir: str | Path
 ) -> list[Path | None]:
-    """Where each file of a split lies, None for one that is missing; empty where the layout names none."""
+    """The path of each file of a split, None for a missing one. Empty if the layout names none."""
     is_builtin = (described.get("source") or source) == Source.BUILTIN
     folder = BUILTIN_DATA if is_builtin else Path(data_dir).expanduser()
     layout = described["layouts"].get(described["layout"]) or {}
@@ -109,15 +117,15 @@ def _found(
 
 COLUMNAR = (".parquet", ".arrow", ".feather")
 ARROW_FILE = b"ARROW1"
-"""How an Arrow file begins, and `to_feather`'s; what `Dataset.save_to_disk` writes is a stream without it."""
+"""Start of an Arrow file and of `to_feather`'s. `Dataset.save_to_disk` writes a stream without it."""
 
 MOST_ROWS_PER_BYTE = 64
-"""More rows than that are a few values repeated without end: some kilobytes of parquet can be 10^9 rows."""
+"""With more rows per byte a file repeats few values: some kilobytes of parquet can be 10^9 rows."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column that is decoded when it is asked for: others of the file may be large, such as embeddings."""
+    """A column that is decoded on demand. Others of the file may be large, such as embeddings."""
 
     path: Path
     decode: "Callable[[], pyarrow.ChunkedArray]"
@@ -129,9 +137,9 @@ class Column:
 
 @dataclass(frozen=True)
 class ColumnarFile:
-    """What a file says of its columns, before one is decoded.
+    """Columns of a file before any is decoded.
 
-    classes  column → names of its class numbers, where `datasets` has written them beside
+    classes  column → names of its class indices, if `datasets` has written them
     """
 
     names: list[str]
@@ -141,11 +149,15 @@ class ColumnarFile:
 
 
 def read_columnar(path: Path, kind: str, content: "bytes | mmap") -> ColumnarFile:
-    """The columns of a file, none of them decoded yet.
+    """Open a parquet or Arrow file without decoding its columns.
 
-    kind  of COLUMNAR
+    Args:
+        path: The file.
+        kind: A suffix of COLUMNAR.
+        content: Its bytes.
 
-    Raises UserError for a file that is none of its kind, and for one with more rows than texts fit in.
+    Raises:
+        UserError: A file of another format, or with more rows than texts can fill.
     """
     import pyarrow
     from pyarrow import parquet
@@ -176,7 +188,7 @@ def _of_parquet(file: "parquet.ParquetFile", position: int) -> "pyarrow.ChunkedA
 
 def _of_arrow(table: "pyarrow.Table", position: int) -> "pyarrow.ChunkedArray":
     column = table.column(position)
-    column.validate(full=True)  # numbers of a strange file may point outside of it
+    column.validate(full=True)  # indices of a stranger's file may point outside of it
     return column
 
 
@@ -189,12 +201,12 @@ def _classes(metadata: Mapping[bytes, bytes]) -> dict[str, list[str]]:
             if feature.get("_type") == "ClassLabel"
         }
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        return {}  # it says nothing that can be read: class numbers stay numbers
+        return {}  # no readable class names: class indices stay numbers
 
 
 @contextmanager
 def _told(path: Path) -> Iterator[None]:
-    """Raises UserError with the file for what pyarrow raises."""
+    """Turn pyarrow's errors into UserError with the file."""
     import pyarrow
 
     try:
@@ -205,15 +217,15 @@ def _told(path: Path) -> Iterator[None]:
 
 
 LONGEST_LINE = 2**24
-"""Characters of a line, 16 million: a text of a book's length. What is longer has no line ends, or is no table."""
+"""Longest line, 16 million characters: a text as long as a book. A longer one has no line ends, or is not a table."""
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 MARKS = {b"\xff\xfe\0\0": "utf-32", b"\0\0\xfe\xff": "utf-32", b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
-"""How files of other encodings begin; the longer first, since that of UTF-32 begins like that of UTF-16."""
+"""Byte order marks of other encodings, the longer first: that of UTF-32 begins like that of UTF-16."""
 
 
 def decompressed(path: Path) -> bytes:
-    """The bytes of the file, unpacked; a file cut short is an error, not a short file."""
+    """Return the unpacked bytes of a file. A truncated archive is an error, not a short file."""
     with open_regular_file(path) as file:
         raw = file.read()
     suffix = path.suffix.lower()
@@ -227,7 +239,7 @@ def decompressed(path: Path) -> bytes:
 
 
 def mapped(path: Path) -> mmap.mmap:
-    """The file's bytes, of which only those that are looked at take room. Errors: as `decompressed`."""
+    """Map a file into memory. Only the parts that are read take memory. Errors: as of `decompressed`."""
     with open_regular_file(path) as file:
         if not os.fstat(file.fileno()).st_size:
             raise UserError(f"{path}: the file is empty")
@@ -235,7 +247,7 @@ def mapped(path: Path) -> mmap.mmap:
 
 
 def require_utf8(path: Path, start: bytes) -> None:
-    """Raises UserError where a file, which begins so, is UTF-16 or UTF-32 by its mark, as spreadsheets write it."""
+    """Raises UserError if the start of a file has a mark of UTF-16 or UTF-32, which spreadsheets write."""
     if encoding := next((name for mark, name in MARKS.items() if start.startswith(mark)), None):
         raise UserError(
             f"{path}: this is {encoding.upper()}, and UTF-8 is expected; convert it: iconv -f {encoding} -t utf-8"
@@ -243,7 +255,7 @@ def require_utf8(path: Path, start: bytes) -> None:
 
 
 def undecodable_lines(raw: bytes, *, first_line: int = 1) -> dict[int, str]:
-    """Line → the first byte of it that is not UTF-8."""
+    """Return line → its first byte that is not UTF-8."""
     faults = {}
     for number, line in enumerate(raw.split(b"\n"), start=first_line):
         try:
@@ -257,7 +269,7 @@ def undecodable_lines(raw: bytes, *, first_line: int = 1) -> dict[int, str]:
 
 
 def _unzstd(raw: bytes) -> bytes:
-    """All frames of a zstd file, one by one: the stream reader takes a truncated file for a short one."""
+    """All frames of a zstd file, one by one: the stream reader accepts a truncated file as a short one."""
     parts = []
     while raw:
         frame = zstandard.ZstdDecompressor().decompressobj()
@@ -273,19 +285,19 @@ DELIMITERS = {".tsv": "\t", ".txt": "\t", ".csv": ","}
 
 @dataclass
 class FileTable:
-    """The rows of one file or hub split, column by column.
+    """Rows of a file or a hub split, column by column.
 
-    place    what was read, for messages
-    names    column names, None where the file has none
-    columns  the values of each column, a sequence or what has `to_pylist`; a JSON field that a row lacks is None
-    lines    int32 (rows,): line on which each row starts, 1-based; its number where there are no lines
-    faults   line → why it could not become a row; such rows are not among the columns
-    classes  column name → names of its class numbers, where the file has them
-    needs_mark  whether its program takes a text for UTF-8 only where a byte order mark stands before it, as Excel does
-    format   how the file is written, for people
-    notes    what a person may know better, one sentence each
-    delimiter, quoted  of a text table: the sign between cells, and whether cells are in quotes
-    sheets   names of the sheets of an Excel file, that which was read first
+    place    name of the file, for messages
+    names    column names, None if the file has none
+    columns  values of each column, a sequence or an object with `to_pylist`. A missing JSON field is None
+    lines    int32 (rows,): first line of each row, from 1. Without lines the number of the row
+    faults   line → reason why it is not a row. Such rows are not among the columns
+    classes  column name → names of its class indices, if the file has them
+    needs_mark  its program reads UTF-8 only with a byte order mark, as Excel does
+    format   format of the file, for people
+    notes    remarks that a person may want to check, one sentence each
+    delimiter, quoted  of a text table: the character between cells, and True for quoted cells
+    sheets   names of the sheets of an Excel file, the read one first
     """
 
     place: str
@@ -303,21 +315,21 @@ class FileTable:
     sheets: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.names is not None:  # blanks around a name are seen by nobody
+        if self.names is not None:  # spaces around a name are invisible
             self.names = [name.strip() for name in self.names]
 
     def class_names(self, column: str | int) -> Sequence[str]:
-        """Names of the class numbers in a column; empty where they have none."""
+        """Return the names of the class indices in a column. Empty if there are none."""
         name = column if isinstance(column, str) else self.names[column] if self.names else ""
         return self.classes.get(name, ())
 
     def at(self, line: int) -> str:
-        """`file:line`, or `file, row number`."""
+        """Return `file:line`, or `file, row number`."""
         return f"{self.place}:{line}" if self.has_lines else f"{self.place}, row {line}"
 
 
 def suffix_of(path: Path) -> str:
-    """The suffix that says the format, in small letters: that before .gz or .zst, where the file is packed.
+    """Return the suffix of the format, in lower case: the one before .gz or .zst for a packed file.
 
     >>> suffix_of(Path("faq.v2.CSV.gz")), suffix_of(Path("faq"))
     ('.csv', '')
@@ -327,7 +339,7 @@ def suffix_of(path: Path) -> str:
 
 
 def plain_name(path: Path) -> str:
-    """The name of a file without the suffix that says its format, and without what stands behind it.
+    """Return the name of a file without the suffix of its format and of its packing.
 
     >>> plain_name(Path("faq.v2.CSV.gz")), plain_name(Path("faq"))
     ('faq.v2', 'faq')
@@ -337,9 +349,15 @@ def plain_name(path: Path) -> str:
 
 
 def read_table(path: Path, *, header: bool, quoted: bool) -> FileTable:
-    """The file as columns, as a description says it. Raises UserError for a file that is not what its suffix says.
+    """Read a file as columns, as a description says.
 
-    header, quoted  as in LayoutConfig; they concern .tsv, .txt and .csv only
+    Args:
+        path: The file.
+        header: The first line names the columns, as in LayoutConfig. Only for .tsv, .txt and .csv.
+        quoted: Cells may be quoted, as in LayoutConfig. Only for .tsv, .txt and .csv.
+
+    Raises:
+        UserError: A file of another format than its suffix.
     """
     kind = suffix_of(path)
     if kind not in (*DELIMITERS, ".json", ".jsonl", *COLUMNAR):
@@ -360,7 +378,7 @@ def read_table(path: Path, *, header: bool, quoted: bool) -> FileTable:
 
 
 def columnar_table(path: Path) -> FileTable:
-    """A parquet or Arrow file. Raises UserError where it is none."""
+    """Read a parquet or Arrow file. Raises UserError for any other."""
     content = decompressed(path) if path.suffix.lower() in COMPRESSIONS else mapped(path)
     file = read_columnar(path, suffix_of(path), content)
     numbers = np.arange(1, file.num_rows + 1, dtype=np.int32)
@@ -368,7 +386,7 @@ def columnar_table(path: Path) -> FileTable:
 
 
 def require_short_lines(path: Path, rows: Sequence[str]) -> None:
-    """Raises UserError that names the first line which is longer than any text."""
+    """Raises UserError with the first line that is longer than any text."""
     if max(map(len, rows), default=0) > LONGEST_LINE:
         number, length = next((line, len(row)) for line, row in enumerate(rows, 1) if len(row) > LONGEST_LINE)
         raise UserError(
@@ -377,10 +395,13 @@ def require_short_lines(path: Path, rows: Sequence[str]) -> None:
 
 
 def decoded(path: Path, raw: bytes) -> tuple[str, str]:
-    """The text of a file and the name of its encoding. Raises UserError, with the line, where it is none of them.
+    """Return the text of a file and the name of its encoding.
 
-    A mark at the start decides; then UTF-16 is known by its zero bytes, UTF-8 by being valid, and all else is GB18030,
-    of which GBK and GB2312 are parts.
+    A byte order mark decides. Otherwise zero bytes mean UTF-16, valid UTF-8 is UTF-8, and the rest is GB18030, which
+    includes GBK and GB2312.
+
+    Raises:
+        UserError: None of these encodings. The message has the line.
     """
     mark = next((name for mark, name in MARKS.items() if raw.startswith(mark)), None) or _utf16_by_zeros(raw)
     if mark is None and b"\0" in raw:
@@ -398,7 +419,7 @@ def decoded(path: Path, raw: bytes) -> tuple[str, str]:
 
 
 def _utf16_by_zeros(raw: bytes) -> str | None:
-    """The byte order in which a text that has zero bytes, and no mark, reads as one."""
+    """The byte order in which a text with zero bytes, and without a mark, can be decoded."""
     start = raw[: 2**16]
     if b"\0" in start:
         for name in ("utf-16-le", "utf-16-be"):
@@ -420,7 +441,7 @@ def _decoded(raw: bytes) -> tuple[str, dict[int, str]]:
 def _delimited(
     path: Path, text: str, undecodable: dict[int, str], delimiter: str, *, header: bool, quoted: bool
 ) -> FileTable:
-    """Table of a tsv or csv text; rows must have as many fields as the header, or else as most rows."""
+    """Table of a tsv or csv text. Rows must have as many fields as the header, or else as most rows."""
     text = text.replace("\r\n", "\n").rstrip("\n")
     if quoted:
         advice = "; if this file has no quoting, set quoted: false in its layout"
@@ -439,7 +460,7 @@ def _delimited(
         faults[int(line_numbers[row])] = f"the row has {counts[row]} fields, expected {width}"
         if not quoted and counts[row] > width and '"' in rows[row]:
             faults[int(line_numbers[row])] += "; fields in double quotes want quoted: true in the layout"
-    for line in reversed(undecodable):  # a quoted row may span several of them: the first one is named
+    for line in reversed(undecodable):  # a quoted row may span several lines: the first one is reported
         faults[int(line_numbers[np.searchsorted(line_numbers, line, side="right") - 1])] = undecodable[line]
     if header and 1 in faults:
         raise UserError(f"{path}:1: the line with the column names cannot be read: {faults[1]}")
@@ -461,14 +482,19 @@ def _delimited(
 def csv_records(
     path: Path, text: str, delimiter: str, *, advice: str = ""
 ) -> Iterator[tuple[int, list[str]]]:
-    """Line and cells of each record of a text with quoted fields, which may span lines; lines end in a line feed.
+    """Yield the line and cells of each record of a text with quoted fields, which may span lines.
 
-    The module csv ends a record at a carriage return, too, which is a sign of a text here: another sign that the text
-    does not have takes its place meanwhile.
+    Lines end in a line feed. The module csv also ends a record at a carriage return, which belongs to the text here. An
+    unused character replaces it meanwhile.
 
-    advice  end of the message: what can be done beside closing quotes
+    Args:
+        path: The file, for the message.
+        text: Its text.
+        delimiter: Character between cells.
+        advice: End of the message: another remedy.
 
-    Raises UserError, with the line, for quotes that are not closed.
+    Raises:
+        UserError: Quotes that are not closed. The message has the line.
     """
     mark = (
         next((chr(code) for code in range(0xE000, 0xF8FF) if chr(code) not in text), "")
@@ -517,7 +543,7 @@ def json_table(path: Path, text: str, undecodable: Mapping[int, str]) -> FileTab
 
 
 def _keys_once(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """A JSON object. Raises ValueError for a key that stands twice in it: the parser would silently take the last."""
+    """A JSON object. Raises ValueError for a repeated key, of which the parser would silently take the last."""
     record = dict(pairs)
     if len(record) < len(pairs):
         names = [name for name, _ in pairs]
@@ -528,7 +554,7 @@ def _keys_once(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 @dataclass(frozen=True)
 class _Field:
-    """One key of JSON objects as a column, spelt out when it is read: objects may have any number of other keys."""
+    """A key of JSON objects as a column, expanded on demand: objects may have any number of other keys."""
 
     records: list[dict[str, object]]
     name: str

@@ -1,4 +1,4 @@
-"""From columns to Examples: every row is checked before it may enter."""
+"""Check every row of a table and build Examples from it."""
 
 import hashlib
 import math
@@ -22,22 +22,28 @@ from juzhen.data.readers import FileTable
 from juzhen.data.spec import DatasetConfig, SplitRequest
 
 MOST_NAMES = 20
-"""Columns that a message names; a file that is no table may have thousands."""
+"""Column names in a message. A file that is not a table may have thousands."""
 
 
 def verified(
     table: FileTable, request: SplitRequest, *, columns: Mapping[str, Any], promised: int | None = None
 ) -> Examples:
-    """The rows of `table` as Examples, or a UserError that names the first faulty line.
+    """Check the rows of a table and return them as Examples.
 
-    columns     field of the example → column name or 0-based position
-    promised    rows expected after those with an ignored label are left out; None: any number
+    Args:
+        table: The rows.
+        request: The split, for messages and for `on_bad_row`.
+        columns: Field of the example → column name or index from 0.
+        promised: Number of rows after those with an ignored label are left out. None: any number.
+
+    Raises:
+        UserError: The first faulty line, or another number of rows.
     """
     config, key, on_bad_row = request.config, request.key, request.on_bad_row
     kind, rows_key = Kind(config.kind), f"{key}.rows.{request.split}"
     fields = _text_fields(kind, columns, key)
     faults = dict(table.faults)
-    if faults and not len(table.lines):  # then columns that a file without a header would have are not known
+    if faults and not len(table.lines):  # then the file needs a header, and columns by index are not known
         refuse_faults(table, faults, on_bad_row)
         _check_count(table, rows_key, 0, len(faults), promised)
     read = {field: raw_values(table, field, columns[field], key) for field in fields}
@@ -83,10 +89,10 @@ def verified(
 def _with_missing(
     texts: dict[str, Sequence[Any]], scores: dict[str, Sequence[Any]]
 ) -> tuple[dict[str, Sequence[Any]], dict[str, Sequence[Any]], np.ndarray | None]:
-    """Triplets of which some have fewer negatives than others, and which places are empty, as `Examples.missing`.
+    """Triplets with different numbers of negatives, and their empty places, as `Examples.missing`.
 
-    Negatives move up, and the row's positive fills the places behind them. A row without any negative, and a score
-    without its text, stay as they are: they are faults.
+    Negatives move up, and the row's positive fills the empty places. A row without any negative, and a score without
+    its text, stay: they are faults.
     """
     _, positive, *negatives = texts
     is_absent = np.array([[_is_absent(value) for value in texts[name]] for name in negatives]).T
@@ -119,7 +125,7 @@ def _is_absent(value: object) -> bool:
 
 
 def _blanked(texts: dict[str, list[str]], missing: np.ndarray | None) -> dict[str, list[str]]:
-    """The texts without what fills the places of missing documents."""
+    """The texts without those that fill empty places."""
     if missing is None:
         return texts
     anchor, *documents = texts
@@ -130,7 +136,7 @@ def _blanked(texts: dict[str, list[str]], missing: np.ndarray | None) -> dict[st
 
 
 def fingerprint_of(kind: Kind, texts: dict[str, list[str]], targets: np.ndarray | None) -> str:
-    """Hex digest (128 bit BLAKE2b) of kind, texts and targets in order; the file format leaves no trace."""
+    """Return a hex digest (128 bit BLAKE2b) of kind, texts and targets in order, whatever the file format."""
     digest = hashlib.blake2b(kind.encode(), digest_size=16)
     for field, values in texts.items():
         digest.update(f"\n{field}\n".encode())
@@ -141,7 +147,7 @@ def fingerprint_of(kind: Kind, texts: dict[str, list[str]], targets: np.ndarray 
 
 
 def _text_fields(kind: Kind, columns: Mapping[str, Any], key: str) -> list[str]:
-    """Text fields that the column map fills, in order. Raises UserError for a field too few or too many."""
+    """Text fields that the column map fills, in order. Raises UserError for a missing or an unknown field."""
     required = [*TEXT_COLUMNS[kind], *([TARGET_COLUMN[kind]] if kind in TARGET_COLUMN else [])]
     negatives = [field for field in columns if kind is Kind.TRIPLET and field.startswith("negative_")]
     scores = [TEACHER_SCORE.format(field) for field in ("positive", "negative", *negatives)]
@@ -154,7 +160,7 @@ def _text_fields(kind: Kind, columns: Mapping[str, Any], key: str) -> list[str]:
 def require_fields(
     columns: Mapping[str, Any], required: Sequence[str], optional: Sequence[str], kind: str, key: str
 ) -> None:
-    """Raises UserError for a field of a kind that the column map does not fill, and for one that the kind lacks."""
+    """Raises UserError for a field of a kind that the column map lacks, and for one that the kind does not have."""
     if missing := [field for field in required if columns.get(field) is None]:
         raise UserError(f"{key}: a {kind} needs a column for {missing[0]}, `columns` gives none")
     for field in columns:
@@ -166,7 +172,7 @@ def require_fields(
 
 
 def raw_values(table: FileTable, field: str, column: str | int, key: str) -> Sequence[Any]:
-    """The values of one column, by name or position."""
+    """Return the values of one column, by name or index."""
     names = table.names
     header = f"the columns found are {listed(names)}" if names else "it has no header line that names columns"
     if isinstance(column, int):
@@ -187,13 +193,13 @@ def raw_values(table: FileTable, field: str, column: str | int, key: str) -> Seq
 
 
 def _class_words(gold: Sequence[Any], names: Sequence[str], labels: Mapping[str, int]) -> Sequence[Any]:
-    """Class numbers as their names, where `labels` knows these."""
+    """Class indices as their names, if `labels` knows these."""
     spelt = {number: word for number, word in enumerate(names) if word in labels}
     return [spelt.get(value, value) if isinstance(value, int) else value for value in gold] if spelt else gold
 
 
 def _hint(column: str, names: Sequence[str], key: str) -> str:
-    """What to do where a column is not found, as the end of a sentence."""
+    """Remedy for a missing column, as the end of a sentence."""
     if f'"{column}"' in names:
         return f". The fields are in quotes: say `quoted: true` in the layout of {key}"
     sign = next((sign for sign in ",;|\t" if len(names) == 1 and column in names[0].split(sign)), None)
@@ -206,13 +212,13 @@ def _hint(column: str, names: Sequence[str], key: str) -> str:
 
 
 def listed(names: Sequence[str]) -> str:
-    """The names of columns for a message, which they do not drown."""
+    """List column names for a message, shortened."""
     ending = f" and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else ""
     return short(", ".join(names[:MOST_NAMES]), 300) + ending
 
 
 def place_in(names: Sequence[str], column: str, origin: str) -> int:
-    """Where a column stands. Raises UserError when the header has that name twice."""
+    """Return the index of a column. Raises UserError if the header has its name twice."""
     positions = [number for number, name in enumerate(names) if name == column]
     if len(positions) > 1:
         raise UserError(
@@ -225,11 +231,11 @@ def place_in(names: Sequence[str], column: str, origin: str) -> int:
 def _stripped(
     values: Sequence[Any], field: str, table: FileTable, keep: np.ndarray, faults: dict[int, str]
 ) -> list[str]:
-    """The texts without surrounding whitespace; those that are no text are noted in `faults`."""
+    """The texts without surrounding white space. Values that are not texts are added to `faults`."""
     try:
         values = list(map(str.strip, values))
         joined = "".join(values)
-        joined.encode()  # half a surrogate pair, which JSON can spell, would fail much later
+        joined.encode()  # a lone surrogate, which JSON can spell, would fail much later
         if "" not in values and "\0" not in joined and not any(map(is_unseen, values)):
             return values
     except (TypeError, UnicodeEncodeError):
@@ -241,7 +247,7 @@ def _stripped(
 
 
 def refuse_faults(table: FileTable, faults: dict[int, str], on_bad_row: str) -> None:
-    """Raises UserError that names the first faulty line, unless such lines are to be left out."""
+    """Raises UserError for the first faulty line, unless such lines are left out."""
     if not faults or on_bad_row != "error":
         return
     first, num_others = min(faults), len(faults) - 1
@@ -255,7 +261,7 @@ def refuse_faults(table: FileTable, faults: dict[int, str], on_bad_row: str) -> 
 def _check_count(
     table: FileTable, rows_key: str, num_rows: int, num_dropped: int, promised: int | None
 ) -> None:
-    """Raises UserError when nothing is left, or when another number of rows was read than promised."""
+    """Raises UserError if no row is left, or if their number is not the promised one."""
     dropped = f", {num_dropped} of them faulty" if num_dropped else ""
     if not num_rows:
         raise UserError(f"{table.place}: no rows are left ({num_rows + num_dropped} were read{dropped})")
@@ -272,10 +278,10 @@ NUM_CLASSES = {Kind.LABELLED_PAIR: 2, Kind.NLI_PAIR: len(NLI_CLASSES)}
 def read_targets(
     gold: Sequence[object], table: FileTable, config: DatasetConfig, *, key: str, faults: dict[int, str]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Targets float32 (rows,), and which rows stay, bool (rows,): those with an ignored label do not.
+    """Read the targets float32 (rows,), and bool (rows,), False for rows with an ignored label.
 
-    Scores are mapped from score_range to [0, 1], labels to class numbers, gains below 0 to 0; what is none of these
-    goes to `faults`.
+    Scores are mapped from score_range to [0, 1], labels to class indices, and gains below 0 to 0. Other values go to
+    `faults`.
     """
     target_of = _target_of(config, Kind(config.kind), key)
     spelt = [value if isinstance(value, str) else _word(value) for value in gold]
@@ -298,7 +304,7 @@ def read_targets(
 def read_teacher_scores(
     columns: Mapping[str, Sequence[object]], table: FileTable, *, faults: dict[int, str]
 ) -> np.ndarray:
-    """Scores float32 (rows, documents), one column each; what is no finite number goes to `faults`."""
+    """Read scores float32 (rows, documents), one column each. Values that are not finite numbers go to `faults`."""
     scores = np.empty((len(table.lines), len(columns)), dtype=np.float32)
     for origin, (field, values) in enumerate(columns.items()):
         for row, value in enumerate(values):
@@ -317,7 +323,7 @@ def _word(value: object) -> str:
 
 
 def _target_of(config: DatasetConfig, kind: Kind, key: str) -> Callable[[str], float | str | None]:
-    """A function: gold word → target, None for an ignored label, or a text saying what is wrong with it."""
+    """A function: gold word → target, None for an ignored label, or a text with its fault."""
     ignored = frozenset(config.ignore_labels or ())
     if kind in JUDGED:
         return _gain
@@ -344,7 +350,7 @@ def _target_of(config: DatasetConfig, kind: Kind, key: str) -> Callable[[str], f
 
 
 def _gain(word: str) -> float | str:
-    """How well a document answers; the official judgements of some sets have −1 or −2 where it does not at all."""
+    """The gain of a document. Official judgements of some sets have −1 or −2 for no gain at all."""
     gain = _number(word)
     if not math.isfinite(gain):
         return f"the gain is {short(word)!r}, not a finite number" if word else "the gain is missing"
@@ -352,7 +358,7 @@ def _gain(word: str) -> float | str:
 
 
 def _scaled(word: str, low: float, high: float) -> float | str:
-    """The score mapped from [low, high] to [0, 1], or what is wrong with it."""
+    """The score mapped from [low, high] to [0, 1], or a text with its fault."""
     try:
         score = float(word)
     except ValueError:

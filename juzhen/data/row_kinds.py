@@ -1,4 +1,4 @@
-"""What the rows of a table are: which columns are texts, which is the label, and the kind."""
+"""Detection of a table's text columns, label column and kind of rows."""
 
 import math
 import re
@@ -49,41 +49,41 @@ NO = (
     f"(不|非|不太|无|not[_ -]?|non[_ -]?|un|dis|dis-|ir|mis)({YES})"
 )
 NLI_WORDS = (_ENTAILS, "neutral|中[立性]", "contradict(s|ion|ory)?|矛盾")
-"""Patterns of labels."""
+"""Patterns of NLI labels."""
 LABELS = re.compile("|".join([YES, NO, *NLI_WORDS]))
 
 NO_LABEL = ("-", "-1", "")
-"""How sets say that annotators did not agree: such rows are left out."""
+"""Labels of rows on which annotators did not agree. Such rows are left out."""
 
 TEACHER_SCORES = re.compile(TEACHER_SCORE.format(r"(positive|negative(_\d+)?)"))
-"""Columns of what a teacher scores each document of a triplet."""
+"""Columns of a teacher's scores for the documents of a triplet."""
 
 GOLD_NAMES = re.compile("(?i)(gold[ _]?)?(labels?|scores?)|标签|标注|分数|得分")
-"""Columns that hold gold values, whatever they look like: what is no label there is refused with its line."""
+"""Columns of gold values, whatever their content. Other values in them are refused with their line."""
 
 GRADE_NAMES = re.compile("(?i)(gold[ _]?)?scores?|分数|得分")
-"""Those of them that hold grades, even where nearly all are 0 and 1."""
+"""Columns of grades, even if nearly all are 0 and 1."""
 
 MOST_LABELS = 0.99
-"""Share of labels that are classes, from which on the others are faulty rows and no grades."""
+"""Share of class labels from which on other labels are faulty rows, and not grades."""
 
 MANY_LABELS = 0.9
-"""The same where a person names the kind; without that, a share from which on the reading is worth a remark."""
+"""The same if a person names the kind. Otherwise the share from which on a remark is made."""
 
 KINDS: tuple[Kind, ...] = tuple(kind for kind in TEXT_COLUMNS if kind not in JUDGED)
-"""What a table of one file can be."""
+"""Kinds of a table in one file."""
 
 
 @dataclass(frozen=True)
 class RawTable:
-    """The cells of a table as texts, "" where there is nothing.
+    """Cells of a table as texts, "" for an empty one.
 
-    cells    a column for each of the file; the index is the line of a row, or its number where there are no lines
-             Several rows may be of one line
-    table    what the cells are of
-    faults   line → why it is no row
-    notes    what a person may know better, one sentence each
-    reading  what a person has said of the table
+    cells    a column for each column of the file. The index is the line of a row, or its number without lines.
+             Several rows may have one line
+    table    the table of the cells
+    faults   line → reason why it is not a row
+    notes    remarks that a person may want to check, one sentence each
+    reading  options of the person who named the table
     """
 
     table: FileTable
@@ -103,14 +103,14 @@ class RawTable:
 
 
 def read_raw(path: Path, reading: TableReading = AS_IT_LOOKS) -> RawTable:
-    """The cells of a file (`juzhen.data.tables`) as texts. Raises UserError for what is no table, or holds no row."""
+    """Read the cells of a file as texts (`juzhen.data.tables`). Raises UserError for a file without a table or rows."""
     return text_cells(read_own_table(path, reading), reading)
 
 
 def text_cells(table: FileTable, reading: TableReading = AS_IT_LOOKS) -> RawTable:
-    """The cells of a table as texts. Of negatives there may be a list.
+    """Return the cells of a table as texts. Negatives may be lists.
 
-    Rows as FlagEmbedding and ms-swift write them become a row for each positive. A column without name and texts is
+    Rows in the formats of FlagEmbedding and ms-swift become a row for each positive. A column without name and texts is
     left out.
     """
     notes = [*table.notes]
@@ -145,12 +145,12 @@ def text_cells(table: FileTable, reading: TableReading = AS_IT_LOOKS) -> RawTabl
 
 @dataclass(frozen=True)
 class Guess:
-    """What the rows of a table are.
+    """Detected columns and kind of a table.
 
     columns  field of the example → column
-    labels   label as in the file → as it will be written, for kinds with classes
+    labels   label in the file → written label, for kinds with classes
     score_range  lowest and highest score
-    notes    what a person may know better, one sentence each
+    notes    remarks that a person may want to check, one sentence each
     """
 
     kind: Kind
@@ -173,18 +173,21 @@ class Guess:
 
     @property
     def classes(self) -> list[str]:
-        """Labels as they will be written, in the order of their numbers."""
+        """Written labels, in the order of their indices."""
         written = {Kind.LABELLED_PAIR: ("0", "1"), Kind.NLI_PAIR: NLI_CLASSES}
         return [*written.get(self.kind, (self.labels or {}).values())]
 
 
 def guess(table: RawTable, *, kind: Kind | None = None, columns: Mapping[str, str] | None = None) -> Guess:
-    """What the rows are, by the columns' names and contents.
+    """Detect the columns and kind of rows by the names and contents of the columns.
 
-    kind     what a person says that they are
-    columns  field of the example → name of the column, or its number from 1; None: as the reading of the table has them
+    Args:
+        table: The rows.
+        kind: Kind that a person names.
+        columns: Field of the example → name of the column, or its number from 1. None: those of the table's reading.
 
-    Raises UserError, with what to type, where it is not clear.
+    Raises:
+        UserError: Several readings fit. The message has what to type.
     """
     if chosen_names := table.reading.columns if columns is None else columns:
         chosen = {key: _column(table, key, name) for key, name in chosen_names.items()}
@@ -247,7 +250,7 @@ def guess(table: RawTable, *, kind: Kind | None = None, columns: Mapping[str, st
 
 
 def find_columns(table: RawTable) -> tuple[list[str], str | None]:
-    """The columns of texts, and that of labels or scores, by their names and contents."""
+    """Return the text columns, and the column of labels or scores, by names and contents."""
     cells, named = table.cells, _named_texts(table.names)
     free = [
         name
@@ -262,7 +265,7 @@ def find_columns(table: RawTable) -> tuple[list[str], str | None]:
 
 
 def pair_columns(table: RawTable) -> list[str]:
-    """The two columns of texts of a table of pairs, whatever else it has. Raises UserError where they are not clear."""
+    """Return the two text columns of a table of pairs. Raises UserError if several could be meant."""
     if chosen := table.reading.columns:
         texts = [
             _column(table, field, name) for field, name in chosen.items() if field not in ("label", "score")
@@ -282,7 +285,7 @@ def pair_columns(table: RawTable) -> list[str]:
 
 
 def _named_texts(names: Sequence[str]) -> list[str]:
-    """Columns that are called as the texts of a kind are; none where there are other columns of texts, too."""
+    """Columns with names of a kind's texts. None if there are other text columns, too."""
     by_field = {name.lower(): name for name in reversed(names)}
     for kind in (Kind.TRIPLET, Kind.NLI_PAIR, Kind.LABELLED_PAIR, Kind.POSITIVE_PAIR):
         fields = [*TEXT_COLUMNS[kind]]
@@ -304,7 +307,7 @@ def _needed(kind: Kind) -> list[str]:
 
 
 def _kind_of_fields(columns: Mapping[str, str], table: RawTable) -> Kind:
-    """The kind whose fields these are. Raises UserError where there is none."""
+    """The kind with these fields. Raises UserError if there is none."""
     fields = {
         field
         for field in columns
@@ -336,12 +339,12 @@ def _kind(table: RawTable, texts: Sequence[str], target: str | None) -> Kind:
 
 
 def least_labels(column: pd.Series) -> float:
-    """Share of labels that must be classes: where no cell is a number, the others are no grades."""
+    """Return the share of labels that must be classes. If no cell is a number, the others cannot be grades."""
     return MOST_LABELS if any(map(NUMBER.fullmatch, column.unique())) else MANY_LABELS
 
 
 def odd_labels(table: RawTable, kind: Kind, texts: Sequence[str], target: str) -> list[str]:
-    """A remark on labels that are few and unlike the others, with the first line; none where there are no such."""
+    """Return a remark, with the first line, on labels that are few and unlike the others."""
     column = table.cells[target]
     read = partial(nli_classes, texts=texts) if kind is Kind.NLI_PAIR else pair_classes
     classes = settled_classes(read, column, MANY_LABELS)
@@ -366,7 +369,7 @@ def odd_labels(table: RawTable, kind: Kind, texts: Sequence[str], target: str) -
 
 
 def _classified(table: RawTable, kind: Kind, columns: dict[str, str], notes: Sequence[str] = ()) -> Guess:
-    """Adds the classes, or the range of scores."""
+    """Add the classes, or the range of scores."""
     notes, spell = [*notes], table.reading.spell
     if kind not in TARGET_COLUMN:
         return Guess(kind, columns, notes=tuple(notes))
@@ -407,15 +410,15 @@ def settled_classes(
     column: Iterable[str],
     share: float = MOST_LABELS,
 ) -> dict[str, str] | None:
-    """Classes of a column of labels, a few of which may be none.
+    """Read the classes of a label column in which a few labels may be faulty.
 
     Args:
         read: `pair_classes` or `nli_classes`.
         column: The label of each row.
-        share: Of the labels, at least so many must be classes for the others to be faulty rows.
+        share: Share of the labels that must be classes.
 
     Returns:
-        Label → its class; None where the column holds something else.
+        Label → its class. None if the column has something else.
 
     >>> settled_classes(pair_classes, [*"01" * 100, "2"]), settled_classes(pair_classes, [*"0120"])
     ({'0': '0', '1': '1'}, None)
@@ -430,7 +433,7 @@ def settled_classes(
 
 
 def pair_classes(values: Iterable[str]) -> dict[str, str] | None:
-    """Label → "1" for the same meaning, "0" for another; None where the labels are not two classes.
+    """Return label → "1" for equal meaning, "0" otherwise. None if the labels are not two classes.
 
     >>> pair_classes(["是", "否"]), pair_classes(["0.5", "1.5"])
     ({'是': '1', '否': '0'}, None)
@@ -445,12 +448,13 @@ def pair_classes(values: Iterable[str]) -> dict[str, str] | None:
 
 
 def nli_classes(values: Iterable[str], texts: Sequence[str] = ()) -> dict[str, str] | None:
-    """Label → its class; None where a label is none of the three, and where none of them says more than neutral.
+    """Return label → its NLI class. None if a label is none of the three, or if all are neutral.
 
-    Of a small split one of the classes may be missing.
+    A small split may lack one of the classes.
 
-    texts  names of the text columns: below premise and hypothesis 0, 1, 2 are classes as the authors of SNLI number
-           them
+    Args:
+        values: The labels.
+        texts: Names of the text columns. Below premise and hypothesis, 0, 1 and 2 are classes as in SNLI.
     """
     plain = {value: _plain(value) for value in values if _plain(value) not in NO_LABEL}
     classes = {
@@ -467,12 +471,12 @@ def nli_classes(values: Iterable[str], texts: Sequence[str] = ()) -> dict[str, s
 
 
 def _plain(label: str) -> str:
-    """As labels are compared: 1.0 is 1, Yes is yes."""
+    """A label as it is compared: 1.0 is 1, Yes is yes."""
     return label.removesuffix(".0").strip().lower()
 
 
 def _target(cells: pd.DataFrame, names: Sequence[str]) -> str | None:
-    """The column of labels or scores: called just so, or else numbers, or a few short words again and again."""
+    """The column of labels or scores: one with such a name, or else numbers, or a few short words that repeat."""
     called = [name for name in names if GOLD_NAMES.fullmatch(name) and (cells[name] != "").any()]
     if len(called) == 1:
         return called[0]
@@ -494,9 +498,9 @@ def _target(cells: pd.DataFrame, names: Sequence[str]) -> str | None:
 
 
 def _gappy_target(cells: pd.DataFrame, names: Sequence[str]) -> str | None:
-    """Of columns that are neither texts nor labels, the first one with numbers or known labels in most of its cells.
+    """The first column, neither texts nor labels, with numbers or known labels in most of its cells.
 
-    Its other cells are faults: where such a column was passed over, pairs of label 0 would be positive pairs.
+    Its other cells are faults. Without the column, pairs of label 0 would become positive pairs.
     """
     for name in names:
         values = cells.loc[cells[name] != "", name]
@@ -507,7 +511,7 @@ def _gappy_target(cells: pd.DataFrame, names: Sequence[str]) -> str | None:
 
 
 def _is_label(value: str) -> bool:
-    """Whether a value is a word of pairs or of inference."""
+    """True for a label of pairs or of inference."""
     return LABELS.fullmatch(_plain(value)) is not None
 
 
@@ -516,7 +520,7 @@ def _is_called_text(name: str) -> bool:
 
 
 def _is_text(name: str, column: pd.Series) -> bool:
-    """Neither numbers nor a category that many rows share."""
+    """True unless it has numbers, or a category that many rows share."""
     values = column[column != ""]
     if values.empty or share_of_numbers(values) > 0.9:
         return False
@@ -526,14 +530,14 @@ def _is_text(name: str, column: pd.Series) -> bool:
 
 
 def _is_topic(name: str, column: pd.Series, texts: Sequence[str]) -> bool:
-    """Called so, and no label that a pair could have."""
+    """True for a column with such a name whose values cannot be labels of pairs."""
     values = column[column != ""]
     is_label = pair_classes(values.unique()) or nli_classes(values.unique(), texts)
     return bool(TOPIC_NAMES.fullmatch(name)) and not is_label and share_of_numbers(values) < 0.1
 
 
 def _is_id(name: str, column: pd.Series) -> bool:
-    """Called so, or numbers that count the rows."""
+    """True for a column with such a name, or with numbers that count the rows."""
     if ID_NAMES.fullmatch(name):
         return True
     if TARGET_NAMES.fullmatch(name):
@@ -543,14 +547,14 @@ def _is_id(name: str, column: pd.Series) -> bool:
 
 
 def _role(name: str) -> int:
-    """The order of the columns of rows whose texts differ in what they are, by their names."""
+    """The order of text columns with different roles, by their names."""
     if NEGATIVE_NAMES.fullmatch(name):
         return 2
     return int(bool(POSITIVE_NAMES.fullmatch(name) or HYPOTHESIS_NAMES.fullmatch(name)))
 
 
 def _column(table: RawTable, field: str, name: str) -> str:
-    """The name of a column that a person names, or numbers as the file has them."""
+    """The name of a column that a person names, or numbers as in the file."""
     if name in table.names and (table.table.names or []).count(name) < 2:
         return name
     return names_of(table.table)[column_place(table.table, name, field, table.reading)]

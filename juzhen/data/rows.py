@@ -1,7 +1,7 @@
-"""Rows of people as Examples: of Python objects and of files; columns are known by their names.
+"""Rows of users as Examples, from Python objects and files, and the configured sets that subcommands read.
 
-`fit`, `evaluate` and the verbs read rows by `as_examples` and `own_set`: a file, a DataFrame and a list of dicts that
-hold the same are the same rows.
+`fit`, `evaluate` and subcommands read rows by `as_examples` and `own_set`: a file, a DataFrame and a list of dicts with
+the same content give the same rows. Columns are known by their names.
 """
 
 import math
@@ -60,7 +60,7 @@ from juzhen.data.tables import (
 )
 
 Rows = Examples | str | Path | Iterable[Any]
-"""What `as_examples` reads."""
+"""Input of `as_examples`."""
 
 
 def as_examples(
@@ -75,32 +75,32 @@ def as_examples(
     score_range: tuple[float, float] = (0.0, 1.0),
     data_dir: str | Path = "data",
 ) -> Examples:
-    """Read rows of one kind, which their columns say.
+    """Read rows of one kind, which their columns decide.
 
-    Columns are known by their names, as `juzhen dataset` knows them: two texts and a label (0 and 1, 是 and 否,
-    entailment …) or a score, an anchor with its positive and its negatives. Tuples have no names; their columns are a
-    text · two texts that belong together · two texts and a label or a score · anchor, positive, negative, and more
-    negatives, of which some rows may have fewer.
+    Columns are known by their names, as in `juzhen dataset`: two texts and a label (0 and 1, 是 and 否, entailment …)
+    or a score, or an anchor with its positive and its negatives. Tuples have no names. Their columns are a text · two
+    texts that belong together · two texts and a label or a score · anchor, positive, negative, and more negatives, of
+    which some rows may have fewer.
 
     Args:
         rows: Examples; a list or a generator of dicts or tuples; a table of pandas, polars, Arrow or datasets; the path
             of a file (.csv, .tsv, .txt, .jsonl, .parquet, .arrow, .xlsx); the name of a set of `data_dir`, or of a
             built-in one.
         columns: Field of a row → name of its column, or its number from 1, as in `{"anchor": "标准问", "positive":
-            "相似问"}`; None: as they look.
-        sheet: Of an Excel file, by name or number from 1; None: the first that holds something.
-        header: Whether the first line of a file names the columns; None: as it looks.
-        split_cells: A sign that divides several texts of one cell, such as "||"; each becomes a row.
+            "相似问"}`. None: detected.
+        sheet: Sheet of an Excel file, by name or number from 1. None: the first with content.
+        header: True if the first line of a file names the columns. None: detected.
+        split_cells: Separator of several texts in one cell, such as "||". Each becomes a row.
         on_bad_row: "error" refuses the first faulty row, "drop" leaves faulty rows out and counts them.
-        split: The split that the rows are taken for, and the one that is read of a set.
+        split: Split to read from a set, and split of the returned rows.
         score_range: Lowest and highest score, which become 0 and 1.
-        data_dir: Where sets lie that are not built in.
+        data_dir: Folder of the sets that are not built in.
 
     Returns:
         The rows as Examples.
 
     Raises:
-        UserError: Rows that are none of these, or columns that are not clear; with the line of a file.
+        UserError: Other rows, or columns that are not clear. The message has the line of a file.
 
     Example:
         >>> rows = [{"问题": "怎么退货", "相似问题": "东西想退掉", "是否同义": "是"}]
@@ -136,7 +136,7 @@ def as_examples(
     found = _by_position(raw) if table.names is None and not columns else guess(raw)
     for (
         field
-    ) in found.texts:  # a number for a text is a mistake here; in a file it is how numbers are written
+    ) in found.texts:  # a number as a text is a mistake in Python, and the way to write numbers in a file
         if found.columns[field] not in names_of(table):
             continue
         values = table.columns[names_of(table).index(found.columns[field])]
@@ -150,18 +150,23 @@ def as_examples(
 def own_set(
     path: Path, reading: TableReading, split: str = "train", *, score_range: Sequence[float] | None = None
 ) -> tuple[DatasetConfig, Examples]:
-    """The rows of a file as a set of its own, and what it is: name and kind.
+    """Read a file as a set, and return its description and its rows.
 
-    score_range  lowest and highest score; None: those of the file
+    Args:
+        path: The file.
+        reading: Options of its table.
+        split: Split of the returned rows.
+        score_range: Lowest and highest score. None: those of the file.
 
-    Raises UserError as `read_own_table` and `guess`, and for a faulty row.
+    Raises:
+        UserError: As of `read_own_table` and `guess`, and for a faulty row.
     """
     raw = text_cells(read_own_table(path, reading), reading)
     return _examples(raw, guess(raw), split, set_name(path), score_range)
 
 
 def set_name(file: Path) -> str:
-    """What the set of a file is called.
+    """Return the name of a file's set.
 
     >>> set_name(Path("我的 faq.v2.csv")), set_name(Path("2024.xlsx"))
     ('我的_faq_v2', 'set_2024')
@@ -174,7 +179,7 @@ def set_name(file: Path) -> str:
 
 
 def set_and_split(file: Path) -> tuple[str, str]:
-    """Set and split of a file, by its name: dev, unless the file is called test, as `juzhen dataset` writes it.
+    """Return set and split of a file by its name: dev, unless it is called test, as `juzhen dataset` writes it.
 
     >>> set_and_split(Path("faq.csv")), set_and_split(Path("data/faq/test.csv"))
     (('faq', 'dev'), ('faq', 'test'))
@@ -186,7 +191,7 @@ def set_and_split(file: Path) -> tuple[str, str]:
 
 
 def split_raw(raw: RawTable, found: Guess) -> RawTable:
-    """The table with a row for each of the texts that one cell holds."""
+    """Return the table with a row for each text of cells that hold several."""
     if raw.reading.split_cells is None:
         return raw
     names = names_of(raw.table)
@@ -231,7 +236,7 @@ def _examples(
 
 
 def _require_range(raw: RawTable, column: str, scores: Sequence[float]) -> None:
-    """Raises UserError where many scores are outside of the range: as faulty rows, half a set would be left out."""
+    """Raises UserError if many scores are outside of the range: as faulty rows, half a set would be left out."""
     numbers = pd.to_numeric(raw.cells[column], errors="coerce")
     outside = numbers[(numbers < scores[0]) | (numbers > scores[1])]
     if raw.reading.on_bad_row == "drop" and len(outside) > len(numbers) / 10:
@@ -243,7 +248,7 @@ def _require_range(raw: RawTable, column: str, scores: Sequence[float]) -> None:
 
 
 def table_of_rows(rows: Iterable[Any], name: str = "rows") -> FileTable:
-    """Rows of Python as columns, with the names that they have. Raises UserError for what is no rows."""
+    """Return Python rows as columns, with their names. Raises UserError for other objects."""
     names, columns, classes = _columns_of(rows, name)
     lengths = {len(column) for column in columns}
     if len(lengths) > 1:
@@ -281,7 +286,7 @@ def _columns_of(rows: Any, name: str) -> tuple[list[str] | None, list[list[Any]]
     tuples = [_as_tuple(row, number, name) for number, row in enumerate(listed, 1)]
     widths = {len(row) for row in tuples}
     if len(widths) > 1 and min(widths) > 2 and all(isinstance(cell, str) for row in tuples for cell in row):
-        # Anchor, positive and negatives, of which some rows have fewer.
+        # Anchor, positive and negatives. Some rows have fewer negatives.
         tuples = [row + (None,) * (max(widths) - len(row)) for row in tuples]
     elif len(widths) != 1:
         raise UserError(
@@ -291,7 +296,7 @@ def _columns_of(rows: Any, name: str) -> tuple[list[str] | None, list[list[Any]]
 
 
 def _as_list(rows: Any, name: str = "rows") -> list[Any]:
-    """The values one by one: of a list, a generator, a column of a table."""
+    """The values of a list, a generator or a table column one by one."""
     if hasattr(rows, "to_pylist"):
         return list(rows.to_pylist())
     if isinstance(rows, set | frozenset | bytes | bytearray) or not (
@@ -316,7 +321,7 @@ def _as_tuple(row: Any, number: int, name: str) -> tuple[Any, ...]:
 
 
 def _by_position(raw: RawTable) -> Guess:
-    """What rows without names are, as `as_examples` promises it."""
+    """Columns and kind of rows without names, as `as_examples` documents."""
     names = raw.names
     if len(names) == 1:
         return Guess(Kind.SENTENCE, {"text": names[0]})
@@ -349,11 +354,11 @@ EVALUATION_SPLITS = ("dev", "test")
 
 
 class ConfiguredSets:
-    """The datasets of conf/dataset as they lie below `data_dir`; demo sets come with juzhen. A table is a set, too.
+    """Sets of conf/dataset below `data_dir`. Demo sets are part of the package. A table file is a set, too.
 
-    config_dir  a further folder of dataset/ files; None: there is none
+    config_dir  another folder with descriptions in dataset/. None: there is none
     on_bad_row  error: the first faulty row is a UserError · drop: such rows are left out and counted
-    absent      `set/split` that has no file, in the order in which they were looked for
+    absent      `set/split` without a file, in the order of requests
     """
 
     def __init__(
@@ -366,14 +371,14 @@ class ConfiguredSets:
         self._read: dict[str, Examples | None] = {}
 
     def training(self, names: Sequence[str] | None) -> list[Examples]:
-        """The named sets, each its train split unless another is named; when None all that have a file.
+        """Return the train split of the named sets, or another named split; for None all sets with a file.
 
-        All are those of rows: running text, of kind `sentence`, is another audit.
+        All are those with rows: running text, of kind `sentence`, has its own audit.
         """
         return self._all(names, ("train",), option="--train")
 
     def evaluation(self, names: Sequence[str] | None) -> list[Examples]:
-        """The dev and test splits of the named sets, or of all."""
+        """Return the dev and test splits of the named sets, or of all."""
         return self._all(names, EVALUATION_SPLITS, option="--evaluate")
 
     def _all(self, names: Sequence[str] | None, splits: Sequence[str], *, option: str) -> list[Examples]:
@@ -399,11 +404,11 @@ class ConfiguredSets:
         return [key for key, path in self.files.items() if read_description(path).kind != Kind.SENTENCE]
 
     def load(self, key: str, split: str) -> Examples | None:
-        """One split; None, noted in `absent`, where there is no file."""
+        """Read one split. None, added to `absent`, if it has no file."""
         name = f"{key}/{split}"
         if name not in self._read:
             config = read_description(self.files[key])
-            # Without a folder there are the sets that juzhen ships, and those that say themselves where they lie.
+            # Without a folder: the sets of the package, and those with paths of their own.
             root = self.data_dir if self.data_dir.is_dir() else Path()
             has_files = config.source in (Source.BUILTIN, Source.LOCAL) or self.data_dir.is_dir()
             self._read[name] = None
@@ -416,7 +421,7 @@ class ConfiguredSets:
         return self._read[name]
 
     def tell_dropped(self) -> None:
-        """Print how many faulty rows were left out of the sets that were read."""
+        """Print the number of faulty rows that were left out."""
         for name, rows in self._read.items():
             if rows is not None and rows.num_dropped:
                 print(f"{name}: {rows.num_dropped:,} faulty rows are left out", file=sys.stderr)
@@ -424,9 +429,15 @@ class ConfiguredSets:
     def splits(
         self, name: str, splits: Sequence[str] = ("train", "dev", "test"), *, option: str = ""
     ) -> Iterator[tuple[str, Examples | None]]:
-        """Each split of a set and its rows, None where there is no file. Raises UserError where there is none at all.
+        """Yield each split of a set and its rows, None for a missing file.
 
-        option  begins the message
+        Args:
+            name: Name of the set.
+            splits: Its splits.
+            option: Beginning of the message.
+
+        Raises:
+            UserError: No split has a file.
         """
         require_set(option.strip() or "set", name, self.files)
         has_rows = False
@@ -442,7 +453,7 @@ class ConfiguredSets:
 
 
 def read_lines(name: str, sets: ConfiguredSets) -> list[str]:
-    """The texts of a file (lines, or a column `text`), or those of a configured training set."""
+    """Return the texts of a file (lines, or a column `text`), or those of a configured training set."""
     if is_table(name):
         return [*map(as_text, text_values(Path(name)))]
     examples = sets.training([name])[0]

@@ -1,8 +1,8 @@
-"""Running text as rows: windows of a plain-text file, cut where sentences end, and a held-out part of its lines.
+"""Running text as rows: windows of a plain-text file that end with sentences, and a held-out part of its lines.
 
-Lines of less than SHORTEST characters are left out; a longer line than a window is cut into several, each as
-long as fits. A window never crosses a line. Whether a line is held out depends on its bytes alone, so equal
-lines fall on the same side in every file and on every machine.
+Lines of less than SHORTEST characters are left out. A line longer than a window is split into several, each as long as
+fits. A window never crosses a line. Whether a line is held out depends on its bytes alone, so equal lines are in the
+same split in every file and on every machine.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ from juzhen.data.readers import (
 from juzhen.data.spec import LayoutConfig, SplitRequest
 
 SHORTEST = 4
-"""Characters; shorter lines, and shorter rests of cut lines, say too little."""
+"""Characters. Shorter lines, and shorter rests of split lines, carry too little."""
 
 BLOCK_BYTES = 1 << 22
 SENTENCE_ENDS = "。！？；!?;…"
@@ -39,11 +39,11 @@ NEW_LINE, SPACE = ord("\n"), ord(" ")
 
 
 class TextTable(Sequence[str]):
-    """Stretches of running UTF-8 text, in the order of the file; read-only, and possibly mapped from the file.
+    """Windows of running UTF-8 text, in the order of the file. Read-only, and possibly mapped from the file.
 
     content  uint8, the whole text
-    starts   int64, where each text begins in `content`
-    ends     int64, where it ends
+    starts   int64, index of each text's first byte in `content`
+    ends     int64, index behind its last byte
 
     >>> table = TextTable(np.frombuffer("今天。明天。".encode(), np.uint8), np.array([0, 9]), np.array([9, 18]))
     >>> table[1], table[0:2], len(table), table.sizes.tolist()
@@ -80,7 +80,7 @@ class TextTable(Sequence[str]):
 
 @dataclass
 class Windows:
-    """Stretches of a text: byte places (starts, ends), the line each is in (from 1), and whether it is held out."""
+    """Windows of a text: byte indices (starts, ends), line of each (from 1), and True for held-out lines."""
 
     starts: Int[np.ndarray, "windows"]
     ends: Int[np.ndarray, "windows"]
@@ -97,9 +97,15 @@ class Windows:
 
 
 def load_text(path: Path, request: SplitRequest, *, holds_out: bool) -> Examples:
-    """The windows of a text file, as sentences in the order of the file.
+    """Read the windows of a text file as sentences, in the order of the file.
 
-    holds_out  whether the file holds dev and train: then `split` chooses between the lines held out and the rest
+    Args:
+        path: The file.
+        request: The split.
+        holds_out: The file holds dev and train. The split is then that of the held-out lines or of the others.
+
+    Raises:
+        UserError: An empty file, another format, a faulty line, or no line for the split.
     """
     layout, split = request.layout, request.split
     content = _content(path)
@@ -112,7 +118,7 @@ def load_text(path: Path, request: SplitRequest, *, holds_out: bool) -> Examples
     if holds_out:
         windows = windows.chosen(np.flatnonzero(windows.held_out == (split == "dev")))
         if split == "dev" and layout.held_out_rows is not None:
-            # Spread over the file, which may be about one thing here and another there.
+            # Spread over the file, whose parts may have different subjects.
             offsets = np.linspace(0, len(windows.starts) - 1, min(layout.held_out_rows, len(windows.starts)))
             windows = windows.chosen(offsets.astype(np.int64))
     if not len(windows.starts):
@@ -132,7 +138,7 @@ def load_text(path: Path, request: SplitRequest, *, holds_out: bool) -> Examples
 
 
 def _content(path: Path) -> UInt8[np.ndarray, "bytes"]:
-    """The bytes of the file: mapped into memory, or, where it is compressed, unpacked there as one block."""
+    """The bytes of the file: mapped into memory, or unpacked as one block."""
     packed = path.suffix in COMPRESSIONS
     if (path.with_suffix("") if packed else path).suffix.lower() != ".txt":
         raise UserError(
@@ -155,7 +161,7 @@ def _fingerprint(content: UInt8[np.ndarray, "bytes"], windows: Windows) -> str:
 
 def _all_windows(content: UInt8[np.ndarray, "bytes"], layout: LayoutConfig) -> tuple[Windows, dict[int, str]]:
     """Windows of the whole text, and line → fault."""
-    assert layout.window is not None  # or its files would be tables
+    assert layout.window is not None  # otherwise its files would be tables
     parts, line = [], 1
     faults: dict[int, str] = {}
     for start, end in _blocks(content):
@@ -177,7 +183,7 @@ def _all_windows(content: UInt8[np.ndarray, "bytes"], layout: LayoutConfig) -> t
 
 
 def _blocks(content: UInt8[np.ndarray, "bytes"]) -> Iterator[tuple[int, int]]:
-    """Stretches of about BLOCK_BYTES that end with a line."""
+    """Blocks of about BLOCK_BYTES that end with a line."""
     start = 0
     while start < len(content):
         end = start + BLOCK_BYTES
@@ -192,7 +198,7 @@ def _blocks(content: UInt8[np.ndarray, "bytes"]) -> Iterator[tuple[int, int]]:
 
 
 def _bad_lines(block: bytes, *, first_line: int) -> dict[int, str]:
-    """Line → why it is no text: it is not UTF-8, or holds a NUL byte."""
+    """Line → its fault: not UTF-8, or a NUL byte."""
     faults = {}
     if b"\0" in block:
         line_numbers = enumerate(block.split(b"\n"), start=first_line)
@@ -205,7 +211,7 @@ def _bad_lines(block: bytes, *, first_line: int) -> dict[int, str]:
 
 
 def _windows(text: str, *, window: int, held_out_percent: float) -> Windows:
-    """Windows of some whole lines; bytes count from their beginning, lines from 0."""
+    """Windows of some whole lines. Bytes and lines count from 0."""
     points = np.frombuffer(text.encode("utf-32-le"), dtype="<u4")
     widths = 1 + (points > 0x7F).astype(np.int64) + (points > 0x7FF) + (points > 0xFFFF)
     offsets = np.concatenate([[0], np.cumsum(widths)])  # character → byte
@@ -215,7 +221,7 @@ def _windows(text: str, *, window: int, held_out_percent: float) -> Windows:
     buckets = np.array([zlib.crc32(raw[first:last]) for first, last in spans])
     held_out = buckets % 10_000 < held_out_percent * 100
     starts, ends, line_numbers = _cut(points, starts, ends, window=window)
-    solid = np.concatenate([[0], np.cumsum(points > SPACE)])  # characters that are no ASCII white space
+    solid = np.concatenate([[0], np.cumsum(points > SPACE)])  # characters other than ASCII white space
     is_long = solid[ends] - solid[starts] >= SHORTEST
     starts, ends, line_numbers = starts[is_long], ends[is_long], line_numbers[is_long]
     return Windows(offsets[starts], offsets[ends], line_numbers, held_out[line_numbers])
@@ -224,11 +230,10 @@ def _windows(text: str, *, window: int, held_out_percent: float) -> Windows:
 def _cut(
     points: np.ndarray, starts: np.ndarray, ends: np.ndarray, *, window: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Each line in stretches of at most `window` characters: (starts, ends, line), in order.
+    """Split each line into windows of at most `window` characters: (starts, ends, line), in order.
 
-    All lines take one cut at a time: behind the last sentence end of the window, else behind its last comma, else
-    behind its last space, else at its end. A cut in the first third of a window is none, or windows would become
-    splinters.
+    All lines are split once at a time: behind the last sentence end of the window, else behind its last comma, else
+    behind its last space, else at its end. A window is not split in its first third, which would give splinters.
     """
     levels = [
         _ends_behind(points, SENTENCE_ENDS, with_full_stop=True),
@@ -256,10 +261,10 @@ def _cut(
 
 
 def _ends_behind(points: np.ndarray, marks: str, *, with_full_stop: bool = False) -> np.ndarray:
-    """Places right behind one of the marks, or behind the closing quotes that follow it."""
+    """Positions right behind one of the marks, or behind the closing quotes that follow it."""
     is_end = np.isin(points, np.array([ord(mark) for mark in marks], dtype=np.uint32))
     following = np.append(points[1:], NEW_LINE)
-    if with_full_stop:  # of Latin text; the point of 3.5 is none
+    if with_full_stop:  # of Latin text; not the point of 3.5
         is_end |= (points == ord(".")) & (following == SPACE)
     closes = np.isin(points, np.array([ord(mark) for mark in CLOSING], dtype=np.uint32))
     is_end = (is_end & ~np.append(closes[1:], False)) | (closes & np.append(False, is_end[:-1]))

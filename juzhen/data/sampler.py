@@ -1,4 +1,9 @@
-"""Which rows make up which batch: a pure function of the seed and the sizes, so that a run can be continued."""
+"""Batches of rows: a pure function of the seed and the sizes, so that a run can be resumed.
+
+Rows are shuffled first. Within each window of several batches they are then sorted by length, so that a batch holds
+rows of similar length and little padding, and the batches are shuffled again. If all lengths count as equal, only the
+balance remains: each batch holds its share of every stratum.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -11,20 +16,20 @@ from torch.utils.data import Sampler
 from juzhen.core.batch import num_fitting
 
 MOST_CLASSES = 10
-"""Targets with more distinct values are graded: they are balanced by fifths."""
+"""Targets with more distinct values are grades, and are balanced by fifths."""
 
 
 GOLDEN = (5**0.5 - 1) / 2
-"""Multiples of it, without their whole part, lie evenly between 0 and 1, however many there are."""
+"""The fractional parts of its multiples are spread evenly between 0 and 1, for any number of them."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """What decides where a row goes inside a window.
+    """Facts that decide the position of a row in a window.
 
     lengths    tokens of the longest text of each row
-    strata     number of the class, or of the fifth of the grades, that each row is in
-    staggered  each stratum begins at another place, so that many small ones do not come up together
+    strata     class, or fifth of the grades, of each row
+    staggered  each stratum begins at another position, so that many small ones do not coincide
     """
 
     lengths: Int[np.ndarray, "rows"]
@@ -33,7 +38,7 @@ class Shape:
 
 
 def strata(targets: Float[np.ndarray, "rows"] | None, num_rows: int) -> Int[np.ndarray, "rows"]:
-    """Groups of rows that every batch should hold its share of: classes, or fifths of a graded score."""
+    """Group rows so that every batch can hold its share: by classes, or by fifths of a graded score."""
     if targets is None:
         return np.zeros(num_rows, dtype=np.int64)
     values, classes = np.unique(targets, return_inverse=True)
@@ -43,7 +48,7 @@ def strata(targets: Float[np.ndarray, "rows"] | None, num_rows: int) -> Int[np.n
 
 
 def fifths(values: Float[np.ndarray, "rows"] | Int[np.ndarray, "rows"]) -> Int[np.ndarray, "rows"]:
-    """Number of the fifth, from 0, that each value is in; equal values are in one."""
+    """Return the fifth, from 0, of each value. Equal values are in one fifth."""
     return np.searchsorted(np.quantile(values, [0.2, 0.4, 0.6, 0.8]), values, side="right")
 
 
@@ -53,9 +58,13 @@ def stratified(
     lengths: Callable[[], Int[np.ndarray, "rows"]],
     num_rows: int,
 ) -> Shape:
-    """What puts the strata of `training.stratify_by` in every batch: labels, fifths of the lengths, or both at once.
+    """Return the strata of `training.stratify_by`: labels, fifths of the lengths, or both at once.
 
-    lengths  gives the lengths of the rows; not asked where they are of no use
+    Args:
+        by: Value of `training.stratify_by`.
+        targets: Labels or scores.
+        lengths: Returns the lengths of the rows. Called only if they are needed.
+        num_rows: Number of rows.
     """
     groups = strata(targets, num_rows) if "label" in by else np.zeros(num_rows, dtype=np.int64)
     if "length" in by:
@@ -64,11 +73,11 @@ def stratified(
 
 
 def arrange(order: Int[np.ndarray, "rows"], shape: Shape, *, window_rows: int) -> Int[np.ndarray, "rows"]:
-    """`order` with each window of `window_rows` put in order of length; a permutation of it.
+    """Return `order` with each window of `window_rows` sorted by length, a permutation of it.
 
-    A row's place is its rank by length among the rows of its own stratum, as a share of them. So neighbours have
-    like length, and any stretch holds the strata in the proportions of the window: a coupled loss still finds
-    positives and negatives in each batch, even where one class has the longer sentences.
+    A row's position is its rank by length within its own stratum, as a share of the stratum. So neighbours have similar
+    lengths, and any part of the window holds the strata in proportion: a loss over the batch still finds positives and
+    negatives in it, even if one class has the longer sentences.
     """
     windows = np.split(order, range(window_rows, len(order), window_rows))
     return np.concatenate([_arranged(rows, shape) for rows in windows])
@@ -86,9 +95,9 @@ def _arranged(rows: Int[np.ndarray, "rows"], shape: Shape) -> Int[np.ndarray, "r
 
 
 class BatchRows(NamedTuple):
-    """Row numbers of one batch of one dataset; `number` counts batches from the start of the stage.
+    """Row indices of a batch of one dataset. `number` counts batches from the start of the stage.
 
-    compares  its rows, those of all processes, differ in what their loss compares
+    compares  the rows of all processes differ in the value that their loss compares
     """
 
     number: int
@@ -98,10 +107,10 @@ class BatchRows(NamedTuple):
 
 
 Order = Literal["shuffled", "drawn", "in_turn"]
-"""In which order the batches of several sets come.
+"""Order of the batches of several sets.
 
-shuffled  those of an epoch at random; each set has exactly its share of them
-drawn     the set of each batch is drawn by the shares, whatever came before it
+shuffled  batches of an epoch at random; each set has exactly its share of them
+drawn     the set of each batch is drawn by the shares, independently
 in_turn   one set after another, over and over
 """
 
@@ -109,23 +118,22 @@ in_turn   one set after another, over and over
 class BatchStream(Sampler[BatchRows]):
     """All batches of a stage as one stream, epoch after epoch.
 
-    Every row appears once per epoch; a batch holds rows of one dataset; the batches of several datasets are
-    shuffled together, so each is seen in proportion to its size. Batch `index` depends on `seed`, the sizes and
-    `index` alone: setting `start` continues a stream exactly where it stopped.
+    Every row appears once per epoch. A batch holds rows of one dataset. Batches of several datasets are shuffled
+    together, so each dataset appears in proportion to its size. Batch `index` depends on `seed`, the sizes and `index`
+    alone: setting `start` continues a stream exactly at any point.
 
     sizes        dataset key → rows
-    batch_size   rows per batch over all processes, for all sets or dataset key → rows; a short rest is shared by the
+    batch_size   rows per batch over all processes, for all sets or dataset key → rows. A short rest is shared by the
                  last two batches of an epoch
     num_batches  length of the stream
     rank, world  this process takes the rows rank, rank + world, … of each batch
-    shapes       dataset key → lengths and strata; with `window` > 1 the rows of so many batches are put in order of
-                 length, and strata are spread evenly, before they are cut into batches (set both before the first
-                 batch is asked for)
-    shares       dataset key → its part of the batches of an epoch, in any unit; an epoch has as many batches as
-                 without them, and a set is gone through as often as its part asks for: a row comes again only when
-                 all others of its set have come. None: every row once per epoch
-    order        `Order`; with `in_turn`, shares are those of all sets alike, and an epoch is a whole number of turns
-    comparisons  dataset key → whether rows differ in what their loss compares; a set that is not named always does
+    shapes       dataset key → lengths and strata. With `window` > 1 the rows of so many batches are sorted by length,
+                 and strata are spread evenly, before they become batches (set both before the first batch)
+    shares       dataset key → its part of the batches of an epoch, in any unit. An epoch has as many batches as
+                 without them, and a set is repeated as often as its part requires: a row comes again only when all
+                 others of its set have come. None: every row once per epoch
+    order        an `Order`. With `in_turn`, all sets have the same share, and an epoch is a whole number of turns
+    comparisons  dataset key → whether rows differ in the value that their loss compares. Other sets always do
     """
 
     def __init__(
@@ -169,12 +177,12 @@ class BatchStream(Sampler[BatchRows]):
 
     @property
     def mean_batches(self) -> Mapping[str, float]:
-        """Dataset key → batches of an epoch, on average where they are drawn."""
+        """Dataset key → mean number of batches in an epoch."""
         return self.counts or self.batches_of
 
     @property
     def mean_batch_size(self) -> float:
-        """Rows of a batch, on average over an epoch and not counting short rests."""
+        """Mean number of rows in a batch of an epoch, without short rests."""
         counts = self.mean_batches
         return sum(self.batch_sizes[task] * count for task, count in counts.items()) / self.batches_per_epoch
 
@@ -191,7 +199,7 @@ class BatchStream(Sampler[BatchRows]):
                 index += 1
 
     def epoch(self, epoch: int) -> list[tuple[str, np.ndarray]]:
-        """The batches of one epoch, over all processes, in order."""
+        """Return the batches of one epoch, over all processes, in order."""
         if self.order != "shuffled":
             return self._one_by_one(epoch)
         generator = np.random.default_rng([self.seed, epoch])
@@ -206,7 +214,7 @@ class BatchStream(Sampler[BatchRows]):
         return [batches[position] for position in generator.permutation(len(batches))]
 
     def _one_by_one(self, epoch: int) -> list[tuple[str, np.ndarray]]:
-        """The batches of an epoch in which one set comes after another, in turn or by chance."""
+        """The batches of an epoch in which sets alternate, in turn or at random."""
         names, length = list(self.sizes), self.batches_per_epoch
         if self.order == "in_turn":
             numbers = np.arange(epoch * length, (epoch + 1) * length) % len(names)
@@ -220,7 +228,7 @@ class BatchStream(Sampler[BatchRows]):
         return [(names[number], next(turns[number])) for number in numbers.tolist()]
 
     def _draws(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
-        """Number of the set of each batch of an epoch, and how often each set was drawn in the epochs before."""
+        """Index of the set of each batch of an epoch, and the number of draws of each set in earlier epochs."""
         shares = np.array([self.mean_batches[task] for task in self.sizes], dtype=np.float64)
         for number in range(len(self._drawn), epoch + 1):
             generator = np.random.default_rng([self.seed, number, 2])
@@ -237,7 +245,7 @@ class BatchStream(Sampler[BatchRows]):
         return _cut(order, size)
 
     def _turns(self, task: str, number: int, turns: range) -> Iterator[np.ndarray]:
-        """The batches of a set's turns, counted from the start of training: they go on where its last epoch stopped."""
+        """The batches of a set's turns, counted from the start of training: they continue after its last epoch."""
         passes: dict[int, list[np.ndarray]] = {}
         for turn in turns:
             passed, position = divmod(turn, self.batches_of[task])
@@ -247,7 +255,7 @@ class BatchStream(Sampler[BatchRows]):
 
 
 def apportion(total: int, shares: Mapping[str, float]) -> dict[str, int]:
-    """Whole numbers in proportion to `shares` that sum to `total`, or to more where each is to be at least 1.
+    """Return integers in proportion to `shares` that sum to `total`, or to more if each must be at least 1.
 
     >>> apportion(10, {"a": 1, "b": 2})
     {'a': 3, 'b': 7}
@@ -262,9 +270,9 @@ def apportion(total: int, shares: Mapping[str, float]) -> dict[str, int]:
 
 
 def _cut(order: np.ndarray, batch_size: int) -> list[np.ndarray]:
-    """Pieces of `batch_size`; the last two are evened out when the rest is less than half a batch.
+    """Pieces of `batch_size`. The last two are evened out if the rest is less than half a batch.
 
-    A tail of one or two rows would teach a coupled loss nothing and leave a process without work.
+    A tail of one or two rows would teach a loss over the batch nothing and leave a process without work.
     """
     ends = list(range(batch_size, len(order), batch_size))
     remainder = len(order) - (ends[-1] if ends else 0)
@@ -274,12 +282,11 @@ def _cut(order: np.ndarray, batch_size: int) -> list[np.ndarray]:
 
 
 class TokenBudget(Sampler[np.ndarray]):
-    """Batches of similar length that hold at most `max_tokens` tokens with padding, fewer of long texts; for passes
-    that learn nothing.
+    """Batches of similar length with at most `max_tokens` tokens, padding included. For passes without training.
 
-    The longest come first, so that a batch too large for memory fails at once. With several processes each
-    takes every `world`-th batch: nothing is padded or seen twice. even: the last batch is repeated until each has as
-    many, for processes that wait for one another in each batch.
+    The longest come first, so that a batch too large for memory fails at once. With several processes each takes every
+    `world`-th batch: nothing is padded or seen twice. even: the last batch is repeated until each process has the same
+    number, for processes that wait for one another in each batch.
     """
 
     def __init__(

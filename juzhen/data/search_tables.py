@@ -1,7 +1,7 @@
-"""A search of one's own, out of two or three tables: queries, the corpus, and which document answers which query.
+"""A search task from two or three tables: queries, the corpus, and which document answers which query.
 
-Answers are a table of their own, or a column of the queries. They name queries and documents by their ids or by their
-texts; what a column holds decides.
+Answers are a table of their own, or a column of the queries. They name queries and documents by ids or by texts. The
+content of a column decides.
 """
 
 import hashlib
@@ -32,7 +32,7 @@ from juzhen.data.spec import NAME
 from juzhen.data.tables import TableReading, column_place, column_values, names_of, read_own_table
 
 FIELDS = ("query_id", "query", "document_id", "document", "title", "gain")
-"""Fields of the three tables that --columns names. In a table of answers `query` and `document` are what it names."""
+"""Fields of the three tables for --columns. In a table of answers, `query` and `document` are ids or texts."""
 
 ID_NAMES = re.compile(
     r"(?i)(.*[_ -])?_?(id|idx|no)|(q|d|p|c|doc|query|question|document|passage|corpus|item|faq|text)id"
@@ -47,22 +47,22 @@ TEXT_NAMES = re.compile(r"(?i).*(text|文本|句子).*")
 GAIN_NAMES = re.compile(r"(?i)gain|.*(score|rel|label|grade|rating).*|.*(分数|得分|相关|标签|等级).*")
 
 LEAST_KNOWN = 0.5
-"""Share of the cells of a column that must be ids or texts of a table for the column to name its rows."""
+"""Share of a column's cells that must be ids or texts of a table for the column to refer to its rows."""
 
 Places = dict[int, str]
-"""Line → why it is left out."""
+"""Line → reason why it is left out."""
 
 
 @dataclass(frozen=True)
 class SearchTables:
-    """What is searched for, and in what.
+    """Queries, corpus and answers.
 
     queries   id → text
-    corpus    id → text, behind its title where it has one
-    answers   (id of a query, id of a document) → gain: above 0 it answers; 0: it is known not to. A document may be
-              missing in the corpus: then nothing finds it
-    taken     lines that say what the columns were taken for
-    left_out  name of a table → the lines that are in no set
+    corpus    id → text, with its title before it, if any
+    answers   (id of a query, id of a document) → gain: above 0 for an answer, 0 for a document known not to be one. A
+              document may be missing from the corpus: then nothing finds it
+    taken     lines about the meaning of the columns
+    left_out  name of a table → its lines that are in no set
     """
 
     name: str
@@ -73,7 +73,7 @@ class SearchTables:
     left_out: dict[str, Places] = field(default_factory=dict)
 
     def ranking(self, split: str = "test") -> RankingSet:
-        """All queries that something answers, over the whole corpus."""
+        """Return all queries with an answer, over the whole corpus."""
         numbers = {name: number for number, name in enumerate(self.corpus)}
         asked = list(dict.fromkeys(query for (query, _), gain in self.answers.items() if gain > 0))
         relevant: dict[str, dict[int, float]] = {query: {} for query in asked}
@@ -101,9 +101,15 @@ class SearchTables:
         )
 
     def splits(self, *, dev: float, test: float, seed: int) -> dict[str, list[tuple[str, str, float]]]:
-        """Judgements by split; queries of equal texts are in one. `dev`, `test`: shares of the queries.
+        """Return judgements by split. Queries of equal texts are in one split.
 
-        Raises UserError for shares that leave a split empty.
+        Args:
+            dev: Share of the queries for dev.
+            test: Share of the queries for test.
+            seed: Seed of the split.
+
+        Raises:
+            UserError: Shares that leave a split empty.
         """
         require_number("--dev + --test", dev + test, 0, 1)
         asked = list(dict.fromkeys(query for query, _ in self.answers))
@@ -135,26 +141,26 @@ def read_search(
     on_bad_row: str = "error",
     name: str = "search",
 ) -> RankingSet:
-    """Read queries, documents and answers as a set that `juzhen.evaluate` ranks.
+    """Read queries, documents and answers as a set for `juzhen.evaluate`.
 
     Args:
         queries: A table with an id and a text, or a text alone: the path of a file, a DataFrame, rows as dicts or
-            tuples. Without `answers` it also has a column of ids or texts of the documents that answer.
-        corpus: A table of documents: an id and a text, with a title where it has one; or texts alone.
-        answers: A table that names a query and a document in each row, by ids or texts, and a gain where there are
-            grades; also in the layout of TREC (`query 0 document gain`).
-        columns: Field → name of its column, of `query_id`, `query`, `document_id`, `document`, `title`, `gain`; None:
-            as they look.
-        sheet: Of Excel files, by name or number from 1.
-        split_cells: A sign that divides several documents of one cell, such as "||".
-        on_bad_row: "error" refuses the first row that names nothing, "drop" leaves such rows out.
-        name: What results call the set.
+            tuples. Without `answers` it also has a column with ids or texts of the answering documents.
+        corpus: A table of documents: an id and a text, and a title if there is one, or texts alone.
+        answers: A table with a query and a document in each row, by ids or texts, and a gain if there are grades; also
+            in the format of TREC (`query 0 document gain`).
+        columns: Field → name of its column, for `query_id`, `query`, `document_id`, `document`, `title`, `gain`. None:
+            detected.
+        sheet: Sheet of Excel files, by name or number from 1.
+        split_cells: Separator of several documents in one cell, such as "||".
+        on_bad_row: "error" refuses the first row with an unknown name, "drop" leaves such rows out.
+        name: Name of the set in results.
 
     Returns:
         The queries, the corpus, and which document answers which query.
 
     Raises:
-        UserError: Columns that are not clear, rows that name a query that is not there, no answer at all.
+        UserError: Columns that are not clear, rows with an unknown query, or no answer at all.
 
     Example:
         >>> corpus = [{"id": "a", "text": "七天内可以退货"}, {"id": "b", "text": "两天内发货"}]
@@ -177,9 +183,10 @@ def read_search(
 def search_of_tables(
     name: str, queries: Any, corpus: Any, answers: Any, reading: TableReading
 ) -> SearchTables:
-    """The search of two or three tables. Rows that cannot be read are left out, and named.
+    """Read a search task from two or three tables. Rows that cannot be read are left out and reported.
 
-    Raises UserError for columns that are not clear, and where no document answers any query.
+    Raises:
+        UserError: Columns that are not clear, or no document answers any query.
     """
     if wrong := [key for key in reading.columns if key not in FIELDS]:
         raise UserError(
@@ -231,7 +238,7 @@ def search_of_tables(
 
 
 def _raw(given: Any, part: str, reading: TableReading) -> RawTable:
-    """The cells of a table; a list in a cell becomes a row for each of its values."""
+    """The cells of a table. A list in a cell becomes a row for each of its values."""
     plain = replace(reading, columns={}, split_cells=None)
     if isinstance(given, str | Path):
         table = read_own_table(Path(given), plain)
@@ -262,7 +269,7 @@ def _without_lists(table: FileTable) -> FileTable:
 
 
 def _trec(cells: Sequence[Any]) -> list[list[str]] | None:
-    """`query 0 document gain` with blanks between, as columns; None where a cell is none."""
+    """Cells of `query 0 document gain`, separated by spaces, as columns. None if a cell has another form."""
     rows = [str(cell).split() for cell in cells]
     is_trec = all(len(row) == 4 and NUMBER.fullmatch(row[3]) for row in rows)
     return [[*column] for column in zip(*rows, strict=True)] if rows and is_trec else None
@@ -273,7 +280,7 @@ class _Part:
     """Queries or documents: id → text.
 
     numbers  text → id, the first of equal texts
-    column   that names its rows: of ids, or else of texts
+    column   column that identifies the rows: of ids, or else of texts
     """
 
     place: str
@@ -288,7 +295,7 @@ class _Part:
     def of(
         cls, raw: RawTable, fields: Sequence[str], names: re.Pattern[str], *, but: Sequence[str] = ()
     ) -> "_Part":
-        """but: columns that are something else"""
+        """Detect the columns of a part, except for those of another use."""
         id_field, text_field = fields[:2]
         free = [name for name in raw.names if name not in but]
         chosen = {name: column for name in fields if (column := _chosen(raw, name)) is not None}
@@ -315,7 +322,7 @@ class _Part:
         key, text, title = chosen.values()
         texts, numbers, first = dict[str, str](), dict[str, str](), dict[str, int]()
         left_out = dict(raw.faults)
-        assert text is not None  # `of` has found it
+        assert text is not None  # `of` has checked it
         columns = [raw.cells[name].tolist() if name else [""] * len(raw.cells) for name in (key, text, title)]
         for number, (line, one, words, above) in enumerate(
             zip(raw.cells.index.tolist(), *columns, strict=True), start=1
@@ -344,7 +351,7 @@ class _Part:
         return cls(raw.place, key or text, texts, numbers, taken, left_out, advice)
 
     def known(self, cells: Iterable[str]) -> tuple[float, bool]:
-        """Share of the cells that are ids or texts, whichever are more; and whether they are ids."""
+        """Share of the cells that are ids or texts, whichever is larger; and True for ids."""
         values = [cell for cell in cells if cell]
         by_id, by_text = (
             sum(value in table for value in values) / max(len(values), 1)
@@ -363,7 +370,7 @@ class _Judged:
 
 
 def _chosen(raw: RawTable, key: str) -> str | None:
-    """The column that a person names for a field; None where this table has none of the name: another has it."""
+    """The column that a person names for a field. None if this table does not have it: another has."""
     name = raw.reading.columns.get(key)
     if name is None or not (name in names_of(raw.table) or is_position(name)):
         return None
@@ -375,7 +382,7 @@ def _named(names: Sequence[str], pattern: re.Pattern[str]) -> str | None:
 
 
 def _longest(raw: RawTable, names: Sequence[str], pattern: re.Pattern[str]) -> str | None:
-    """The column of texts: of those that are called so, else of all, the one with the longest cells."""
+    """The text column: the one with the longest cells, of those with such a name, or else of all."""
     texts = [name for name in names if share_of_numbers(raw.cells[name].tolist()) < 0.9] or names
     called = [name for name in texts if pattern.fullmatch(name)] or [
         name for name in texts if TEXT_NAMES.fullmatch(name)
@@ -385,7 +392,7 @@ def _longest(raw: RawTable, names: Sequence[str], pattern: re.Pattern[str]) -> s
 
 
 def _ids_before(raw: RawTable, names: Sequence[str], text: str) -> str | None:
-    """A column before the texts that looks like ids, whatever it is called: short words, none of them twice."""
+    """A column before the texts that looks like ids, whatever its name: short distinct words."""
     for name in names:
         cells = raw.cells[name]
         is_before = raw.names.index(name) < raw.names.index(text)
@@ -395,7 +402,7 @@ def _ids_before(raw: RawTable, names: Sequence[str], text: str) -> str | None:
 
 
 def _reference(raw: RawTable, corpus: _Part) -> str:
-    """The column of the queries that names documents: what a person says, else where most cells are ids or texts."""
+    """The column of the queries that refers to documents: the one a person names, or else one of ids or texts."""
     for key in ("document", "document_id"):
         if (name := raw.reading.columns.get(key)) in raw.names:
             return str(name)
@@ -421,7 +428,7 @@ def _parts(cell: str, sign: str | None) -> list[str]:
 
 
 def _rows_of_queries(queries: _Part, raw: RawTable, reference: str, corpus: _Part) -> _Judged:
-    """The answers that stand beside the queries."""
+    """The answers next to the queries."""
     answers = pd.DataFrame({"query": raw.cells[queries.column], "document": raw.cells[reference]})
     taken = [f"  {'document':11} = {short(reference, 30)}"]
     return _gains(raw, answers, queries, corpus, taken)
@@ -453,7 +460,7 @@ def _judged(raw: RawTable, queries: _Part, corpus: _Part) -> _Judged:
     ]
 
     def fit(pair: tuple[str, str]) -> float:
-        """How well two columns name queries and documents: by what they hold, and by what they are called."""
+        """Fit of two columns as references to queries and documents, by their content and their names."""
         return sum(
             shares[key][name] + (shares[key][name] >= LEAST_KNOWN and bool(patterns[key].fullmatch(name)))
             for key, name in zip(shares, pair, strict=True)
@@ -477,7 +484,7 @@ def _judged(raw: RawTable, queries: _Part, corpus: _Part) -> _Judged:
 
 
 def _gains(raw: RawTable, answers: pd.DataFrame, queries: _Part, corpus: _Part, taken: list[str]) -> _Judged:
-    """Judgements by ids. The first of a query and a document counts."""
+    """Judgements by ids. The first one of a query and a document counts."""
     sign, left_out = raw.reading.split_cells, dict(raw.faults)
     by_id = {
         key: part.known(one for cell in answers[key] for one in _parts(cell, sign))[1]
@@ -506,7 +513,7 @@ def _gains(raw: RawTable, answers: pd.DataFrame, queries: _Part, corpus: _Part, 
 
 
 def _apart(queries: Mapping[str, str], corpus: Mapping[str, str]) -> dict[str, str]:
-    """Id of a query → the same, or another where a document of another text has it.
+    """Id of a query → the same, or another if a document with another text has it.
 
     A query with the id of a document is read as that document, which it never finds.
     """
@@ -520,7 +527,7 @@ def _apart(queries: Mapping[str, str], corpus: Mapping[str, str]) -> dict[str, s
 
 
 def files_of(name: str, splits: Iterable[str], data_dir: Path) -> dict[str, Path]:
-    """Part or split → the file that it is written to."""
+    """Return part or split → its output file."""
     return {part: (data_dir / name).resolve() / f"{part}.csv" for part in ("queries", "corpus", *splits)}
 
 
@@ -532,9 +539,10 @@ def write_search(
     descriptions: Path,
     origin: Origin,
 ) -> Path:
-    """Writes the three files and the description of a retrieval set, and gives the path of the description.
+    """Write the three files and the description of a retrieval set, and return the path of the description.
 
-    Raises UserError for a name that is none, and where a file stands in the way that this program has not written.
+    Raises:
+        UserError: An invalid name, or a file exists that juzhen did not write.
     """
     if not NAME.fullmatch(search.name) or name_fault(search.name):
         raise UserError(f"--name {short(search.name)}: expected letters, digits, _ and -")
@@ -567,7 +575,7 @@ def write_search(
 
 
 def content_of(paths: Iterable[Path]) -> str:
-    """SHA-256 of several files, one after another."""
+    """Return the SHA-256 of several files, one after another."""
     digest = hashlib.sha256()
     for path in paths:
         digest.update(hashlib.sha256(read_bytes(path)).digest())

@@ -1,4 +1,4 @@
-"""Source: one split of one dataset, from the place that was named, verified row by row."""
+"""R"""
 
 import hashlib
 import operator
@@ -25,17 +25,17 @@ from juzhen.data.running_text import load_text
 from juzhen.data.spec import DatasetConfig, HubConfig, Source, SplitRequest
 
 PARTS = {"query": "queries", "document": "corpus"}
-"""What a judgement names → what the file is called in which its texts are, beside the splits."""
+"""e"""
 
 FIELDS = ("query", "document", "gain", "id", "text")
-"""Columns that must be named; `title` may be."""
+"""t"""
 
 PAIRS = (Kind.LABELLED_PAIR, Kind.POSITIVE_PAIR, Kind.TRIPLET)
-"""Kinds of rows that can be read as judgements; they are in one file."""
+"""u"""
 
 
 def kind_of_rows(columns: Mapping[str, Any]) -> Kind | None:
-    """The kind of pairs that the `columns` of a layout fill; None for judgements with queries and a corpus."""
+    """r"""
     needed = {
         kind: {*TEXT_COLUMNS[kind], *filter(None, [TARGET_COLUMN.get(kind)])} for kind in reversed(PAIRS)
     }
@@ -50,21 +50,7 @@ def judged(
     columns: Mapping[str, Any],
     promised: int | None = None,
 ) -> Examples:
-    """The judgements of `table` over the texts of two others; the other arguments are those of `verified`.
-
-    part     "queries" or "corpus" → a table with the columns `id` and `text`, and `title` where `columns` has it
-    columns  besides those `query` and `document`, ids in the two, and `gain`
-
-    A document is its title and its text, with a space between. Two documents may have the same text. A query with the
-    id of a document is that document, and never finds it; unless a query is answered by the document of its own id,
-    which shows that each file counts for itself: then their texts must be the same as well.
-
-    Official sets have documents without text, judgements of documents that are not there, and some that stand twice.
-    They are left out, and a warning counts them; answers that are not there stay in what a query could reach at best.
-
-    Raises UserError with the file and the line of an id that is missing or there twice, of a query that is in no file,
-    and of one that nothing answers.
-    """
+    """n"""
     key = request.key
     require_fields(columns, FIELDS, ("title",), request.config.kind, key)
     read = {field: _texts(part(PARTS[field]), request, columns, field) for field in PARTS}
@@ -97,11 +83,7 @@ def judged(
 def _over_texts(
     examples: Examples, beyond: Mapping[str, Sequence[float]], texts: Mapping[str, Mapping[str, str]]
 ) -> dict[str, Any]:
-    """Sentences, columns, unreachable answers and copies of judgements, whose queries and documents are ids.
-
-    beyond  id of a query → gains of answers that are not there
-    texts   "query" and "document" → id → text; queries that are no documents come first in the sentences
-    """
+    """ """
     corpus = texts["document"]
     named_queries = dict.fromkeys([*examples.texts("query"), *beyond])
     queries = [name for name in named_queries if not _is_document(name, texts)]
@@ -122,14 +104,14 @@ def _over_texts(
 
 
 def _is_document(text_id: str, texts: Mapping[str, Mapping[str, str]]) -> bool:
-    """Whether the query of an id has the text of the document of that id: then both are one sentence."""
+    """t"""
     return texts["document"].get(text_id) == texts["query"][text_id]
 
 
 def _texts(
     table: FileTable, request: SplitRequest, columns: Mapping[str, Any], field: str
 ) -> tuple[dict[str, str], int, int]:
-    """id → text of one file, how many faulty rows were left out, and how many documents without text."""
+    """h"""
     key = request.key
     ids = _ids(table, "id", columns, key)
     texts = raw_values(table, "text", columns["text"], key)
@@ -161,13 +143,13 @@ def _texts(
     as_texts = replace(request, config=replace(request.config, kind=Kind.SENTENCE, labels=None))
     examples = verified(filled, as_texts, columns={"text": "text"})
     id_of = dict(zip(line_numbers, ids, strict=True))
-    assert examples.lines is not None  # `verified` knows them
+    assert examples.lines is not None  # e
     remaining = [id_of[line] for line in examples.lines.tolist()]
     return dict(zip(remaining, examples.texts("text"), strict=True)), examples.num_dropped, sum(blank)
 
 
 def _ids(table: FileTable, field: str, columns: Mapping[str, Any], key: str) -> list[str]:
-    """The values of a column as texts: in typed files ids may be whole numbers. What is neither is a fault."""
+    """ """
     ids = []
     for line, text_id in zip(
         table.lines.tolist(), raw_values(table, field, columns[field], key), strict=True
@@ -185,7 +167,7 @@ def _ids(table: FileTable, field: str, columns: Mapping[str, Any], key: str) -> 
 def _note_unknown(
     table: FileTable, ids: Mapping[str, Sequence[str]], texts: Mapping[str, Mapping[str, str]]
 ) -> None:
-    """Adds to the faults of the judgements those of queries that are not there, or are the document itself."""
+    """d"""
     for line, query, document in zip(table.lines.tolist(), *ids.values(), strict=True):
         if query not in texts["query"]:
             table.faults.setdefault(line, f"there is no query with the id {short(query)}")
@@ -198,8 +180,8 @@ def _note_unknown(
 def _reachable(
     examples: Examples, corpus: Mapping[str, str]
 ) -> tuple[Examples, dict[str, list[float]], dict[str, int]]:
-    """Judgements of documents that are there, each pair once; the gains of others by query; and what was left out."""
-    assert examples.targets is not None  # `verified` knows them
+    """a"""
+    assert examples.targets is not None  # t
     first: dict[tuple[str, str], float] = {}
     beyond: dict[str, list[float]] = {}
     remaining, missing, again, other = [], 0, 0, 0
@@ -226,7 +208,7 @@ def _reachable(
 
 
 def _tell(origin: str, counts: Mapping[str, int]) -> None:
-    """One warning of what was left out, if anything was."""
+    """a"""
     if counted := [f"{reason}: {count:,}" for reason, count in counts.items() if count]:
         warnings.warn(f"{origin}: left out are {'; '.join(counted)}", stacklevel=3)
 
@@ -234,8 +216,8 @@ def _tell(origin: str, counts: Mapping[str, int]) -> None:
 def _without_unanswered(
     examples: Examples, beyond: Mapping[str, object], table: FileTable, on_bad_row: str
 ) -> Examples:
-    """The judgements of queries that something answers; where others are no reason to stop, these are counted."""
-    assert examples.targets is not None  # `verified` knows both
+    """e"""
+    assert examples.targets is not None  # t
     assert examples.lines is not None
     queries = examples.columns["query"]
     is_missed = np.array([text in beyond for text in examples.sentences], dtype=bool)[queries]
@@ -255,20 +237,17 @@ def _without_unanswered(
 
 
 def read_hub(name: str, hub: HubConfig, split: str) -> FileTable:
-    """The hub's split that `hub.splits` gives for ours.
-
-    Raises UserError when the hub cannot be reached, or has no such dataset or split.
-    """
+    """o"""
     require_hub(name, hub.id)
-    # Imported here: it costs a second, and whoever reads local files does not need it.
+    # n
     import datasets
     from huggingface_hub import constants
 
-    if hub_problem() is not None:  # there is a copy, and no use in asking
+    if hub_problem() is not None:  # c
         datasets.config.HF_HUB_OFFLINE = constants.HF_HUB_OFFLINE = True
     try:
         rows = datasets.load_dataset(hub.id, name=hub.subset, revision=hub.revision, split=hub.splits[split])
-    except Exception as error:  # of a dozen unrelated types, those of network layers included
+    except Exception as error:  # e
         raise UserError(
             f"{name}/{split}: cannot be read from the hub as {hub.id}, split {hub.splits[split]} "
             f"({foreign_reason(error)}). With the files in a folder of yours choose source=local and data_dir=<folder>"
@@ -287,10 +266,7 @@ def read_hub(name: str, hub: HubConfig, split: str) -> FileTable:
 
 
 def require_hub(name: str, hub_id: str) -> None:
-    """Raises UserError, within seconds, when neither the hub nor a copy on this machine can give a dataset.
-
-    The library asks for half a minute before it gives up. A folder may stand for a hub id.
-    """
+    """f"""
     problem = hub_problem()
     if problem is None or Path(hub_id).exists() or _is_kept(hub_id):
         return
@@ -301,7 +277,7 @@ def require_hub(name: str, hub_id: str) -> None:
 
 
 def _is_kept(hub_id: str) -> bool:
-    """Whether the caches of the hub's libraries have something of that name; they spell it in two ways."""
+    """r"""
     home = Path(
         os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")) / "huggingface"
     )
@@ -334,23 +310,14 @@ def load_examples(
     required: bool = False,
     group: str = "dataset",
 ) -> Examples | None:
-    """The rows of one split, verified; None when there is no file for it.
-
-    source      builtin, local or hub; the dataset's own `source` goes before it; nothing else is tried
-    data_dir    folder that the paths of a layout start from, for source=local
-    on_bad_row  error: the first faulty row stops the job · drop: faulty rows are left out and counted
-    required    a missing split is a UserError that says where it was looked for
-    group       dataset or evaluate: where the set stands in the configuration, for what messages say to type
-
-    A promise of rows binds files only: a hub dataset has the rows of its pinned revision.
-    """
+    """ """
     return _loaded(
         SplitRequest(config, split, config.source or source, data_dir, on_bad_row, required, group)
     )
 
 
 def _loaded(request: SplitRequest) -> Examples | None:
-    """The verified rows, which know whether their pairs may be turned round; None as in `load_examples`."""
+    """e"""
     examples = _rows(request)
     if examples is None:
         return None
@@ -386,20 +353,23 @@ def _rows(request: SplitRequest) -> Examples | None:
 
 
 def _columns(config: DatasetConfig, source: str) -> Mapping[str, Any]:
-    """Which fields the rows of a set fill; nothing where the layout is not there, which others tell of."""
+    """h"""
     if source == Source.HUB:
         return config.on_hub.columns if config.on_hub else {}
     return config.layouts[config.layout].columns if config.layout in config.layouts else {}
 
 
 def _judged_pairs(pairs: Examples, kind: Kind) -> Examples:
-    """Pairs as judgements; where documents are only put in order, each query has those that it is judged with."""
+    """ """
     retrieval = as_retrieval(pairs)
     return retrieval if kind is Kind.RETRIEVAL else replace(retrieval, kind=kind, documents=None)
 
 
 def parts_of(request: SplitRequest) -> list[DatasetConfig]:
-    """The dataset once for each file of a split that lists several; no promise of rows binds a part."""
+    """Return the dataset once for each file of a split with several files.
+
+    The promised number of rows applies to none.
+    """
     config, layout, split = request.config, request.layout, request.split
     return [
         replace(config, rows={}, layouts={config.layout: replace(layout, rows=None, files={split: path})})
@@ -408,10 +378,12 @@ def parts_of(request: SplitRequest) -> list[DatasetConfig]:
 
 
 def joined(parts: Sequence[Examples | None], request: SplitRequest) -> Examples | None:
-    """The rows of all parts; None when a part has no file: a set with a part missing is another set.
+    """Join the rows of all parts. None if a part has no file: a set without a part is another set.
 
-    Line numbers are those of the part that a row is from. Raises UserError for a `required` split of which only some
-    files are there.
+    Line numbers are those of the part.
+
+    Raises:
+        UserError: A `required` split lacks some of its files.
     """
     split, key, paths = request.split, request.key, request.layout.files[request.split]
     missing = [path for path, part in zip(paths, parts, strict=True) if part is None]
@@ -482,14 +454,14 @@ def _from_file(request: SplitRequest, folder: Path) -> Examples | None:
 
     def part(name: str) -> FileTable:
         path = _file(request, name, folder, required=True)
-        assert path is not None  # or it is a UserError
+        assert path is not None  # otherwise read_table raises
         return read_table(path, header=layout.header, quoted=layout.quoted)
 
     return judged(table, part, request, columns=layout.columns, promised=promised)
 
 
 def _text_from_file(request: SplitRequest, folder: Path) -> Examples | None:
-    """The windows of a plain-text file; dev is held out from the train file where it has no file of its own."""
+    """The windows of a plain-text file. dev is held out from the train file unless it has its own file."""
     layout, split = request.layout, request.split
     dev = _file(request, "dev", folder, required=False)
     holds_out = dev is None and layout.held_out_percent > 0 and split in ("train", "dev")
@@ -498,7 +470,7 @@ def _text_from_file(request: SplitRequest, folder: Path) -> Examples | None:
 
 
 def _file(request: SplitRequest, split: str, folder: Path, *, required: bool) -> Path | None:
-    """Where the split lies; None when it has no file and may do without."""
+    """The path of the split. None if it has no file and is not required."""
     named = request.layout.files.get(split)
     if not folder.is_dir() and not (named and Path(named).is_absolute()):
         raise UserError(
@@ -519,7 +491,7 @@ def _file(request: SplitRequest, split: str, folder: Path, *, required: bool) ->
 
 
 def _absence(request: SplitRequest, split: str, folder: Path) -> str:
-    """Where a required split was looked for, and what to type."""
+    """Where a required split was searched, and what to type."""
     config, layout, key = request.config, request.layout, request.key
     named = layout.files.get(split)
     named = named[0] if isinstance(named, list) else named

@@ -1,7 +1,4 @@
-"""What a data set says of itself in its file of conf/dataset: what it holds, and where and how it is written.
-
-Importing this needs no torch.
-"""
+"""T"""
 
 import dataclasses
 import re
@@ -21,13 +18,13 @@ from juzhen.core.safe_open import read_yaml
 from juzhen.core.schema import SCHEMA, validated
 
 NAME = re.compile(r"\w[\w-]*")
-"""What a set may be called: its name is part of keys, folders, tables and columns `split/name/metric`."""
+"""r"""
 
 
 class Source(StrEnum):
-    """Where the rows of a dataset come from. Chosen, never guessed."""
+    """a"""
 
-    BUILTIN = "builtin"  # shipped with juzhen
+    BUILTIN = "builtin"  # i
     LOCAL = "local"  # files below data_dir
     HUB = "hub"  # the Hugging Face hub, at a pinned revision
 
@@ -39,17 +36,17 @@ class HubConfig:
     id: str = Field(description="owner/name")
     revision: str | None = Field(default=None, description="commit; null only where none could be verified")
     subset: str | None = Field(default=None, description="configuration of it; null: its only one")
-    # Judgements have their texts in two further subsets, queries and corpus, of the same split where none is named.
+    # g
     splits: dict[str, str] = Field(description="our split → the hub's")
     columns: dict[str, Any] = Field(description="field of the example → column")
 
 
 @dataclass(config=SCHEMA, kw_only=True)
 class LayoutConfig:
-    """One way in which a dataset's files are written."""
+    """ """
 
     # .tsv .txt .csv .json .jsonl .parquet .arrow .feather, also .gz .zst
-    # Judgements have their texts in two further files: queries and corpus.
+    # p
     files: dict[str, Any] = Field(
         description="split → path below data_dir, or a list of paths, read one after another"
     )
@@ -82,7 +79,7 @@ class LayoutConfig:
     held_out_rows: int | None = Field(
         default=None, ge=1, description="windows of them that are scored; null: all"
     )
-    hub: HubConfig | None = None  # where this copy is on the hub, in place of the set's `hub`
+    hub: HubConfig | None = None  # t
 
     @model_validator(mode="after")
     def _is_read_in_one_way(self) -> Self:
@@ -95,7 +92,10 @@ class LayoutConfig:
 
 @dataclass(config=SCHEMA, kw_only=True)
 class LearningConfig:
-    """How a set is learnt from, wherever it is trained on; null: as the loss says. What cannot be so is refused."""
+    """Training options of a set, wherever it is used; null: as the loss decides.
+
+    Options that do not fit are refused.
+    """
 
     num_negatives: int | None = Field(
         default=None, ge=1, description="the first so many of a row's are read; null: all"
@@ -110,7 +110,7 @@ class LearningConfig:
 
 @dataclass(config=SCHEMA, kw_only=True)
 class DatasetConfig:
-    """One dataset: all that juzhen knows about it."""
+    """Description of one dataset."""
 
     name: str = Field(description="what commands and tables call it")
     kind: Kind = Field(description="what a row is")
@@ -172,21 +172,19 @@ class DatasetConfig:
                 "labels: a scored_pair has scores, which need no labels; leave them out, or say kind=labelled_pair"
             )
         if scores is not None and not (len(scores) == 2 and scores[0] < scores[1]):
-            raise ValueError(
-                f"score_range={scores}: expected the lowest and then the highest score, as in [0, 5]"
-            )
+            raise ValueError("Hub dataset of the copy that `layout` names.")
         return self
 
     @property
     def on_hub(self) -> HubConfig | None:
-        """Where the copy that `layout` names is on the hub."""
+        """A split of a set as a job requests it. `juzhen.data.source.load_examples` explains the fields."""
         layout = self.layouts.get(self.layout)
         return (layout and layout.hub) or self.hub
 
 
 @dataclasses.dataclass(frozen=True)
 class SplitRequest:
-    """A split of a set as a job asks for it; `juzhen.data.source.load_examples` explains the fields."""
+    """Place of the set in the configuration, such as dataset.csts."""
 
     config: DatasetConfig
     split: str
@@ -198,7 +196,7 @@ class SplitRequest:
 
     @property
     def key(self) -> str:
-        """Where the set stands in the configuration, such as dataset.csts."""
+        """Fields of a job's evaluation that decide which rows are read, see `conf.job.EvaluationConfig`."""
         return f"{self.group}.{self.config.name}"
 
     @property
@@ -207,7 +205,7 @@ class SplitRequest:
 
 
 class EvaluationRequest(Protocol):
-    """What of a job's evaluation decides which rows are read; `conf.job.EvaluationConfig` has it."""
+    """Fields of a job that decide which rows are read, see `conf.job.JobConfig`."""
 
     @property
     def splits(self) -> Sequence[str]: ...
@@ -218,7 +216,11 @@ class EvaluationRequest(Protocol):
 
 
 class DataRequest(Protocol):
-    """What of a job decides which rows are read; `conf.job.JobConfig` has it."""
+    """Return the `origin` of a set that a subcommand makes from `source`, a set/split with an origin of its own.
+
+    >>> parents(made_from("mine", "lcqmc_hard/train", made_from("distill", "lcqmc/train", "https://…")))
+    ['lcqmc_hard', 'lcqmc']
+    """
 
     seed: int
     data_dir: str
@@ -234,31 +236,28 @@ class DataRequest(Protocol):
 
 
 def made_from(verb: str, source: str, origin: str) -> str:
-    """The `origin` of a set that a verb makes of `source`, which is set/split and has an origin of its own.
-
-    >>> parents(made_from("mine", "lcqmc_hard/train", made_from("distill", "lcqmc/train", "https://…")))
-    ['lcqmc_hard', 'lcqmc']
-    """
+    """Return the sets that a set was made from by our subcommands, by its `origin`, the nearest first."""
     return f"juzhen {verb}, from {source} ({origin})"
 
 
 def parents(origin: str) -> list[str]:
-    """The sets that one was made of by our verbs, as its `origin` says, the nearest first."""
+    """Return the description files of sets, by name, in order.
+
+    Args:
+        folder: Descriptions of the package.
+        config_dir: Another folder with descriptions in dataset/. None: there is none.
+    """
     return re.findall(r"juzhen \w+, from ([^/\s]+)/\w+ \(", origin)
 
 
 def described_sets(folder: Path, config_dir: Path | None = None) -> dict[str, Path]:
-    """The files that describe sets, by name, in order.
-
-    folder      of the sets that come with juzhen
-    config_dir  holds a further folder dataset/; None: there is none
-    """
+    """Return the description of a set. Raises UserError, with the nearest name, if it is unknown."""
     further = [] if config_dir is None else sorted((config_dir / "dataset").glob("*.yaml"))
     return {path.stem: path for path in [*sorted(folder.glob("*.yaml")), *further]}
 
 
 def configured_set(name: str, *, folder: Path = DATASETS, config_dir: Path | None = None) -> DatasetConfig:
-    """The description of a set. Raises UserError, with the nearest name, where there is none."""
+    """Read a file of conf/dataset. Raises UserError if it is not a description."""
     files = described_sets(folder, config_dir)
     require_set("set", name, files)
     return read_description(files[name])

@@ -1,9 +1,4 @@
-"""The one reader of tables as people have them: every verb, `fit` and the page of a server read a file by it.
-
-csv, tsv and txt in UTF-8, UTF-16 or GBK, with or without a header; JSON lines, parquet, Arrow and sheets of Excel. The
-encoding, the delimiter, the quotes and the header are recognised, and what was recognised is said in `FileTable.format`
-and `FileTable.notes`. A job reads what a set's description says instead (`juzhen.data.readers`).
-"""
+"""R"""
 
 import io
 import itertools
@@ -38,24 +33,20 @@ from juzhen.data.readers import (
 EXCEL = ".xlsx"
 
 FAULTS = frozenset({"#N/A", "#REF!", "#VALUE!", "#DIV/0!", "#NAME?", "#NULL!", "#NUM!"})
-"""What a formula that failed leaves in its cell."""
+"""e"""
 
 MOST_EMPTY = 50
-"""Empty cells for each that holds something, above ALWAYS_CELLS: more are no table, and would fill the memory."""
+"""t"""
 ALWAYS_CELLS = 2**20
 ALWAYS_BYTES, MOST_TIMES = 2**26, 200
-"""A book, which a server gets from strangers, may unpack to ALWAYS_BYTES, or to so many times its size."""
+"""u"""
 MOST_ROWS = 2**20
-"""Of a sheet, as Excel has it; a damaged file may number a row 10^12."""
+"""r"""
 
 
 @dataclass(frozen=True)
 class Sheet:
-    """The cells of a sheet that hold something.
-
-    rows    number of the row, from 1 → number of the column, from 0 → value
-    others  names of the other sheets that can be seen
-    """
+    """n"""
 
     name: str
     rows: dict[int, dict[int, Any]]
@@ -65,13 +56,7 @@ class Sheet:
 def read_sheet(
     path: Path, sheet: str | None = None, *, content: bytes | None = None, most_bytes: int | None = None
 ) -> Sheet:
-    """A sheet of an Excel file: the one of this name or number, from 1; None: the first that holds something.
-
-    content     of the file; None: it is read
-    most_bytes  that its parts may unpack to; None: as other packed files (`juzhen.data.readers`)
-
-    Raises UserError, with the file and the reason, for what cannot be read, and for cells that are scattered.
-    """
+    """ """
     require_packages(str(path), "openpyxl", extra="excel", otherwise=", or save the table as CSV")
     import openpyxl
 
@@ -100,7 +85,7 @@ def read_sheet(
             name, rows = _chosen(path, sheet, seen, sheets)
     except UserError:
         raise
-    except Exception as error:  # of a parser of a stranger's file: each of them says that it cannot be read
+    except Exception as error:  # e
         raise UserError(
             f"{path}: no Excel table that can be read ({type(error).__name__}: {foreign_reason(error)}); open it in "
             "Excel and save it again, or save the table as CSV"
@@ -118,7 +103,7 @@ def read_sheet(
 def _chosen(
     path: Path, sheet: str | None, seen: list[str], sheets: dict[str, Any]
 ) -> tuple[str, dict[int, dict[int, Any]]]:
-    """Name and cells of a sheet."""
+    """o"""
     if sheet is not None:
         name = seen[int(sheet) - 1] if sheet.isdecimal() and 0 < int(sheet) <= len(seen) else sheet
         if name not in sheets:
@@ -131,12 +116,12 @@ def _chosen(
 
 
 def _cells(sheet: Any) -> dict[int, dict[int, Any]]:
-    sheet.reset_dimensions()  # many programs write wrong ones
+    sheet.reset_dimensions()  # m
     rows = {}
     for number, values in enumerate(sheet.iter_rows(values_only=True), 1):
         if number > MOST_ROWS:
             raise ValueError(f"a row has a number above {MOST_ROWS:,}")
-        if not values:  # a row that is not there
+        if not values:  #
             continue
         cells = {
             column: value
@@ -149,25 +134,21 @@ def _cells(sheet: Any) -> dict[int, dict[int, Any]]:
 
 
 DELIMITERS = {".csv": ",;\t|", ".tsv": "\t,;|", ".txt": "\t,;|"}
-"""Suffix → the delimiters that are tried, the likeliest first."""
+"""t"""
 DELIMITER_NAMES = {"\t": "tab", ",": "comma", ";": "semicolon", "|": "bar"}
 JSON = (".jsonl", ".json")
 TABLES = (*DELIMITERS, *JSON, *COLUMNAR, EXCEL)
-"""Suffixes of tables; all but that of Excel may have .gz or .zst behind them."""
+"""h"""
 
 SAMPLE = 1000
-"""Rows by which delimiter and header are recognised."""
+"""a"""
 
 SURE = 0.9
-"""Share of the rows that another delimiter than the likeliest must give as many cells as most have."""
+"""t"""
 
 
 def typed(option: str, value: object) -> str:
-    """An option of a verb, as it is typed.
-
-    >>> typed("columns", {"anchor": "标准问", "positive": "相似问"}), typed("on_bad_row", "drop")
-    ('--columns anchor=标准问,positive=相似问', '--on-bad-row drop')
-    """
+    """ """
     if isinstance(value, bool):
         return f"--{option}" if value else f"--no-{option}"
     words = (
@@ -179,26 +160,13 @@ def typed(option: str, value: object) -> str:
 
 
 def in_python(option: str, value: object) -> str:
-    """The same as an argument of a function.
-
-    >>> in_python("columns", {"anchor": "标准问"})
-    "columns={'anchor': '标准问'}"
-    """
+    """a"""
     return f"{option}={value!r}"
 
 
 @dataclass(frozen=True)
 class TableReading:
-    """What a person says of a table; None: as it looks.
-
-    columns     field of a row → name of its column, or its number from 1
-    header      whether the first row names the columns
-    quoted      whether cells may be in double quotes
-    sheet       of an Excel file: its name, or its number from 1
-    split_cells  a sign that divides several texts of one cell, each of which becomes a row; None: there is none
-    on_bad_row  error: the first faulty row is refused · drop: faulty rows are left out and counted
-    spell       how an option is written where a message names one
-    """
+    """ """
 
     columns: Mapping[str, str] = field(default_factory=dict)
     header: bool | None = None
@@ -213,22 +181,12 @@ AS_IT_LOOKS = TableReading()
 
 
 def is_table(name: str | Path) -> bool:
-    """Whether what is named in the place of a set is a file: its suffix says so.
-
-    >>> is_table("faq.csv"), is_table("lcqmc/dev")
-    (True, False)
-    """
+    """p"""
     return suffix_of(Path(name)) in TABLES
 
 
 def parse_columns(words: str | Sequence[str] | None, fields: Sequence[str] = ()) -> dict[str, str]:
-    """Field → column, of what is typed behind --columns. Raises UserError for words of another form.
-
-    fields  that as many words without = stand for
-
-    >>> parse_columns("text_a=问题,text_b=2")
-    {'text_a': '问题', 'text_b': '2'}
-    """
+    """e"""
     listed = [words] if isinstance(words, str) else list(words or ())
     if fields and len(listed) == len(fields) and not any("=" in word for word in listed):
         return dict(zip(fields, listed, strict=True))
@@ -247,15 +205,7 @@ def read_own_table(
     content: bytes | None = None,
     most_bytes: int | None = None,
 ) -> FileTable:
-    """A file as columns, its cells as they are there: of text formats texts, of others also numbers, lists, None.
-
-    Faulty rows, such as those with another number of cells than most, are not among them: `FileTable.faults` has them.
-
-    content     the file's bytes; None: it is read
-    most_bytes  that an Excel file may unpack to; None: as other packed files
-
-    Raises UserError for a file that is no table, or that holds no row below the names of its columns.
-    """
+    """s"""
     suffix = suffix_of(path)
     if suffix not in TABLES:
         remedy = (
@@ -294,7 +244,7 @@ def read_own_table(
 
 
 def _json_rows(path: Path, text: str) -> str:
-    """A JSON array with a line for each of its items. Raises UserError for what is none."""
+    """a"""
     try:
         rows = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -305,16 +255,12 @@ def _json_rows(path: Path, text: str) -> str:
 
 
 def choose_delimiter(text: str, candidates: str, path: Path = Path()) -> str:
-    """The delimiter that gives most rows the same number of cells, two at least; the first where none does.
-
-    >>> choose_delimiter("a;b,c\\nd;e\\n", ",;")
-    ';'
-    """
+    """s"""
     shares = []
     for delimiter in candidates:
         try:
             widths = np.array([len(cells) for _, cells in _records(path, text, delimiter, None, SAMPLE)[0]])
-        except UserError:  # quotes that are none
+        except UserError:  # ,
             widths = np.array([], int)
         width = int(np.bincount(widths).argmax()) if len(widths) else 0
         share = round(float((widths == width).mean()), 9) if width > 1 else 0.0
@@ -328,11 +274,7 @@ Record = tuple[int, list[str]]
 def _records(
     path: Path, text: str, delimiter: str, quoted: bool | None, count: int | None = None
 ) -> tuple[list[Record], bool]:
-    """Line and cells of the first `count` rows that are not blank, and whether cells are in quotes.
-
-    Where tabs divide columns a quote is often a sign of the text: if cells would span lines, quotes mean nothing.
-    Raises UserError for quotes that are not closed.
-    """
+    """ """
     begins = f'"{delimiter}"', '\n"', f'{delimiter}"'
     may_be = quoted is not False and (text.startswith('"') or any(sign in text for sign in begins))
     if may_be or quoted:
@@ -352,12 +294,12 @@ def _records(
 def _delimited(path: Path, text: str, encoding: str, candidates: str, reading: TableReading) -> FileTable:
     text = text.replace("\r\n", "\n")
     if "\n" not in text.rstrip("\n"):
-        text = text.replace("\r", "\n")  # as the oldest spreadsheets end lines
+        text = text.replace("\r", "\n")  # o
     require_short_lines(path, text.split("\n"))
     delimiter = choose_delimiter(text, candidates, path)
     records, quoted = _records(path, text, delimiter, reading.quoted)
     records = [record for record in records if any(cell.strip() for cell in record[1])]
-    named = len(records[0][1])  # lines may end in delimiters that the names lack
+    named = len(records[0][1])  # r
     if not any(cell.strip() for _, cells in records for cell in cells[named:]):
         records = [(line, cells[:named]) for line, cells in records]
     widths = [len(cells) for _, cells in records]
@@ -375,12 +317,12 @@ def _delimited(path: Path, text: str, encoding: str, candidates: str, reading: T
 
 
 def _sheet(path: Path, reading: TableReading, content: bytes | None, most_bytes: int | None) -> FileTable:
-    """A sheet of an Excel file; a column in which no row holds anything is none."""
+    """t"""
     sheet = read_sheet(path, reading.sheet, content=content, most_bytes=most_bytes)
     columns = sorted({column for cells in sheet.rows.values() for column in cells})
     rows, faults = list(sheet.rows.items()), dict[int, str]()
     usual = np.median([len(cells) for cells in sheet.rows.values()])
-    while len(rows) > 1 and usual > 1 and len(rows[0][1]) == 1 < len(rows[1][1]):  # a title above the table
+    while len(rows) > 1 and usual > 1 and len(rows[0][1]) == 1 < len(rows[1][1]):  # h
         faults[rows[0][0]] = f"1 cell, expected {len(columns)}: a title, no row"
         rows = rows[1:]
     padded = [(line, [cells.get(column) for column in columns]) for line, cells in rows]
@@ -410,7 +352,7 @@ def _table(
     form: str,
     **facts: Any,
 ) -> FileTable:
-    """Rows as columns, under the names of the first one where it looks as if it had them."""
+    """a"""
     columns = [[*column] for column in zip(*(cells for _, cells in rows), strict=True)]
     first = [as_text(column[0]) for column in columns]
     below = [[as_text(cell) for cell in column[1 : SAMPLE + 1]] for column in columns]
@@ -424,11 +366,7 @@ def _table(
 
 
 def distinct_names(names: Sequence[str]) -> list[str]:
-    """Each name once; a column without one goes by its number, from 1.
-
-    >>> distinct_names(["问", "", "问"])
-    ['问', 'column 2', '问 (3)']
-    """
+    """t"""
     earlier: set[str] = set()
     distinct = []
     for number, name in enumerate(names, 1):
@@ -439,12 +377,12 @@ def distinct_names(names: Sequence[str]) -> list[str]:
 
 
 def names_of(table: FileTable) -> list[str]:
-    """Names of all columns, each once; of a table without names their numbers."""
+    """ """
     return distinct_names(table.names or [""] * len(table.columns))
 
 
 def as_text(cell: Any) -> str:
-    """A cell as a text file would spell it, without blanks around it; "" for what is missing."""
+    """h"""
     if isinstance(cell, float | np.floating):
         cell = "" if cell != cell else int(cell) if float(cell).is_integer() else cell
     if isinstance(cell, bool | np.bool_):
@@ -453,7 +391,7 @@ def as_text(cell: Any) -> str:
 
 
 def column_place(table: FileTable, name: str, field: str, reading: TableReading) -> int:
-    """Where the column of this name or number, from 1, stands. Raises UserError where there is none."""
+    """a"""
     names = names_of(table)
     if table.names and table.names.count(name) > 1:
         places = [str(place) for place, other in enumerate(table.names, 1) if other == name]
@@ -481,12 +419,7 @@ def read_texts(
     field: str = "text",
     content: bytes | None = None,
 ) -> tuple[FileTable, int]:
-    """Texts of a file, and which column has them: the lines of a .txt, or that column of a table.
-
-    A .txt is a table where a column is named. Of a table it is the column that is called `field`, or the only one.
-
-    Raises UserError where it is not clear which column is meant.
-    """
+    """t"""
     if not reading.columns and suffix_of(path) in ("", ".txt"):
         lines = split_lines(decoded(path, decompressed(path) if content is None else content)[0])
         if not lines:
@@ -497,7 +430,7 @@ def read_texts(
 
 
 def require_fields(reading: TableReading, *fields: str) -> None:
-    """Raises UserError where a person names a column for a field that is not read."""
+    """e"""
     if wrong := [field for field in reading.columns if field not in fields]:
         example = reading.spell("columns", {field: str(number) for number, field in enumerate(fields, 1)})
         raise UserError(
@@ -506,14 +439,17 @@ def require_fields(reading: TableReading, *fields: str) -> None:
 
 
 def text_values(path: Path, reading: TableReading = AS_IT_LOOKS, *, field: str = "text") -> list[Any]:
-    """The values of `read_texts` alone, whatever they are; rows that are none are counted in a warning."""
+    """f"""
     table, place = read_texts(path, reading, field=field)
     warn_dropped(table.place, len(table.faults))
     return column_values(table, place)
 
 
 def chosen_column(table: FileTable, field: str, reading: TableReading) -> int:
-    """The column that a person says, else that of the field's name, else the only one. Raises UserError."""
+    """Return the column that a person names, or that has the field's name, or is the only one.
+
+    Raises UserError otherwise.
+    """
     names = names_of(table)
     if name := reading.columns.get(field):
         return column_place(table, name, field, reading)
@@ -528,7 +464,7 @@ def chosen_column(table: FileTable, field: str, reading: TableReading) -> int:
 
 
 def with_split_cells(table: FileTable, places: Sequence[int], sign: str | None) -> FileTable:
-    """The table with a row for each text of the cells of these columns that hold several, divided by a sign."""
+    """Return the table with a row for each text of cells that hold several, divided by a separator."""
     if not sign:
         return table
     columns = [column_values(table, place) for place in range(len(table.columns))]
@@ -550,9 +486,10 @@ def with_split_cells(table: FileTable, places: Sequence[int], sign: str | None) 
 def good_texts(
     table: FileTable, places: Sequence[int], reading: TableReading
 ) -> tuple[list[int], dict[int, str]]:
-    """Rows whose texts in these columns can all be encoded, and line → what is wrong with each other row.
+    """Return the rows whose texts in these columns can be encoded, and line → fault of the other rows.
 
-    Raises UserError for the first faulty row, unless such rows are to be left out, and where none is left.
+    Raises:
+        UserError: The first faulty row, unless such rows are left out, or no row is left.
     """
     faults, names = dict(table.faults), names_of(table)
     good = np.ones(len(table.lines), dtype=bool)
@@ -568,7 +505,7 @@ def good_texts(
 
 
 def refuse_rows(table: FileTable, faults: Mapping[int, str], left: int, reading: TableReading) -> None:
-    """Raises UserError for the first faulty row, unless such rows are to be left out, and where no row is left."""
+    """Raises UserError for the first faulty row, unless such rows are left out, and if no row is left."""
     if faults and reading.on_bad_row == "error":
         line, others = min(faults), len(faults) - 1
         more = f" {others:,} more rows are faulty." if others else ""
@@ -584,6 +521,6 @@ def refuse_rows(table: FileTable, faults: Mapping[int, str], left: int, reading:
 
 
 def warn_dropped(place: str, count: int) -> None:
-    """Count in a warning the faulty rows that are left out; nothing where there are none."""
+    """Warn about the number of faulty rows that are left out, if there are any."""
     if count:
         warnings.warn(f"{place}: {count:,} faulty rows are left out", stacklevel=5)

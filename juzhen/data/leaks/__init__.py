@@ -1,4 +1,7 @@
-"""Evaluation rows that training has seen: found in pairs and in running text, without an N² comparison."""
+"""Leaks: evaluation rows that are in training data.
+
+They are found in pairs and in running text without N² comparisons.
+"""
 
 from juzhen.data.leaks.filter import LeakFilter, Seen, SeenRows
 

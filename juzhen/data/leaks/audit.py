@@ -22,11 +22,11 @@ FORMAT_VERSION = 1
 
 @dataclass(frozen=True)
 class Detail:
-    """How much an audit tells.
+    """Level of detail of an audit.
 
-    counts    row numbers are left out
-    examples  so many rows are quoted per cell
-    progress  bars are shown
+    counts    leave row numbers out
+    examples  quoted rows per cell
+    progress  show progress bars
     """
 
     counts: bool = False
@@ -42,10 +42,17 @@ def audit_pairs(
     threshold: float | None = None,
     detail: Detail,
 ) -> dict[str, Any]:
-    """The report: `sets` with what each says about itself, `cells` with what two of them share.
+    """Compare every training set with every evaluation split: common pairs and sentences, and contradictory labels.
 
-    absent     `set/split` without a file, for the record
-    threshold  Jaccard index of near duplicates; None: the usual one
+    Args:
+        train: Training sets.
+        evaluation: Evaluation splits.
+        absent: `set/split` without a file, for the record.
+        threshold: Jaccard index of near duplicates. None: the usual one.
+        detail: Level of detail.
+
+    Returns:
+        The report: `sets` with facts about each, `cells` with the overlap of two.
     """
     threshold = NEAR if threshold is None else threshold
     cells = []
@@ -101,7 +108,7 @@ def _cell(train: Examples, evaluation: Examples, hits: Hits, detail: Detail) -> 
 
 
 def _at_odds(train: Examples, evaluation: Examples, hits: Hits) -> int | None:
-    """Evaluation rows whose exact pair has another label in training; None where labels mean different things."""
+    """Evaluation rows whose exact pair has another label in training. None if the labels have different meanings."""
     if train.kind is not evaluation.kind or len(pair_columns(train)) != 1:
         return None
     if train.targets is None or evaluation.targets is None:
@@ -112,7 +119,7 @@ def _at_odds(train: Examples, evaluation: Examples, hits: Hits) -> int | None:
 
 
 def _quoted(train: Examples, evaluation: Examples, hits: Hits, count: int) -> Iterator[dict[str, Any]]:
-    """Some rows in words, those of exact pairs first."""
+    """Some rows as texts, exact pairs first."""
     for hit in np.argsort(~hits.is_exact, kind="stable")[:count]:
         yield {
             "is_exact": bool(hits.is_exact[hit]),
@@ -151,9 +158,9 @@ def _describe(examples: Examples, detail: Detail) -> dict[str, Any]:
 
 
 def repeated_and_contradictory(examples: Examples) -> tuple[int, list[np.ndarray]]:
-    """Rows that repeat the pair or triplet of an earlier row, and the rows of each pair that has several labels.
+    """Return the number of rows that repeat an earlier row, and the rows of each pair with several labels.
 
-    A pair is the same in either order, except in NLI: that a entails b says nothing about b and a.
+    A pair is the same in either order, except in NLI: that a entails b does not mean that b entails a.
     """
     numbers: dict[str, int] = {}
     text_numbers = np.array(
@@ -179,14 +186,14 @@ def repeated_and_contradictory(examples: Examples) -> tuple[int, list[np.ndarray
 
 
 def lines_of(examples: Examples, rows: np.ndarray) -> list[int]:
-    """Line numbers in the file (from 1), or positions counted from 1 where there are no lines."""
+    """Return line numbers in the file (from 1), or row numbers from 1 without lines."""
     return (rows + 1 if examples.lines is None else examples.lines[rows]).tolist()
 
 
 def audit_text(
     sources: Mapping[str, Sequence[str]], evaluation: Sequence[Examples], *, detail: Detail
 ) -> dict[str, Any]:
-    """The report: per text how many lines hold evaluation sentences, altogether and by evaluation split."""
+    """Return the report about running text: its lines with evaluation sentences, in total and by split."""
     sentences: list[str] = []
     owner: list[int] = []
     for position, examples in enumerate(evaluation):
@@ -215,7 +222,7 @@ def audit_text(
 
 
 def _short(name: str) -> str:
-    """The file name alone: where it lies is no one's business."""
+    """The file name alone, without private folders."""
     return name.rsplit("/", 1)[-1] if name.endswith((".txt", ".zst", ".gz")) else name
 
 
@@ -261,11 +268,11 @@ def _describe_texts(
 EMPTY = "·"
 
 Cell = dict[str, Any]
-"""What a training set and an evaluation split share."""
+"""Overlap of a training set and an evaluation split."""
 
 
 def pairs_markdown(report: dict[str, Any]) -> str:
-    """The tables of `audit_pairs`."""
+    """Return the tables of `audit_pairs`."""
     threshold = report["near_threshold"]
     return "\n\n".join(
         [
@@ -294,7 +301,7 @@ def pairs_markdown(report: dict[str, Any]) -> str:
 
 
 def text_markdown(report: dict[str, Any]) -> str:
-    """The tables of `audit_text`."""
+    """Return the tables of `audit_text`."""
     texts = report["texts"]
     columns = [
         name for name in report["evaluation"] if any(name in text["by_evaluation"] for text in texts.values())
@@ -333,7 +340,7 @@ def text_markdown(report: dict[str, Any]) -> str:
 
 
 def write_report(report: dict[str, Any], markdown: str, folder: Path, name: str) -> list[Path]:
-    """Writes <name>.json and <name>.md into the folder and gives their paths."""
+    """Write <name>.json and <name>.md into a folder and return their paths."""
     texts = {f"{name}.json": json_text(report), f"{name}.md": markdown + "\n"}
     check_overwritable(*(folder / file for file in texts))
     folder.mkdir(parents=True, exist_ok=True)
@@ -343,7 +350,7 @@ def write_report(report: dict[str, Any], markdown: str, folder: Path, name: str)
 
 
 def json_text(report: dict[str, Any]) -> str:
-    """The report with one entry of a list per line, so that a change of one cell is a change of one line."""
+    """Return the report with one list entry per line, so that a changed cell is a changed line."""
     blocks = []
     for key, value in report.items():
         text, entries = json.dumps(value, ensure_ascii=False), []
@@ -390,7 +397,7 @@ def _percent(count: int, total: int) -> str:
 
 
 def _exact_or_near(cell: Cell) -> int | None:
-    """None where one of the sets has no pairs."""
+    """None if one of the sets has no pairs."""
     return None if cell["exact_pairs"] is None else cell["exact_pairs"] + cell["near_pairs"]
 
 

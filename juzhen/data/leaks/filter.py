@@ -1,4 +1,4 @@
-"""Training rows that hold an evaluation row, and evaluation rows that training has held."""
+"""Filter of training rows that contain an evaluation row, and account of evaluation rows that training has seen."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,10 +12,10 @@ from juzhen.data.leaks.matching import PairIndex, SentenceSearch, pair_columns
 
 
 class LeakFilter:
-    """What may not be trained on when `evaluation` is to be scored.
+    """Filter of training rows that would leak rows of `evaluation`.
 
-    A training row of pairs leaks when one of its pairs is in an evaluation row, in either order, exactly or nearly
-    (see `pairs`); a text when it holds a sentence of an evaluation row (see `text`).
+    A row of pairs leaks if one of its pairs is in an evaluation row, in either order, exactly or nearly. A text leaks
+    if it contains a sentence of an evaluation row (see `matching`).
     """
 
     def __init__(self, evaluation: Sequence[Examples]) -> None:
@@ -32,7 +32,7 @@ class LeakFilter:
         )
 
     def leaky_rows_of(self, train: Examples) -> np.ndarray:
-        """Positions of the training rows to leave out, int64, sorted. The same rows lead to the same positions."""
+        """Return the training rows to leave out, int64, sorted. Equal rows give equal results."""
         if not self.evaluation or not len(train):
             return np.empty(0, dtype=np.int64)
         if pair_columns(train):
@@ -40,7 +40,7 @@ class LeakFilter:
         return np.unique(self._sentences.search(train.texts("text"))[0])
 
     def without_leaks(self, train: Examples) -> Examples:
-        """The set without its leaky rows, which are counted in `num_leaky`. Raises UserError when none is left."""
+        """Return the set without its leaky rows, counted in `num_leaky`. Raises UserError if none is left."""
         leaky = self.leaky_rows_of(train)
         if len(train) and len(leaky) == len(train):
             raise UserError(
@@ -52,18 +52,18 @@ class LeakFilter:
 
 
 def used_sentences(examples: Examples) -> list[str]:
-    """The sentences that rows use; a cut set keeps the table of the whole."""
+    """Return the sentences of the rows. A sampled set keeps the table of the whole set."""
     positions = np.unique(np.concatenate(list(examples.columns.values())))
     return [examples.sentences[position] for position in positions]
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What training has seen of one evaluation split.
+    """Rows of one evaluation split that training has seen.
 
-    rows    positions of the seen rows, int64, sorted; of judgements the queries of these, counted from 0
-    share   their part of the split, as a fraction
-    by_set  training set → how many of these rows it holds; sets without any are left out, sets may overlap
+    rows    indices of the seen rows, int64, sorted. For judgements those of the queries, from 0
+    share   their share of the split
+    by_set  training set → number of these rows in it. Sets without any are left out, and sets may overlap
     """
 
     rows: np.ndarray
@@ -72,10 +72,10 @@ class Seen:
 
 
 class SeenRows:
-    """Keeps account of what has been learnt from, and tells which rows of `evaluation` that gives away.
+    """Account of training rows, and of the rows of `evaluation` that they leak.
 
-    A row is given away by the same pair in either order, or by one that is nearly the same (see `pairs`). Sets
-    without pairs, learnt from or scored, have nothing to compare. Nothing is computed before it is asked for.
+    A row leaks by the same pair in either order, or by a nearly equal one (see `matching`). Sets without pairs have
+    nothing to compare. Nothing is computed before it is requested.
     """
 
     def __init__(self, evaluation: Sequence[Examples]) -> None:
@@ -88,7 +88,7 @@ class SeenRows:
         return PairIndex(self._evaluation)
 
     def learn(self, train: Mapping[str, Examples]) -> None:
-        """Adds sets as they are learnt from: after their view, and after their limit."""
+        """Add training sets, after conversion and limit."""
         for examples in train.values():
             if (
                 pair_columns(examples)
@@ -98,7 +98,7 @@ class SeenRows:
                 self._learnt.append(examples)
 
     def seen(self) -> dict[str, Seen]:
-        """`split/dataset` → Seen, of every evaluation split with pairs; all that was learnt so far counts."""
+        """Return `split/dataset` → Seen for every evaluation split with pairs, from all sets so far."""
         if not self._evaluation:
             return {}
         for examples in self._learnt[len(self._found) :]:

@@ -1,4 +1,10 @@
-"""Find evaluation rows in training data: pairs, exact or near, and sentences in running text."""
+"""Find evaluation rows in training data: pairs, exact or near, and sentences in running text.
+
+Running text is searched by hashes: each window of eight characters of the text is hashed by array operations, and a
+sentence is compared only where the hash is that of its beginning. A sentence of fewer than eight characters matches
+only a whole line, and so does one of fewer than four Latin words: "knowledge" and "python字符串" occur in many
+texts that have not seen the evaluation.
+"""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -32,7 +38,7 @@ def normalize(text: str) -> str:
 
 
 def without_end_marks(normalized: str) -> str:
-    """A normalized text without the punctuation around it; as it is when there is nothing else.
+    """Remove the punctuation around a normalized text, unless there is nothing else.
 
     >>> without_end_marks("“花呗怎么还款？”")
     '花呗怎么还款'
@@ -46,7 +52,7 @@ def without_end_marks(normalized: str) -> str:
 
 
 def weight(text: str) -> int:
-    """Length in Chinese characters, a word of Latin letters or a number being worth two.
+    """Return the length in Chinese characters. A Latin word or a number counts as two.
 
     >>> weight("python字符串"), weight("a man is playing")
     (5, 8)
@@ -56,7 +62,7 @@ def weight(text: str) -> int:
 
 
 def letters_only(normalized: str) -> str:
-    """The letters and digits of a normalized text; the text itself when it has none.
+    """Return the letters and digits of a normalized text, or the text itself if it has none.
 
     >>> letters_only("a man, playing.")
     'amanplaying'
@@ -69,10 +75,10 @@ _COMBINATIONS_AT_ONCE = 4_000_000
 
 @dataclass(frozen=True)
 class Hits:
-    """What one training set and one evaluation split share.
+    """Overlap of one training set and one evaluation split.
 
-    train_rows, evaluation_rows  int64 (hits,): rows with the same pair, or with pairs whose sentences are near
-    is_exact                     bool (hits,): both sentences equal after normalization
+    train_rows, evaluation_rows  int64 (hits,): rows with the same pair, or with pairs of near sentences
+    is_exact                     bool (hits,): both sentences are equal after normalization
     exact_sentence, near_sentence  bool (evaluation rows,): a sentence of the row, or one near it, is in training
     """
 
@@ -83,13 +89,13 @@ class Hits:
     near_sentence: np.ndarray
 
     def rows(self) -> tuple[np.ndarray, np.ndarray]:
-        """Evaluation rows with an exact pair, and those with a near pair only; both sorted."""
+        """Return evaluation rows with an exact pair, and those with a near pair only, both sorted."""
         exact = np.unique(self.evaluation_rows[self.is_exact])
         return exact, np.setdiff1d(self.evaluation_rows, exact)
 
 
 def pair_columns(examples: Examples) -> list[tuple[np.ndarray, np.ndarray]]:
-    """The pairs of every row as sentence numbers; a triplet has one with each of the others, a text none."""
+    """Return the pairs of every row as sentence indices. A triplet has one with each other text, a text none."""
     first, *further = TEXT_COLUMNS[examples.kind]
     if examples.kind is Kind.TRIPLET:
         further = [name for name in examples.columns if name != first]
@@ -97,9 +103,9 @@ def pair_columns(examples: Examples) -> list[tuple[np.ndarray, np.ndarray]]:
 
 
 class PairIndex:
-    """The evaluation splits among which pairs of training sets are looked for.
+    """Index of the pairs of evaluation splits, to find them in training sets.
 
-    Sentences are compared after `normalize`; near ones by the trigrams of their letters (see `near`).
+    Sentences are compared after `normalize`, and near ones by the trigrams of their letters (see `near`).
     """
 
     def __init__(self, evaluation: Sequence[Examples], *, threshold: float = NEAR) -> None:
@@ -125,7 +131,7 @@ class PairIndex:
         self._keys, self._rows = every_key[order], every_row[order]
 
     def search(self, train: Examples) -> list[Hits]:
-        """What `train` shares with each evaluation split, in their order."""
+        """Return the overlap of a training set with each evaluation split, in their order."""
         positions, texts = zip(*_used(train), strict=True) if len(train) else ((), ())
         exact, near = self._neighbours(texts)
         hits = _first_of_each(
@@ -135,7 +141,7 @@ class PairIndex:
         return [self._hits_of(position, hits, is_exact, is_near) for position in range(len(self._columns))]
 
     def _neighbours(self, texts: Sequence[str]) -> tuple[np.ndarray, "_Neighbours"]:
-        """Numbers of the evaluation sentences that are among `texts`, and the neighbours of every text."""
+        """Indices of the evaluation sentences that are among `texts`, and the neighbours of every text."""
         numbers = np.fromiter((self._table.get(text, -1) for text in texts), dtype=np.int64, count=len(texts))
         same = np.flatnonzero(numbers >= 0)
         row, other = self._near.search([letters_only(text) for text in texts])
@@ -150,7 +156,7 @@ class PairIndex:
     def _pairs(
         self, train: Examples, positions: dict[int, int], near: "_Neighbours"
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Training row, evaluation row counted over all splits, and whether exact; with repetitions."""
+        """Training row, evaluation row over all splits, and whether exact; with repetitions."""
         hits = [(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, bool))]
         for left, right in pair_columns(train):
             combinations = near.combinations(_mapped(left, positions), _mapped(right, positions))
@@ -185,13 +191,13 @@ class PairIndex:
         )
 
     def _keys_of(self, first: np.ndarray, right: np.ndarray) -> np.ndarray:
-        """One number per unordered pair of sentence numbers."""
+        """One number per unordered pair of sentence indices."""
         return np.minimum(first, right) * len(self._table) + np.maximum(first, right)
 
 
 @dataclass(frozen=True)
 class _Neighbours:
-    """Per text, from `starts[i]` to `starts[i + 1]`: numbers of equal and near evaluation sentences."""
+    """For each text, from `starts[i]` to `starts[i + 1]`: indices of equal and near evaluation sentences."""
 
     own: np.ndarray
     is_exact: np.ndarray
@@ -200,7 +206,7 @@ class _Neighbours:
     def combinations(
         self, left: np.ndarray, right: np.ndarray
     ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
-        """Row, neighbour of its left text, neighbour of its right one, and whether both are equal to theirs."""
+        """Row, neighbour of its left text, neighbour of its right one, and True if both are equal to theirs."""
         degree = np.diff(self.starts)
         counts = degree[left] * degree[right]
         rows = np.flatnonzero(counts)
@@ -216,7 +222,7 @@ class _Neighbours:
 
 
 def _used(examples: Examples) -> list[tuple[int, str]]:
-    """Number and normalized text of every sentence that the rows use; a cut set keeps the table of the whole."""
+    """Index and normalized text of every sentence of the rows. A sampled set keeps the table of the whole set."""
     positions = np.unique(np.concatenate(list(examples.columns.values()))).tolist()
     return [(position, normalize(examples.sentences[position])) for position in positions]
 
@@ -226,7 +232,7 @@ def _mapped(values: np.ndarray, numbers: dict[int, int]) -> np.ndarray:
 
 
 def _expanded(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Position i repeated counts[i] times, and 0, 1, … within each repetition."""
+    """Index i repeated counts[i] times, and 0, 1, … within each repetition."""
     source = np.repeat(np.arange(len(counts)), counts)
     return source, np.arange(len(source)) - np.repeat(np.cumsum(counts) - counts, counts)
 
@@ -242,18 +248,18 @@ def _first_of_each(
 
 
 LEAST_INSIDE = 8
-"""Characters, and `weight`, from which a sentence is looked for inside of lines; shorter ones stand there by chance."""
+"""Characters, and `weight`, of sentences that are searched inside of lines. Shorter ones occur by chance."""
 
-_FACTOR = np.uint64(0x9E3779B97F4A7C15)  # odd, so that multiplying loses nothing
+_FACTOR = np.uint64(0x9E3779B97F4A7C15)  # odd, so that multiplying loses no bits
 _BUCKET_BITS = 24
 _BLOCK_CHARACTERS = 2_000_000
 
 
 class SentenceSearch:
-    """Evaluation sentences, ready to be looked for. Compared after `normalize`, without the marks around them.
+    """Index of evaluation sentences. They are compared after `normalize`, without the marks around them.
 
-    A sentence that begins or ends inside of a Latin word or a number of the line is not there: "he is late again"
-    is not in "she is late again".
+    A sentence that begins or ends inside of a Latin word or a number of the line does not match: "he is late again" is
+    not in "she is late again".
     """
 
     def __init__(self, sentences: Iterable[str]) -> None:
@@ -273,9 +279,14 @@ class SentenceSearch:
     def search(
         self, lines: Sequence[str], *, advance: Callable[[int], None] = lambda count: None
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Line, sentence number, and whether the line is nothing else; one entry per line and sentence, sorted.
+        """Find sentences in lines.
 
-        advance  told how many lines are done since the last call
+        Args:
+            lines: The lines.
+            advance: Called with the number of lines done since the last call.
+
+        Returns:
+            Line, sentence, and True if the line is nothing else; one entry per line and sentence, sorted.
         """
         hits: set[tuple[int, int, bool]] = set()
         start = 0
@@ -305,7 +316,7 @@ class SentenceSearch:
                 hits.update((start + position, number, False) for number in self.by_text[text])
 
     def _inside(self, joined: str) -> Iterable[tuple[int, str]]:
-        """Every place where one of the longer sentences stands, words being whole."""
+        """Every position of one of the longer sentences, with whole words."""
         hashes = _hash_windows(_code_points(joined))
         positions = np.flatnonzero(self._buckets[_bucket(hashes)])
         positions = positions[np.isin(hashes[positions], self._hashes)]
@@ -336,12 +347,12 @@ def _bucket(hashes: np.ndarray) -> np.ndarray:
 
 
 def _cuts_a_word(text: str, start: int, end: int) -> bool:
-    """Whether a Latin word or a number goes on across the start or the end."""
+    """True if a Latin word or a number continues across the start or the end."""
     return any(
         0 < edge < len(text) and _is_spelt(text[edge - 1]) and _is_spelt(text[edge]) for edge in (start, end)
     )
 
 
 def _is_spelt(character: str) -> bool:
-    """Letters of alphabets written with spaces between words, and digits; no Chinese character."""
+    """True for letters of alphabets with spaces between words, and digits; not for Chinese characters."""
     return character.isalnum() and ord(character) < 0x2E80

@@ -12,7 +12,7 @@ import numpy as np
 from scipy import sparse
 
 NEAR = 0.7
-"""Jaccard index of character trigrams from which two texts are near duplicates: one changed character in 17."""
+"""Jaccard index of character trigrams from which on two texts are near duplicates: one changed character in 17."""
 
 _PAD = "\0"
 _BITS = 21  # of a code point: three fit into 63 bits, so a trigram is a number and never collides
@@ -23,7 +23,7 @@ _ROUNDING = 1e-9
 
 
 class NearIndex:
-    """Texts among which near duplicates of other texts are looked for.
+    """Index of texts, to find near duplicates of other texts.
 
     threshold  least Jaccard index |A ∩ B| / |A ∪ B| of the sets of trigrams, each text padded by one mark
     """
@@ -42,7 +42,7 @@ class NearIndex:
         self._prefixes = self._matrix(rows[chosen], values[chosen], len(texts)).T.tocsr()
 
     def search(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Every near pair: positions in the index, positions in `texts`; both int64 (pairs,)."""
+        """Return every near pair: indices into the index, indices into `texts`; both int64 (pairs,)."""
         pairs = [
             (indexed, start + other)
             for start in range(0, len(texts), _BLOCK)
@@ -55,7 +55,7 @@ class NearIndex:
     def _search_block(self, texts: Sequence[str]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         rows, values, num_unknown = self._known_sets(texts)
         sizes = np.bincount(rows, minlength=len(texts))
-        # Trigrams that the index does not have are rarer than all others: they come first in every prefix.
+        # Trigrams unknown to the index are rarer than all others: they come first in every prefix.
         chosen = self._in_prefix(rows, sizes) & (values >= num_unknown)
         prefixes = self._matrix(rows[chosen], values[chosen] - num_unknown, len(texts))
         is_known = values >= num_unknown
@@ -71,7 +71,7 @@ class NearIndex:
             yield indexed[near], other[near]
 
     def _known_sets(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray, int]:
-        """Distinct trigrams by row and rising rank, those unknown to the index below `num_unknown`."""
+        """Distinct trigrams by row and rising rank. Those unknown to the index are below `num_unknown`."""
         rows, grams = _trigrams(texts)
         distinct, tokens = np.unique(grams, return_inverse=True)
         positions = np.searchsorted(self._vocabulary, distinct)
@@ -86,7 +86,7 @@ class NearIndex:
         return rows, values, num_unknown
 
     def _in_prefix(self, rows: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-        """Which elements of sets written one after another belong to their set's prefix."""
+        """True for the elements of concatenated sets that belong to their set's prefix."""
         starts = np.cumsum(sizes) - sizes
         length = sizes - np.ceil(self.threshold * sizes - _ROUNDING).astype(np.int64) + 1
         return np.arange(len(rows)) - starts[rows] < length[rows]
@@ -107,7 +107,7 @@ class NearIndex:
 
 
 def _trigrams(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Row and trigram (three code points in one number) of every place; a text of n characters has n."""
+    """Row and trigram (three code points in one number) of every position. A text of n characters has n."""
     lengths = np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
     joined = _PAD + (_PAD * 2).join(texts) + _PAD
     points = np.frombuffer(joined.encode("utf-32-le", "surrogatepass"), dtype=np.uint32).astype(np.int64)
