@@ -28,7 +28,7 @@ from juzhen.core.examples import Examples
 from juzhen.core.machine import describe_environment, limit_threads
 from juzhen.core.nodes import name_of
 from juzhen.core.result import Result, Score, weights_digest
-from juzhen.core.row_scores import ROWS_FILE, RowScores
+from juzhen.core.row_scores import ROWS_FILE, RowScores, SetRows
 from juzhen.core.text import percent
 from juzhen.core.text_warnings import Unknown
 from juzhen.data.leaks import SeenRows
@@ -49,6 +49,7 @@ from juzhen.evaluation.describe import (
 )
 from juzhen.evaluation.scoring import fitted_thresholds
 from juzhen.evaluation.settings import device_name
+from juzhen.metrics.verdict import judge_training
 from launch.digests import evaluation_digest
 from launch.memory import fit_memory
 from launch.run_folder import require_free_space
@@ -124,9 +125,10 @@ class StageRun:
             settings=self.settings,
         )
         untrained: dict[str, Score] = {}
+        before: dict[str, SetRows] = {}
         if job.evaluation.untrained and data.train and data.test_plan is not None:
             self._test()
-            untrained = module.scores
+            untrained, before = module.scores, module.rows
         training: dict[str, Any] = {}
         step: int | None = None
         for line in getattr(module.encoder, "load_warnings", ()) if stage.index == 0 else ():
@@ -152,6 +154,8 @@ class StageRun:
         if data.test_plan is not None:
             module.seen = self.seen.seen() if self.seen is not None and stage.history else {}
             self._measure(step)
+            verdict = judge_training(module.rows, before, self.stage.datasets)
+            _say(verdict and verdict.line(), trainer)
             evaluated = cut_in_evaluation(module.encoder, module.collate, data.test_plan)
             _say(cut_line(evaluated, "evaluation"), trainer)
             cut |= evaluated

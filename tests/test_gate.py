@@ -7,7 +7,7 @@ from jobs import run_job
 from juzhen.cli.main import main
 from juzhen.core.row_scores import SetRows
 from juzhen.metrics.comparison import Scored
-from juzhen.metrics.gap import Gap
+from juzhen.metrics.correlation import Gap
 from juzhen.metrics.verdict import judge, mean_gap
 
 ROWS = 200
@@ -91,3 +91,14 @@ def test_the_gate_fails_where_other_sets_lose_more_than_they_may(runs, capsys):
     assert 1 in statuses  # the others' mean is below 0 in one direction
     assert "other sets lose more than 0 points" in capsys.readouterr().out
     assert main([*forth, "--may-lose", "100"]) in (0, 1)
+
+
+def test_a_training_ends_with_its_verdict_where_the_start_was_scored(tmp_path, tiny_backbone, capfd):
+    words = ("dataset=[demo_qmc]", "benchmark=demo", "loss=cosent")
+    run_job(tmp_path, tiny_backbone, *words, "evaluation.untrained=true")
+    printed = capfd.readouterr().err
+    (line,) = [line for line in printed.splitlines() if " on demo_qmc; others " in line]
+    assert line.split(",")[0] in ("WIN", "TIE", "LOSS")
+    assert "worst demo_" in line
+    run_job(tmp_path / "other", tiny_backbone, *words)
+    assert " on demo_qmc; others " not in capfd.readouterr().err

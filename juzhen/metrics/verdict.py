@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from juzhen.core.row_scores import SetRows
 from juzhen.metrics.comparison import Scored, are_same_rows, paired_gap
-from juzhen.metrics.gap import Gap
+from juzhen.metrics.correlation import Gap
 
 
 @dataclass(frozen=True)
@@ -112,3 +113,26 @@ def judge(
         changes,
         own,
     )
+
+
+def judge_training(
+    after: Mapping[str, SetRows], before: Mapping[str, SetRows], trained_on: Sequence[str]
+) -> Verdict | None:
+    """Compare the weights after and before a training, on test where a set has it, else on dev.
+
+    Args:
+        after: `split/set` → rows scored by the trained weights.
+        before: The same for the weights that training started from.
+        trained_on: Names of the training sets, the targets.
+
+    Returns:
+        The verdict; None if no set has the same rows in both.
+    """
+    columns = {
+        column.split("/")[1]: column for column in sorted(after) if column.startswith(("dev/", "test/"))
+    }
+    sides = [
+        {name: Scored(rows[column]) for name, column in columns.items() if column in rows}
+        for rows in (after, before)
+    ]
+    return judge(*sides, trained_on)
