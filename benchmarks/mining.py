@@ -19,7 +19,7 @@ from juzhen.encoders.embedding_cache import EmbeddingCache
 from juzhen.encoders.pooling import unit
 
 ENCODER = BUILTIN / "mini_zh@2"
-DEPTH, NEGATIVES, SHARE = 100, 5, 0.95
+DEPTH, NEGATIVES, MARGIN = 100, 5, 0.05
 ALONE = ("near_copy", "positive_cluster")
 """Reasons that the other side does not know."""
 
@@ -65,7 +65,9 @@ def mine_ours(folder: Path, pairs: dict[str, str], corpus: list[str], number: in
     answers = [{number: 1.0} for number in range(len(pairs))]
     ranking = RankingSet("bench", "train", list(pairs), corpus, answers)
     encoder = juzhen.SentenceEncoder.load(ENCODER)
-    options = juzhen.MiningOptions(depth=DEPTH, negatives=NEGATIVES, share=SHARE, hard_share=1.0)
+    options = juzhen.MiningOptions(
+        range_max=DEPTH, num_negatives=NEGATIVES, relative_margin=MARGIN, hard_share=1.0
+    )
 
     def work() -> dict[str, list[str]]:
         with tempfile.TemporaryDirectory() as output:
@@ -96,7 +98,7 @@ def mine_theirs(folder: Path, pairs: dict[str, str], corpus: list[str], number: 
 
     model = Precomputed(str(ENCODER), device="cpu")
     table = datasets.Dataset.from_dict({"anchor": list(pairs), "positive": list(pairs.values())})
-    rules = {"relative_margin": 1 - SHARE, "num_negatives": NEGATIVES, "range_max": DEPTH - 1}
+    rules = {"relative_margin": MARGIN, "num_negatives": NEGATIVES, "range_max": DEPTH - 1}
     rules["output_format"] = "n-tuple"
 
     def work() -> dict[str, list[str]]:

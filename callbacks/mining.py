@@ -108,30 +108,37 @@ class NegativeMining(pl.Callback):
         phases: Sequence[float],
         every_steps: Sequence[int] | None,
         hard_share: Sequence[float],
-        negatives: int,
+        num_negatives: int,
         hard_at_most: int | None,
         background: bool,
         until_easy: bool,
         sets: Sequence[str] | None,
-        depth: int,
+        range_max: int,
         index: str,
-        first_rank: int,
-        share: float | None,
-        share_of: str,
-        margin: float | None,
+        range_min: int,
+        relative_margin: float | None,
+        positive_reference: str,
+        absolute_margin: float | None,
         temperature: float | None,
         stages: Sequence[str] | None = None,
     ) -> None:
         self.phases = Phases(phases, every_steps, hard_share, key=KEY)
-        most = negatives if hard_at_most is None else hard_at_most
+        most = num_negatives if hard_at_most is None else hard_at_most
         self.hard_at_most = validated(Annotated[int, Field(ge=0)], most, f"{KEY}.hard_at_most")
         self.background = background
         self.until_easy = until_easy
         self.sets, self.stages = sets, stages
-        rules: dict[str, Any] = {"depth": depth, "index": index, "first_rank": first_rank, "share": share}
-        rules |= {"share_of": share_of, "margin": margin, "temperature": temperature, "negatives": negatives}
-        self.options = MiningOptions(**rules)
-        require_number(f"{KEY}.depth", depth, negatives)
+        self.options = MiningOptions(
+            range_max=range_max,
+            index=index,
+            range_min=range_min,
+            relative_margin=relative_margin,
+            positive_reference=positive_reference,
+            absolute_margin=absolute_margin,
+            temperature=temperature,
+            num_negatives=num_negatives,
+        )
+        require_number(f"{KEY}.range_max", range_max, num_negatives)
         self.times, self.seconds = 0, 0.0
         self._mined_at: int | None = None
         self._begun_at: int | None = None
@@ -173,7 +180,7 @@ class NegativeMining(pl.Callback):
         if stage != "fit" or not self._is_on(data.stage.name):
             return
         self._rows = {
-            name: MinedRows(rows, share_of=self.options.share_of)
+            name: MinedRows(rows, positive_reference=self.options.positive_reference)
             for name, rows in data.train.items()
             if self._is_mined(name)
         }
@@ -275,7 +282,10 @@ class NegativeMining(pl.Callback):
 
     def _requests(self, trainer: pl.Trainer, module: BiEncoder, step: int) -> dict[str, Request]:
         """What a mining at `step` is asked for, which follows from the step and the negatives in force."""
-        negatives, position = self.options.negatives, [module.job.seed, trainer.datamodule.stage.index, step]
+        negatives, position = (
+            self.options.num_negatives,
+            [module.job.seed, trainer.datamodule.stage.index, step],
+        )
         share = self.phases.hard_share(step, module.total_steps)
         hard = min(int(negatives * share + 0.5), self.hard_at_most)
         requests = {}

@@ -16,7 +16,7 @@ from hydra.errors import HydraException
 
 from conf.job import JobConfig
 from conf.own_classes import keys_of
-from juzhen.core.aliases import current_key, note_once, setting_meant
+from juzhen.core.aliases import converted, current_key, note_once, setting_meant
 from juzhen.core.errors import UserError, command, nearest, setting
 from juzhen.core.paths import CONFIGURATION, newest
 from juzhen.core.safe_open import read_text
@@ -68,7 +68,10 @@ def _by_current_name(word: str) -> str:
     if (name := current_key(key)) == key:
         return word
     note_once(key, name)
-    return f"{prefix}{name}{rest}"
+    old, new = key.rpartition(".")[2], name.rpartition(".")[2]
+    package, equals, values = rest.partition("=")
+    values = ",".join(converted(old, new, value) for value in values.split(","))
+    return f"{prefix}{name}{package}{equals}{values}"
 
 
 def with_folders(words: Sequence[str], *, multirun: bool) -> list[str]:

@@ -254,7 +254,7 @@ def test_the_three_stages_learn_what_the_recipe_says_and_the_end_says_what_each_
         "debug_rows=24",
         "schedule.stages.negatives.limit=16",
         "schedule.stages.tasks.training.duration=4 steps",
-        "callbacks.mining.negatives=2",
+        "callbacks.mining.num_negatives=2",
     )
     sets = [task for task, *_ in steps]
     assert sets[:3] == 3 * ["demo_qmc"]

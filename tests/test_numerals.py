@@ -43,14 +43,17 @@ def test_a_number_of_tokens(words, value, capsys):
         (["space", "x", "--texts=9"], "'--texts': Input should be greater than or equal to 10"),
         (["transfer", "x", "mrpc", f"--seed={2**32}"], "'--seed': Input should be less than or equal to"),
         (["leaks", "--all", "--threshold=nan"], "--threshold nan: expected more than 0 and at most 1"),
-        (["mine", "x", "bm25", "--out", "of_tests_a.tsv", "--depth=0"], "'--depth': Input should be greater"),
         (
-            ["mine", "x", "bm25", "--out", "of_tests_a.tsv", "--share=all"],
-            "'--share': could not convert string to float: 'all'",
+            ["mine", "x", "bm25", "--out", "of_tests_a.tsv", "--range-max=0"],
+            "'--range-max': Input should be greater",
         ),
         (
-            ["mine", "x", "bm25", "--out", "of_tests_a.tsv", "--share=nan"],
-            "share=nan: expected a number above 0",
+            ["mine", "x", "bm25", "--out", "of_tests_a.tsv", "--relative-margin=all"],
+            "'--relative-margin': could not convert string to float: 'all'",
+        ),
+        (
+            ["mine", "x", "bm25", "--out", "of_tests_a.tsv", "--relative-margin=nan"],
+            "relative_margin=nan: expected a number from 0",
         ),
     ],
 )

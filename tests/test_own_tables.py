@@ -140,7 +140,7 @@ def test_a_table_is_mined_and_graded_as_a_set_is(tmp_path, encoder_folder, capsy
     lines = [f"第{n}个问题怎么办,问题{n}如何处理" for n in range(12)]
     path.write_text("\n".join(["标准问,相似问", *lines]), encoding="gb18030")
     out = tmp_path / "of_tests_hard.tsv"
-    assert run("mine", path, "bm25", "--out", out, "--negatives", 1, "--share", "none") == 0
+    assert run("mine", path, "bm25", "--out", out, "--num-negatives", 1, "--relative-margin", "none") == 0
     assert out.read_text(encoding="utf-8").startswith("anchor\tpositive\tnegative\n第0个问题怎么办\t")
     graded = tmp_path / "of_tests_graded.tsv"
     assert run("distill", encoder_folder, path, "--out", graded, "--columns", "anchor=2,positive=1") == 0

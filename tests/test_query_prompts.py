@@ -185,7 +185,7 @@ def test_a_mined_set_says_how_it_was_read(prompted, tmp_path):
     where = {"source": "builtin", "data_dir": ".", "on_bad_row": "error"}
     duplicates = as_ranking(load_examples(config, "dev", **where))
     assert duplicates.symmetric is True
-    options = MiningOptions(depth=20, negatives=2, share=None)
+    options = MiningOptions(range_max=20, num_negatives=2, relative_margin=None)
     for symmetric in READ:
         set_, folder = replace(duplicates, symmetric=symmetric), tmp_path / str(symmetric)
         mined = juzhen.mine(set_, [prompted("other")], options, folder=folder / "portions")
@@ -298,7 +298,9 @@ def test_negatives_are_mined_as_the_rows_are_read(prompted, symmetric, monkeypat
         ),
     )
     rows = MinedRows(replace(ASKING, symmetric=symmetric))
-    found = rows.mined(prompted(), MiningOptions(depth=4, negatives=1, share=None), batch_tokens=512)
+    found = rows.mined(
+        prompted(), MiningOptions(range_max=4, num_negatives=1, relative_margin=None), batch_tokens=512
+    )
     assert seen == [symmetric]
     assert rows.with_negatives(found).symmetric is symmetric
 
@@ -346,7 +348,7 @@ def test_a_job_learns_and_is_scored_by_prompts_as_its_saved_encoder_is(tmp_path,
         "backbone.prompts={query: '问：', passage: '答案在这：'}",
         "backbone.default_prompt_name=query",
         "mining=dynamic",
-        "callbacks.mining.depth=20",
+        "callbacks.mining.range_max=20",
     )
     folders = {
         one: run_job(tmp_path / str(one), tiny_backbone, *words, f"dataset.demo_retrieval.symmetric={one}")

@@ -347,7 +347,18 @@ def _found(folder: Path, encoder: str) -> Facts:
 
 def _mined(folder: Path, encoder: str) -> Facts:
     out = folder / "mined_hard.tsv"
-    words = ("--out", str(out), "--limit", "60", "--depth", "20", "--negatives", "2", "--share", "none")
+    words = (
+        "--out",
+        str(out),
+        "--limit",
+        "60",
+        "--range-max",
+        "20",
+        "--num-negatives",
+        "2",
+        "--relative-margin",
+        "none",
+    )
     _juzhen("mine", "demo_qmc", encoder, "bm25", *words)
     with out.open(encoding="utf-8", newline="") as file:
         rows = [*csv.reader(file, delimiter="\t")]

@@ -11,7 +11,7 @@ from typer.main import get_command
 
 from juzhen.cli.program import run_program, status_of
 from juzhen.cli.verbs import VERBS, app, current_name, flags, known_verbs
-from juzhen.core.aliases import flag_meant
+from juzhen.core.aliases import current_flags, flag_meant
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.text import short
 
@@ -43,6 +43,7 @@ def _spoken(arguments: Sequence[str]) -> str:
 
 def _answer(arguments: Sequence[str]) -> int:
     arguments = [*map(current_name, arguments[:1]), *arguments[1:]]
+    arguments = [*arguments[:1], *current_flags("".join(arguments[:1]), arguments[1:])]
     command: Any = get_command(app)
     if f"_{PROGRAM.upper()}_COMPLETE" in os.environ:  # a shell asks what may come next
         command.main(list(arguments), prog_name=PROGRAM)

@@ -36,68 +36,74 @@ def mine(
             show_default="all",
         ),
     ] = None,
-    depth: Annotated[
+    range_max: Annotated[
         int | None,
         Option(
             min=1,
             help="candidates of each source",
-            show_default=f"{MiningOptions.depth}, or all of a smaller corpus",
+            show_default=f"{MiningOptions.range_max}, or all of a smaller corpus",
         ),
     ] = None,
     index: Annotated[
         Literal["exact", "flat", "hnsw", "ivf_pq"],
-        Option(help="all documents, or an index of FAISS, whose recall is then reported"),
+        Option(help="search all documents, or with an index of FAISS, and report its recall"),
     ] = "exact",
-    first_rank: Annotated[
-        int, Option(min=1, help="candidates before this rank are refused")
-    ] = MiningOptions.first_rank,
-    share: Annotated[
+    range_min: Annotated[
+        int, Option(min=0, help="number of nearest candidates to skip")
+    ] = MiningOptions.range_min,
+    relative_margin: Annotated[
         float | None,
         Option(
-            help="refuse what scores above this share of the score of a positive, or none",
+            help="drop candidates scoring above (1 - MARGIN) x positive score, or none",
             parser=lambda text: None if text == "none" else float(str(text)),
         ),
-    ] = MiningOptions.share,
-    share_of: Annotated[
+    ] = MiningOptions.relative_margin,
+    positive_reference: Annotated[
         Literal["lowest", "own"],
         Option(
-            help="which positive --share and --margin look at: the one of the query with the lowest score · the row's "
-            "own, so that each row has its own negatives; where labels join large groups lowest leaves few rows"
+            help="positive of both margins: the lowest-scoring positive of the query, or the row's own, so that each "
+            "row has its own negatives. Use own if labels join large groups: lowest then leaves few rows"
         ),
     ] = "lowest",
-    margin: Annotated[float | None, Option(help="refuse what scores above that score less this")] = None,
-    threshold: Annotated[
-        float | None, Option(help="refuse what scores at least this, by the judge if there is one")
+    absolute_margin: Annotated[
+        float | None, Option(help="drop candidates scoring above (positive score - MARGIN)")
+    ] = None,
+    max_score: Annotated[
+        float | None, Option(help="drop candidates scoring this much or more, by the cross-encoder if given")
     ] = None,
     min_score: Annotated[
         float | None,
-        Option(help="refuse what the sources give with a lower score; what is drawn at random stays"),
+        Option(help="drop retrieved candidates scoring less; random ones stay"),
     ] = None,
-    judge: Annotated[
-        str | None, Option(metavar="RUN", help="a cross-encoder that scores what other rules keep")
+    cross_encoder: Annotated[
+        str | None, Option(metavar="RUN", help="cross-encoder that scores the candidates other rules keep")
     ] = None,
     calibrate_on: Annotated[
-        str | None, Option(metavar="SET", help="fit the threshold on the 0/1 pairs of this set's dev split")
+        str | None,
+        Option(metavar="SET", help="fit the maximal score on the 0/1 pairs of this set's dev split"),
     ] = None,
     false_negative_rate: Annotated[
         float, Option(help="share of the pairs with label 1 that a fitted threshold keeps")
     ] = 0.05,
-    keep_out: Annotated[
+    exclude_from: Annotated[
         list[str] | None,
-        Option(metavar="SET…", help="sentences of these sets' dev and test splits are refused"),
+        Option(metavar="SET…", help="drop sentences of these sets' dev and test splits"),
     ] = None,
-    negatives: Annotated[int, Option(min=1, help="for each positive")] = MiningOptions.negatives,
+    num_negatives: Annotated[
+        int, Option(min=1, help="negatives of each positive")
+    ] = MiningOptions.num_negatives,
     hard_share: Annotated[
-        float, Option(help="of them from the sources, the others at random")
+        float, Option(help="share of retrieved negatives, the others are random")
     ] = MiningOptions.hard_share,
     temperature: Annotated[
-        float | None, Option(help="draw hard ones by a softmax over scores", show_default="the best ones")
+        float | None,
+        Option(help="draw hard negatives by a softmax over scores", show_default="take the best"),
     ] = None,
     false_negatives: Annotated[
         Literal["drop", "relabel", "mask"],
         Option(
-            help="what scores too high: another takes its place · it becomes a positive · the positive stands in its "
-            "place, which InfoNCE leaves out"
+            help="candidates that score too high: replace by another · make a positive · fill with the positive, "
+            "which InfoNCE ignores"
         ),
     ] = "drop",
     query_prompt: Annotated[str | None, Option(help="prompt of the encoder, such as query")] = None,
@@ -117,7 +123,7 @@ def mine(
     the candidates that are kept answer their query after all is measured on those whose label is known.
 
     juzhen mine lcqmc runs/NAME bm25 --out mined/lcqmc_hard.tsv
-    juzhen mine demo_qmc builtin/mini_zh --out mined/demo_hard.tsv --judge runs/CROSS --calibrate-on demo_qmc
+    juzhen mine demo_qmc builtin/mini_zh --out mined/demo_hard.tsv --cross-encoder runs/CROSS --calibrate-on demo_qmc
     """
     values = locals()
     from juzhen.mining.sets import check_place, read_set, training_command
@@ -126,7 +132,7 @@ def mine(
     shards = out.with_suffix(".shards")
     check_claimable(shards)
     chosen = {option.name: values[option.name] for option in fields(MiningOptions)}
-    rules = MiningOptions(**chosen | {"depth": depth or MiningOptions.depth})
+    rules = MiningOptions(**chosen | {"range_max": range_max or MiningOptions.range_max})
     without_hub()
     from juzhen.data.loading import cut
     from juzhen.data.rankings import as_judgements, as_ranking
@@ -142,17 +148,17 @@ def mine(
     where: dict[str, Any] = {"data_dir": folder, "config_dir": config_dir, "on_bad_row": table.on_bad_row}
     config, examples = read_set(dataset, split, out=out, reading=table.reading, **where)
     pairs = None if calibrate_on is None else read_set(calibrate_on, "dev", **where)[1]
-    sets = ConfiguredSets(DATASETS, folder, config_dir=config_dir) if keep_out else None
-    for source in (*sources, *filter(None, [judge])):
+    sets = ConfiguredSets(DATASETS, folder, config_dir=config_dir) if exclude_from else None
+    for source in (*sources, *filter(None, [cross_encoder])):
         if source != miner.BM25:
             encoder_folder(source)  # the hub is not asked
     ranking = as_ranking(cut(as_judgements(examples), limit, seed))
-    if depth is None and 0 < len(ranking.corpus) < rules.depth:
-        rules = replace(rules, depth=len(ranking.corpus))
+    if range_max is None and 0 < len(ranking.corpus) < rules.range_max:
+        rules = replace(rules, range_max=len(ranking.corpus))
         print(
-            f"depth: all {rules.depth:,} documents of {ranking.column}, which are fewer than {MiningOptions.depth}"
+            f"range_max: all {rules.range_max:,} documents of {ranking.column}, fewer than {MiningOptions.range_max}"
         )
-    kept_out = [] if sets is None else sets.evaluation(keep_out)
+    excluded = [] if sets is None else sets.evaluation(exclude_from)
     if sets is not None:
         sets.tell_dropped()
     mined = miner.mine(
@@ -160,8 +166,8 @@ def mine(
         [source if source == miner.BM25 else load_source(source) for source in sources],
         rules,
         folder=shards,
-        judge=None if judge is None else CrossEncoder.load(judge),
-        evaluation=kept_out,
+        cross_encoder=None if cross_encoder is None else CrossEncoder.load(cross_encoder),
+        exclude_from=excluded,
         calibrate_on=pairs,
         false_negative_rate=false_negative_rate,
         query_prompt=query_prompt,
@@ -173,9 +179,9 @@ def mine(
     report = mined.report()
     miner.clear_shards(shards)
     sizes = (
-        f"up to {rules.negatives} negatives"
+        f"up to {rules.num_negatives} negatives"
         if report["rows"]["fewer"]
-        else f"{rules.negatives} negatives each"
+        else f"{rules.num_negatives} negatives each"
     )
     print(f"{count:,} rows of {config.name}/{split} with {sizes}: {out}")
     print(f"all candidates with their reasons: {out.with_suffix('.parquet')}\nconfiguration: {yaml}")

@@ -6,11 +6,15 @@ A target is what is typed instead. In `SETTINGS` {value} is the value that was t
 
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Any
+from functools import wraps
+from typing import Any, TypeVar
 
 from juzhen.core.errors import UserError, nearest
+
+Taker = TypeVar("Taker", bound=Callable[..., Any])
 
 LOSSES = {
     "mnrl": "loss=info_nce",
@@ -202,7 +206,7 @@ SETTINGS = {
     "loraalpha": "adapter=lora backbone.adapter.alpha={value}",
     "matryoshkadims": "loss=matryoshka loss.dims={value}",
     "evalstrategy": "training.validate_every='0.5 epochs'",
-    "numhardnegatives": "mining=dynamic callbacks.mining.negatives={value}",
+    "numhardnegatives": "mining=dynamic callbacks.mining.num_negatives={value}",
 }
 ENCODERS = "python train.py --help in a clone (docs/guides/choose.md compares the encoders)"
 VERBS = {
@@ -348,14 +352,43 @@ LOSS_FLAGS = {
 RENAMED_GROUPS = {"suite": "benchmark"}
 """Group of `conf/` in 0.2 → its name from 0.3 on. The old names are accepted, with a notice, until 0.4."""
 
+RENAMED_MINING = {
+    "share": "relative_margin",
+    "share_of": "positive_reference",
+    "margin": "absolute_margin",
+    "threshold": "max_score",
+    "first_rank": "range_min",
+    "depth": "range_max",
+    "negatives": "num_negatives",
+    "judge": "cross_encoder",
+    "keep_out": "exclude_from",
+}
+"""Option of mining in 0.2 → its name from 0.3 on, as in sentence-transformers. Accepted until 0.4."""
+
+RENAMED_FLAGS = {
+    "mine": {
+        f"--{old.replace('_', '-')}": f"--{new.replace('_', '-')}" for old, new in RENAMED_MINING.items()
+    }
+}
+"""Verb → its options of 0.2 → their names from 0.3 on. Accepted, with a notice, until 0.4."""
+
 RENAMED_KEYS = {
     "dataset.*.view": "convert_to",
     "evaluate.*.view": "convert_to",
     "callbacks.mining.beside": "background",
+    **{f"callbacks.mining.{old}": new for old, new in RENAMED_MINING.items()},
 }
 """Dotted key of a job in 0.2 → its last word from 0.3 on. Digests keep the old words, so that results keep their keys;
 the old ones are accepted, with a notice, until 0.4.
 """
+
+_CONVERT: Mapping[tuple[str, str], Callable[[Any], Any]] = {
+    ("share", "relative_margin"): lambda share: round(1 - share, 12),
+    ("relative_margin", "share"): lambda margin: round(1 - margin, 12),
+    ("first_rank", "range_min"): lambda rank: rank - 1,
+    ("range_min", "first_rank"): lambda skipped: skipped + 1,
+}
+"""Old name, new name or the reverse → how a number changes with the name."""
 
 OF_GROUPS: Mapping[str, Mapping[str, str]] = {
     "loss": LOSSES,
@@ -448,8 +481,77 @@ def _renamed(node: Any, pattern: Sequence[str], name: str) -> Any:
     if first not in node:
         return node
     if name in node:
-        return {key: node[first] if key == name else value for key, value in node.items() if key != first}
-    return {name if key == first else key: value for key, value in node.items()}
+        value = converted(first, name, node[first])
+        return {key: value if key == name else each for key, each in node.items() if key != first}
+    return {
+        name if key == first else key: converted(first, name, value) if key == first else value
+        for key, value in node.items()
+    }
+
+
+def converted(old: str, new: str, value: Any) -> Any:
+    """Return the value that an option has under another name. Only numbers change.
+
+    >>> converted("share", "relative_margin", 0.95), converted("--share", "--relative-margin", "none")
+    (0.05, 'none')
+    """
+    names = old.lstrip("-").replace("-", "_"), new.lstrip("-").replace("-", "_")
+    convert = _CONVERT.get(names)
+    if convert is None or value is None:
+        return value
+    if not isinstance(value, str):
+        return convert(value) if isinstance(value, int | float) else value
+    try:
+        return f"{convert(float(value)):g}"
+    except ValueError:  # such as none, or what the option will refuse
+        return value
+
+
+def accept_renamed(names: Mapping[str, str]) -> Callable[[Taker], Taker]:
+    """Let a function or a class take its arguments by their earlier names too, with a warning.
+
+    Args:
+        names: Earlier name → name.
+    """
+
+    def decorate(taker: Taker) -> Taker:
+        call: Any = taker.__init__ if isinstance(taker, type) else taker
+
+        @wraps(call)
+        def accepting(*arguments: Any, **options: Any) -> Any:
+            for old in names.keys() & options.keys():
+                new = names[old]
+                options[new] = converted(old, new, options.pop(old))
+                warnings.warn(f"{old} is {new} since 0.3. Use that name.", DeprecationWarning, stacklevel=2)
+            return call(*arguments, **options)
+
+        if not isinstance(taker, type):
+            return accepting  # type: ignore[return-value]
+        taker.__init__ = accepting  # type: ignore[misc]
+        return taker
+
+    return decorate
+
+
+def current_flags(verb: str, arguments: Sequence[str]) -> list[str]:
+    """Return the arguments of a verb with renamed options under their names, and note each on stderr.
+
+    >>> current_flags("mine", ["lcqmc", "--exclude-from", "bq"])
+    ['lcqmc', '--exclude-from', 'bq']
+    """
+    renamed = RENAMED_FLAGS.get(verb, {})
+    found: list[str] = []
+    before = ("", "")
+    for word in arguments:
+        flag, equals, value = word.partition("=")
+        if flag in renamed:
+            before = (flag, renamed[flag])
+            note_once(f"juzhen {verb} {flag}", renamed[flag])
+            found.append(f"{renamed[flag]}{equals}{converted(*before, value)}")
+        else:
+            found.append(converted(*before, word))
+        before = before if flag in renamed and not equals else ("", "")
+    return found
 
 
 def plain(word: str) -> str:

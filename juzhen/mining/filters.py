@@ -120,7 +120,7 @@ def refused(
     by_judge  the threshold is for the judge, not for these scores
     """
     rules = [*answers.reasons(pool.query, pool.document)]
-    rules.append((Reason.OUTSIDE_WINDOW, (pool.rank > 0) & (pool.rank < options.first_rank)))
+    rules.append((Reason.OUTSIDE_WINDOW, (pool.rank > 0) & (pool.rank <= options.range_min)))
     rules += above(pool.score, lowest, options, by_judge=by_judge)
     if options.min_score is not None:
         rules.append((Reason.BELOW_MIN_SCORE, (pool.rank > 0) & (pool.score < options.min_score)))
@@ -137,13 +137,13 @@ def above(
 ) -> list[tuple[Reason, Bool[np.ndarray, "candidates"]]]:
     """The rules about scores, as `MiningOptions` has them: reason, and to which candidates it applies."""
     rules = []
-    if options.share is not None:
-        # Below 0 a share of the score would be more than the score.
-        rules.append((Reason.ABOVE_SHARE, scores > lowest - (1 - options.share) * np.abs(lowest)))
-    if options.margin is not None:
-        rules.append((Reason.ABOVE_MARGIN, scores > lowest - options.margin))
-    if options.threshold is not None and not by_judge:
-        rules.append((Reason.ABOVE_THRESHOLD, scores >= options.threshold))
+    if options.relative_margin is not None:
+        # Below 0 a part of the score would be more than the score.
+        rules.append((Reason.ABOVE_SHARE, scores > lowest - options.relative_margin * np.abs(lowest)))
+    if options.absolute_margin is not None:
+        rules.append((Reason.ABOVE_MARGIN, scores > lowest - options.absolute_margin))
+    if options.max_score is not None and not by_judge:
+        rules.append((Reason.ABOVE_THRESHOLD, scores >= options.max_score))
     return rules
 
 
@@ -178,7 +178,7 @@ def chosen(
     *,
     staying: Bool[np.ndarray, "candidates"] | None = None,
 ) -> Bool[np.ndarray, "candidates"]:
-    """At most `options.negatives` of each query, as the options mix and draw them; of a masked one its place counts.
+    """Choose at most `options.num_negatives` candidates of each query. A masked candidate counts.
 
     codes    why each is refused, 0: it is not
     staying  hard ones that come before all others; None: there are none
@@ -202,9 +202,9 @@ def chosen(
     queries = pool.query - pool.query[0]
     counts = [np.bincount(queries[usable & kind], minlength=queries[-1] + 1) for kind in (is_hard, ~is_hard)]
     hard, random = (_places(queries, wish, usable & kind) for kind in (is_hard, ~is_hard))
-    num_hard = int(options.negatives * options.hard_share + 0.5)
-    from_random = np.minimum(options.negatives - np.minimum(num_hard, counts[0]), counts[1])
-    from_hard = options.negatives - from_random
+    num_hard = int(options.num_negatives * options.hard_share + 0.5)
+    from_random = np.minimum(options.num_negatives - np.minimum(num_hard, counts[0]), counts[1])
+    from_hard = options.num_negatives - from_random
     return (hard < from_hard[queries]) | (random < from_random[queries])
 
 

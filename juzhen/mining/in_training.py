@@ -46,7 +46,7 @@ FAR is a cosine; dot products of sparse vectors are of any size, and the first r
 
 @dataclass(frozen=True)
 class InForce:
-    """The negatives that each query has now, hard ones first; each positive of each query, with `share_of=own`.
+    """Current negatives of each query, or of each positive with `positive_reference=own`; hard ones first.
 
     documents  numbers in the corpus, int32; −1: none was found
     scores     at the mining that found it, float32
@@ -95,12 +95,12 @@ class MinedRows:
     Queries are the distinct anchors, the corpus is all distinct positives and negatives, with the documents of a
     retrieval set that the rows are made of (`juzhen.data.rankings`).
 
-    share_of  as of `MiningOptions`
+    positive_reference  as of `MiningOptions`
 
     Raises UserError where no anchor has another text for a positive.
     """
 
-    def __init__(self, examples: Examples, *, share_of: str = LOWEST) -> None:
+    def __init__(self, examples: Examples, *, positive_reference: str = LOWEST) -> None:
         self.examples = examples
         judged = as_retrieval(examples)
         assert judged.documents is not None  # as_retrieval names the corpus
@@ -110,8 +110,8 @@ class MinedRows:
         queries, anchors = np.unique(judged.columns["query"]), examples.columns["anchor"]
         positions = np.minimum(np.searchsorted(queries, anchors), len(queries) - 1)
         self._place = np.where(queries[positions] == anchors, positions, -1)
-        self._share_of, self._starts = share_of, np.arange(len(queries) + 1)
-        if share_of == OWN:
+        self._positive_reference, self._starts = positive_reference, np.arange(len(queries) + 1)
+        if positive_reference == OWN:
             document = np.searchsorted(self._corpus, examples.columns["positive"])
             positions_of_positives = self._known.place(np.maximum(self._place, 0), document)
             self._place, self._starts = (
@@ -134,7 +134,7 @@ class MinedRows:
         """
         kind: Any = AsymmetricRetriever if isinstance(encoder, AsymmetricEncoder) else DenseRetriever
         source = kind(encoder, self.ranking, batch_tokens=batch_tokens, progress=False)
-        options = replace(options, share_of=self._share_of)
+        options = replace(options, positive_reference=self._positive_reference)
         sources: list[Retriever] = (
             [source] if before is None else [source, NegativesInForce(before, self._starts)]
         )
@@ -147,7 +147,7 @@ class MinedRows:
     def _shard(self, miner: Miner, start: int, before: InForce | None, *, far: float) -> InForce:
         queries = np.arange(start, min(start + SHARD_QUERIES, len(self.ranking.queries)))
         pool, codes, _ = miner.candidates(queries, lambda count: None)
-        if self._share_of == OWN:
+        if self._positive_reference == OWN:
             pool, codes = miner.by_row(pool, codes, miner.rows(pool, queries))
         scores, stays = pool.score, None
         if before is not None:
@@ -161,7 +161,7 @@ class MinedRows:
         first, end = self._starts[queries[0]], self._starts[queries[-1] + 1]
         rows = pool.query[taken] - first
         positions = np.arange(len(taken)) - np.searchsorted(rows, rows)
-        shape = int(end - first), miner.options.negatives
+        shape = int(end - first), miner.options.num_negatives
         negatives = InForce(
             np.full(shape, -1, np.int32), np.zeros(shape, np.float32), np.zeros(shape, np.bool_)
         )

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow.parquet as pq
 from jaxtyping import Float
 
+from juzhen.core.aliases import accept_renamed
 from juzhen.core.atomic_write import atomic_write, remove_folder, write_json
 from juzhen.core.columns import as_column, as_numbers
 from juzhen.core.errors import UserError, require_number
@@ -81,6 +82,7 @@ def fit_false_negatives(
     )
 
 
+@accept_renamed({"judge": "cross_encoder", "evaluation": "exclude_from"})
 @reported()
 def mine(
     ranking: RankingSet,
@@ -88,8 +90,8 @@ def mine(
     options: MiningOptions | None = None,
     *,
     folder: str | Path,
-    judge: PairEncoder | None = None,
-    evaluation: Sequence[Examples] = (),
+    cross_encoder: PairEncoder | None = None,
+    exclude_from: Sequence[Examples] = (),
     calibrate_on: Examples | None = None,
     false_negative_rate: float = 0.05,
     query_prompt: str | None = None,
@@ -103,9 +105,9 @@ def mine(
     sources     encoders, and "bm25": each finds candidates, and the first scores all of them
     options     see `MiningOptions`; None: its defaults
     folder      new, or that of the same mining before it was killed: shards, and embeddings where there is no `cache`
-    judge       a cross-encoder whose logit says which candidates answer: those from `options.threshold` on, by default
+    cross_encoder  one whose logit says which candidates answer: those from `options.max_score` on, by default
                 from 0 on. It scores every candidate that the cheaper rules keep
-    evaluation  sets whose sentences shall not become negatives
+    exclude_from  sets whose sentences shall not become negatives
     calibrate_on  labelled pairs that the threshold is fitted on instead: the highest below which at most the share
                 `false_negative_rate` of the pairs with label 1 lies
     query_prompt, document_prompt  names of prompts of the encoders; None: those that they have for queries and
@@ -116,13 +118,13 @@ def mine(
     Raises UserError for a depth beyond the corpus, a folder of another mining, and what cannot be done together.
     """
     folder, options = Path(folder), options or MiningOptions()
-    sources, evaluation = as_column(sources, "sources"), as_column(evaluation, "evaluation")
+    sources, evaluation = as_column(sources, "sources"), as_column(exclude_from, "exclude_from")
     ranking = ranking.some([row for row, gains in enumerate(ranking.relevant) if gains])  # others have no row
-    _check(ranking, sources, options, calibrate_on, is_judged=judge is not None)
+    _check(ranking, sources, options, calibrate_on, is_judged=cross_encoder is not None)
     if cache is not None and not any(isinstance(source, SentenceEncoder) for source in sources):
         raise UserError("cache: keeps one vector per text, and none of the sources makes one; leave it out")
     claim_dir(folder)
-    cache = cache or EmbeddingCache(folder)
+    cache, judge = cache or EmbeddingCache(folder), cross_encoder
     options_of_encoders: dict[str, Any] = {
         "index": options.index,
         "query_prompt": query_prompt,
@@ -138,9 +140,9 @@ def mine(
     if calibrate_on is not None:
         first, rate, symmetric = sources[0], false_negative_rate, ranking.symmetric
         fitted = _fitted(calibrate_on, judged, first, options_of_encoders, rate=rate, symmetric=symmetric)
-        options, measured["threshold"] = replace(options, threshold=fitted.value), asdict(fitted)
-    elif judge is not None and options.threshold is None:
-        options = replace(options, threshold=UNDECIDED)
+        options, measured["threshold"] = replace(options, max_score=fitted.value), asdict(fitted)
+    elif judge is not None and options.max_score is None:
+        options = replace(options, max_score=UNDECIDED)
     retrievers = [
         _source(source, ranking, number, options_of_encoders)
         for number, source in enumerate(sources, start=1)
@@ -160,7 +162,7 @@ def mine(
     miner = Miner(ranking, retrievers, Known(ranking, evaluation), options, judged)
     shards = _mined(miner, folder, progress)
     measured["index_recall"] = {
-        retriever.name: retriever.recall(options.depth, seed=options.seed)
+        retriever.name: retriever.recall(options.range_max, seed=options.seed)
         for retriever in retrievers
         if isinstance(retriever, DenseRetriever) and retriever.indexed
     }
@@ -176,7 +178,10 @@ def _mined(miner: Miner, folder: Path, progress: bool | None) -> list[Path]:
             path = folder / f"{start // SHARD_QUERIES:06}.parquet"
             if path.exists():
                 require_shard(
-                    path, queries, num_documents=len(miner.ranking.corpus), share_of=miner.options.share_of
+                    path,
+                    queries,
+                    num_documents=len(miner.ranking.corpus),
+                    positive_reference=miner.options.positive_reference,
                 )
                 advance(len(queries) * len(miner.sources))
             else:
@@ -200,7 +205,7 @@ def _check(
     *,
     is_judged: bool,
 ) -> None:
-    require_number("depth", options.depth, 1, len(ranking.corpus))
+    require_number("range_max", options.range_max, 1, len(ranking.corpus))
     names = [source for source in sources if isinstance(source, str)]
     if names not in ([], [BM25]) or not sources:
         raise UserError(
@@ -210,9 +215,9 @@ def _check(
         raise UserError(f"index={options.index}: is for embeddings, and {BM25} has none; add an encoder")
     if calibrate_on is None:
         return
-    if options.threshold is not None:
+    if options.max_score is not None:
         raise UserError(
-            "threshold and calibrate_on: the one is given, the other fits it; leave out one of them"
+            "max_score and calibrate_on: the one is given, the other fits it; leave out one of them"
         )
     if calibrate_on.kind is not Kind.LABELLED_PAIR:
         raise UserError(
@@ -220,7 +225,7 @@ def _check(
         )
     if isinstance(sources[0], str) and not is_judged:
         raise UserError(
-            f"calibrate_on: scores of {BM25} depend on the corpus; name an encoder first, or a judge"
+            f"calibrate_on: scores of {BM25} depend on the corpus; name an encoder first, or a cross_encoder"
         )
 
 

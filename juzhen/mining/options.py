@@ -1,77 +1,92 @@
-"""What a mining is asked for. Importing this needs neither numpy nor torch."""
+"""Settings of hard-negative mining. Importing this needs neither numpy nor torch."""
 
 import math
 from dataclasses import dataclass
 
+from juzhen.core.aliases import RENAMED_MINING, accept_renamed
 from juzhen.core.errors import UserError, require_choice, require_number
 
 INDEXES = ("exact", "flat", "hnsw", "ivf_pq")
-"""How documents are looked for: among all, or by an index of FAISS (`juzhen.encoders.search`)."""
+"""How documents are searched: all of them, or with an index of FAISS (`juzhen.encoders.search`)."""
 
 FALSE_NEGATIVES = ("drop", "relabel", "mask")
 
 IDENTITY = "mining.json"
-"""In the folder of a mining: whose shards it holds."""
+"""File in the folder of a mining run. It records the settings and data of the shards beside it."""
 
-SHARE_OF = LOWEST, OWN = ("lowest", "own")
-"""The positive that a candidate's score is compared with: the lowest of its query's, or that of the row."""
+POSITIVE_REFERENCES = LOWEST, OWN = ("lowest", "own")
 
 
+@accept_renamed(RENAMED_MINING)
 @dataclass(frozen=True)
 class MiningOptions:
-    """How candidates are found, which are refused, and which of the others become negatives.
+    """Settings of `juzhen.mine`: which candidates are found, which are dropped, which become negatives.
 
-    depth        candidates of each source for each query
-    index        exact, or an index of FAISS: flat, hnsw, ivf_pq
-    first_rank   candidates before this rank, counted from 1, are outside of the window, which ends at `depth`
-    share        refuse what scores above p − (1 − share)·|p|, where p is the score of a positive: above this share of a
-                 score that is above 0; None: no such rule
-    share_of     the positive of `share` and `margin`. lowest: that of the query's with the lowest score, so that all
-                 rows of a query have the same negatives · own: the row's, so that each has its own. Where labels join
-                 large groups, some positive is far away, and lowest leaves next to nothing
-    margin       refuse what scores above p − margin; None: no such rule
-    threshold    refuse what scores at least so much, by the judge where there is one; None: no such rule
-    min_score    refuse what a source gives with a lower score; None: no such rule
-    negatives    for each query
-    hard_share   of them from the sources, in [0, 1]; the others are drawn from the corpus. Where one kind does not
-                 suffice the other fills up
-    temperature  of the softmax over scores by which hard negatives are drawn without replacement; None: the best ones
-    false_negatives  what becomes of a candidate that its score alone has refused. drop: another takes its place ·
-                     relabel: it becomes a positive, with rows of its own · mask: it keeps its place among the
-                     negatives, where the positive stands in for it, which in-batch losses leave out
-    seed         of all that is drawn
+    The names are those of `mine_hard_negatives` of sentence-transformers and mean the same, with two additions:
+    `max_score` also drops a candidate that scores exactly this much, and with a cross-encoder it applies to the
+    cross-encoder's score alone, while the other rules read the score of the first source.
 
-    Raises UserError for a number out of its range.
+    Args:
+        range_max: Candidates of each source for each query.
+        index: exact, or an index of FAISS: flat, hnsw, ivf_pq.
+        range_min: Number of nearest candidates to skip.
+        relative_margin: Drop candidates scoring above p − relative_margin · |p|, where p is the score of a positive.
+            0.05 keeps negatives at most 95 % as similar as the positive. None: no such rule.
+        positive_reference: The positive p of both margins. lowest: the positive of the query with the lowest score, so
+            all rows of a query have the same negatives. own: the positive of the row. Use own if labels join large
+            groups: some positive is then far away, and lowest drops nearly all candidates.
+        absolute_margin: Drop candidates scoring above p − absolute_margin. None: no such rule.
+        max_score: Drop candidates scoring this much or more. None: no such rule.
+        min_score: Drop retrieved candidates scoring less. None: no such rule.
+        num_negatives: Negatives of each row.
+        hard_share: Share of retrieved negatives, in [0, 1]. The others are drawn from the corpus. If one kind does not
+            suffice, the other fills up.
+        temperature: Draw hard negatives without replacement by a softmax over scores. None: take the best.
+        false_negatives: Treatment of a candidate dropped for its score alone. drop: another takes its place. relabel:
+            it becomes a positive with its own rows. mask: it keeps its place, filled with the positive, which in-batch
+            losses ignore.
+        seed: Seed of all random draws.
+
+    Raises:
+        UserError: A number outside its range, or positive_reference=own with false_negatives=relabel.
+
+    Example:
+        >>> MiningOptions(num_negatives=4, relative_margin=None, max_score=0.9).range_max
+        100
     """
 
-    depth: int = 100
+    range_max: int = 100
     index: str = "exact"
-    first_rank: int = 1
-    share: float | None = 0.95
-    share_of: str = LOWEST
-    margin: float | None = None
-    threshold: float | None = None
+    range_min: int = 0
+    relative_margin: float | None = 0.05
+    positive_reference: str = LOWEST
+    absolute_margin: float | None = None
+    max_score: float | None = None
     min_score: float | None = None
-    negatives: int = 8
+    num_negatives: int = 8
     hard_share: float = 0.5
     temperature: float | None = None
     false_negatives: str = "drop"
     seed: int = 42
 
     def __post_init__(self) -> None:
-        choices = {"index": INDEXES, "share_of": SHARE_OF, "false_negatives": FALSE_NEGATIVES}
+        choices = {
+            "index": INDEXES,
+            "positive_reference": POSITIVE_REFERENCES,
+            "false_negatives": FALSE_NEGATIVES,
+        }
         for name, values in choices.items():
             require_choice(name, getattr(self, name), values)
-        if self.share_of == OWN and self.false_negatives == "relabel":
+        if self.positive_reference == OWN and self.false_negatives == "relabel":
             raise UserError(
-                "share_of=own, false_negatives=relabel: a text would be a positive of a query and a negative in one of "
-                "its rows; expected share_of=lowest, or drop or mask"
+                "positive_reference=own, false_negatives=relabel: a text would be a positive of a query and a negative "
+                "in one of its rows. Use positive_reference=lowest, or false_negatives=drop or mask."
             )
-        require_number("depth", self.depth, 1)
-        require_number("negatives", self.negatives, 1)
-        require_number("first_rank", self.first_rank, 1, self.depth)
-        require_number("share", self.share, 0, 1, open_low=True, optional=True)
-        for name in ("margin", "threshold", "min_score"):
+        require_number("range_max", self.range_max, 1)
+        require_number("num_negatives", self.num_negatives, 1)
+        require_number("range_min", self.range_min, 0, self.range_max - 1)
+        require_number("relative_margin", self.relative_margin, 0, 1, open_high=True, optional=True)
+        for name in ("absolute_margin", "max_score", "min_score"):
             require_number(name, getattr(self, name), -math.inf, optional=True)
         require_number("hard_share", self.hard_share, 0, 1)
         require_number("temperature", self.temperature, 0, open_low=True, optional=True)

@@ -81,7 +81,7 @@ def fewer_line(report: Mapping[str, Any]) -> str:
     why = (
         f"most candidates are refused as {why} ({refused[why]:,})" if why else "there are no more candidates"
     )
-    return f"{', '.join(parts)}: {why}; a larger depth or milder rules leave more"
+    return f"{', '.join(parts)}: {why}; a larger range_max or milder rules leave more"
 
 
 def misfit(report: Mapping[str, Any], calibrated_on: str | None) -> str | None:
@@ -92,7 +92,9 @@ def misfit(report: Mapping[str, Any], calibrated_on: str | None) -> str | None:
     rows, without, candidates, refused = (
         counts[name] for name in ("rows", "rows_without", "candidates", "refused")
     )
-    way_out = "calibrate on pairs of the same kind and field, or take --share or --threshold in its place"
+    way_out = (
+        "calibrate on pairs of the same kind and field, or take --relative-margin or --max-score in its place"
+    )
     start = (
         f"--calibrate-on {calibrated_on}: the threshold {fitted['value']:.4f} refuses {_of(refused, candidates)} "
         "candidates"
@@ -131,7 +133,7 @@ class MiningResult:
     their texts), `source`, `rank` (the best that a source gave, from 1; null: drawn at random), `score`,
     `positive_score` (the least of the query's positives), `judge_score`, `label` (1 answers, 0 is known not to, null:
     nobody has said), `reason`, `kept` (may be a negative), `chosen` (is one), `masked` (takes the place of one). With
-    `share_of=own` also `chosen_for` and `masked_for`: the positives in whose rows it is one.
+    `positive_reference=own` also `chosen_for` and `masked_for`: the positives in whose rows it is one.
     """
 
     ranking: RankingSet
@@ -144,15 +146,15 @@ class MiningResult:
         """Candidates by reason, and the rate of false negatives as far as labels are known; printed, in sentences.
 
         known_before, known_after  candidates in the window whose label is known, of queries with two positives or more:
-                         all of them, and those that the rules keep which know no label; with `share_of=own` in each row
-                         of the query but its own
+                         all of them, and those that the rules keep which know no label; with
+                         `positive_reference=own` in each row of the query but its own
         false_negatives_before, false_negatives_after  how many of these answer their query
         rules            reason → of these candidates: answers, those that this rule alone lets through, others, those
                          that it refuses; of the judge among what the other rules let through
         left             rows with enough negatives, and as if there were no threshold (`rows_without`); candidates that
                          no other rule refuses, and those that the threshold does
         rows             pairs of a query and its positive by how many negatives they have: `enough`, `fewer` than
-                         `options.negatives`, `none` at all; these have no row
+                         `options.num_negatives`, `none` at all; these have no row
         """
         counts = [json.loads(pq.read_schema(path).metadata[COUNTS]) for path in self.shards]
         reasons, usable = Counter[str](), Counter[str]()
@@ -169,16 +171,16 @@ class MiningResult:
                 if reason in counts[0]["rules"]
             },
             "left": dict(usable),
-            "rows": self._sizes | {"negatives": self.options.negatives},
+            "rows": self._sizes | {"negatives": self.options.num_negatives},
             **self.measured,
         }
         return MiningReport(counted)
 
     def rows(self) -> Iterator[list[str]]:
-        """Anchor, positive and at most `options.negatives` negatives; a row has fewer where fewer were found.
+        """Anchor, positive and at most `options.num_negatives` negatives; a row has fewer where fewer were found.
 
-        A query has a row for each of its positives, those that were relabelled last; with `share_of=own` for each that
-        has negatives of its own. Without any negative there is no row.
+        A query has a row for each of its positives, relabelled ones last. With `positive_reference=own` it has a row
+        for each positive with negatives. Without any negative there is no row.
         """
         for query, *documents in self._rows():
             yield [self.ranking.queries[query], *(self.ranking.corpus[number] for number in documents)]
@@ -188,14 +190,14 @@ class MiningResult:
         """Pairs of a query and its positive by their negatives, see `report`."""
         sizes, num_found = Counter[str](), 0
         for query, positive, *documents in self._rows():
-            sizes["enough" if len(documents) == self.options.negatives else "fewer"] += 1
+            sizes["enough" if len(documents) == self.options.num_negatives else "fewer"] += 1
             num_found += positive in self.ranking.relevant[query]
         sizes["none"] = sum(map(len, self.ranking.relevant)) - num_found
         return {name: sizes[name] for name in ("enough", "fewer", "none")}
 
     def _rows(self) -> Iterator[list[int]]:
         """The rows by numbers: a query, and documents, the positive first."""
-        is_per_row = self.options.share_of == OWN
+        is_per_row = self.options.positive_reference == OWN
         chosen, masked = ("chosen_for", "masked_for") if is_per_row else ("chosen", "masked")
         for path in self.shards:
             columns = ["query", "document", "reason", chosen, masked]
@@ -223,7 +225,7 @@ class MiningResult:
         like: the configuration of the set that was mined. Raises UserError where no query has a negative; the
         candidates are there then.
         """
-        names = ["anchor", "positive", *negative_columns(self.options.negatives)]
+        names = ["anchor", "positive", *negative_columns(self.options.num_negatives)]
         count = 0
         path.parent.mkdir(parents=True, exist_ok=True)
         self.write_candidates(path.with_suffix(".parquet"))
@@ -242,7 +244,7 @@ class MiningResult:
             Kind.TRIPLET,
             dict(zip(names, names, strict=True)),
             like=like,
-            about=f"{most}{self.options.negatives} mined negatives for the positives of {source}",
+            about=f"{most}{self.options.num_negatives} mined negatives for the positives of {source}",
             origin=made_from("mine", source, like.origin),
             rows=count,
             symmetric=self.ranking.symmetric,
@@ -258,7 +260,7 @@ class MiningResult:
         return (
             f"{path}: no query has a negative, so there is no set to write; most candidates "
             f"are refused as {reason} ({refused[reason]:,}), see {path.with_suffix('.parquet')}. Ask for a "
-            f"larger depth or milder rules{fitted}"
+            f"larger range_max or milder rules{fitted}"
         )
 
     def write_candidates(self, path: Path) -> None:

@@ -117,9 +117,9 @@ class Miner:
         pool = pooled(
             self.sources,
             queries,
-            depth=options.depth,
+            depth=options.range_max,
             num_documents=len(self.ranking.corpus),
-            num_random=RANDOM_DRAWN * options.negatives if options.hard_share < 1 else 0,
+            num_random=RANDOM_DRAWN * options.num_negatives if options.hard_share < 1 else 0,
             seed=options.seed,
             advance=advance,
         )
@@ -145,7 +145,7 @@ class Miner:
         by_row = replace(pool, **{field.name: getattr(pool, field.name)[index] for field in fields(pool)})
         codes = codes[index]
         is_open = (codes == 0) | np.isin(codes, BY_THRESHOLD)
-        rules = above(by_row.score, rows.own, replace(self.options, threshold=None), by_judge=False)
+        rules = above(by_row.score, rows.own, replace(self.options, max_score=None), by_judge=False)
         for reason, applies in reversed(rules):
             codes = np.where(is_open & applies, REASONS.index(reason), codes).astype(np.int8)
         return replace(by_row, query=rows.row), codes
@@ -155,7 +155,7 @@ class Miner:
         options = self.options
         pool, codes, bar = self.candidates(queries, advance)
         labels = self.known.labels(pool.query, pool.document)
-        rows = self.rows(pool, queries) if options.share_of == OWN else None
+        rows = self.rows(pool, queries) if options.positive_reference == OWN else None
         index = np.arange(len(codes)) if rows is None else rows.candidate
         counted, rules = self._blind(pool, labels, bar, rows)
         is_seen_through = np.logical_or.reduce([np.zeros(len(index), dtype=bool), *rules.values()])
@@ -163,8 +163,8 @@ class Miner:
         is_asked[index[counted & ~is_seen_through]] = True
         judged = self._judged(pool, is_asked)
         by_rule = {reason: _rule_counts(labels[index], counted, applies) for reason, applies in rules.items()}
-        if options.threshold is not None and self.judge is not None:
-            too_high = judged >= options.threshold
+        if options.max_score is not None and self.judge is not None:
+            too_high = judged >= options.max_score
             codes[(codes == 0) & too_high] = REASONS.index(Reason.JUDGED)
             unrefused = counted & ~is_seen_through
             by_rule[Reason.JUDGED] = _rule_counts(labels[index], unrefused, too_high[index])
@@ -195,11 +195,11 @@ class Miner:
         usable, by_threshold = codes == 0, np.isin(codes, BY_THRESHOLD)
         if self.options.false_negatives == "mask":
             usable = usable | np.isin(codes, SUSPECTED_CODES)
-        is_one = self.options.share_of == OWN
+        is_one = self.options.positive_reference == OWN
         each = np.ones(len(self.known.positives), dtype=np.int64) if is_one else np.diff(self.known.starts)
         is_retrieved, counts = rows.rank > 0, {}
         for name, chosen_ones in {"rows": usable, "rows_without": usable | by_threshold}.items():
-            enough = np.bincount(rows.query[chosen_ones]) >= self.options.negatives
+            enough = np.bincount(rows.query[chosen_ones]) >= self.options.num_negatives
             counts[name] = int(each[: len(enough)][enough].sum())
         counts["candidates"] = int((is_retrieved & ((codes == 0) | by_threshold)).sum())
         return counts | {"refused": int((is_retrieved & by_threshold).sum())}
@@ -209,7 +209,7 @@ class Miner:
         documents, counts = self.known.positives[starts[0] : starts[-1]], np.diff(starts)
         owners = np.repeat(queries, counts)
         scores = self.sources[0].score(owners, documents)
-        order = np.lexsort((documents, -scores if self.options.share_of == OWN else scores, owners))
+        order = np.lexsort((documents, -scores if self.options.positive_reference == OWN else scores, owners))
         first = order[starts[:-1] - starts[0]]
         second = order[np.minimum(starts[:-1] - starts[0] + 1, len(order) - 1)]
         least = np.minimum.reduceat(scores, starts[:-1] - starts[0])
@@ -228,7 +228,7 @@ class Miner:
         query = pool.query - pool.query[:1]
         bars = np.where(pool.document == bar.document[query], bar.next[query], bar.score[query])
         rules = above(pool.score, bars, self.options, by_judge=self.judge is not None)
-        in_window = pool.rank >= self.options.first_rank
+        in_window = pool.rank > self.options.range_min
         counted = (labels != UNKNOWN) & in_window & ~np.isnan(bar.next[query])
         counted &= ~self.known.own_copies(pool.query, pool.document)
         if rows is not None:
@@ -270,13 +270,13 @@ class Miner:
 
 
 def require_shard(
-    path: Path, queries: Int[np.ndarray, "queries"], *, num_documents: int, share_of: str
+    path: Path, queries: Int[np.ndarray, "queries"], *, num_documents: int, positive_reference: str
 ) -> None:
     """Raises UserError for a file that does not hold the candidates of these queries, whole."""
     try:
         table = pq.read_table(require_file(path))
         counts = json.loads((table.schema.metadata or {})[COUNTS])
-        named = {*COLUMNS, *(("chosen_for", "masked_for") if share_of == OWN else ())}
+        named = {*COLUMNS, *(("chosen_for", "masked_for") if positive_reference == OWN else ())}
         is_known = bool({*table.column_names} == named and len(table))
         require_form(counts, Counts, "its counts")
         is_known = is_known and bool(np.isin(table["query"].to_numpy(), queries).all())

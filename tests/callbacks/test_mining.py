@@ -20,8 +20,8 @@ JOB = (
     "dataset=[demo_qmc]",
     "loss=info_nce",
     "mining=dynamic",
-    "callbacks.mining.depth=10",
-    "callbacks.mining.share=null",  # with random weights all texts are close
+    "callbacks.mining.range_max=10",
+    "callbacks.mining.relative_margin=null",  # with random weights all texts are close
     "callbacks.mining.every_steps=[2,1,2]",
     "evaluation.splits=[dev]",
     "debug_rows=120",
@@ -220,10 +220,17 @@ def test_it_is_part_of_the_key():
 
 @pytest.mark.slow
 def test_rows_have_negatives_of_their_own(tmp_path, tiny_backbone):
-    words = ("callbacks.mining.share=0.9999", "callbacks.mining.share_of=own", EASY, "resume=auto")
+    words = (
+        "callbacks.mining.relative_margin=0.0001",
+        "callbacks.mining.positive_reference=own",
+        EASY,
+        "resume=auto",
+    )
     runs = [run_job(tmp_path / name, tiny_backbone, *JOB, *words) for name in ("one", "other")]
     assert told(runs[0]) == told(runs[1])
-    lowest = run_job(tmp_path / "lowest", tiny_backbone, *JOB, *words, "callbacks.mining.share_of=lowest")
+    lowest = run_job(
+        tmp_path / "lowest", tiny_backbone, *JOB, *words, "callbacks.mining.positive_reference=lowest"
+    )
     assert sum(one["missing_share"] for one in told(runs[0])) < sum(
         one["missing_share"] for one in told(lowest)
     )
@@ -261,10 +268,10 @@ def test_rows_have_negatives_of_their_own(tmp_path, tiny_backbone):
         (("callbacks.mining.phases=[0.5,0.4,1]",), "expected shares of training that rise to 1"),
         (("callbacks.mining.every_steps=[2]",), "every_steps=[2]: expected 3 numbers"),
         (("callbacks.mining.hard_share=[0,1]",), "hard_share=[0, 1]: expected 4 numbers"),
-        (("callbacks.mining.share=0",), "share=0: expected a number above 0"),
-        (("callbacks.mining.share_of=onw",), "share_of=onw: did you mean own"),
+        (("callbacks.mining.relative_margin=1",), "relative_margin=1: expected a number from 0"),
+        (("callbacks.mining.positive_reference=onw",), "positive_reference=onw: did you mean own"),
         (("callbacks.mining.index=hnsv",), "index=hnsv: did you mean hnsw"),
-        (("callbacks.mining.depth=5",), "callbacks.mining.depth=5: expected a number from 8"),
+        (("callbacks.mining.range_max=5",), "callbacks.mining.range_max=5: expected a number from 8"),
     ],
 )
 @pytest.mark.sampled(3)

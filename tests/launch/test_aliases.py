@@ -11,15 +11,16 @@ from juzhen import fit
 from juzhen.cli.main import main
 from juzhen.cli.verbs import VERBS, flags, known_verbs
 from juzhen.core import aliases
-from juzhen.core.aliases import OF_GROUPS, OPTIONS, SETTINGS, plain, require_set
+from juzhen.core.aliases import OF_GROUPS, OPTIONS, SETTINGS, current_flags, plain, require_set, with_old_keys
 from juzhen.core.errors import UserError
 from juzhen.core.safe_open import read_yaml
 from juzhen.identity import stage_settings
+from juzhen.mining.options import MiningOptions
 from juzhen.serving.models import open_corpus
 from juzhen.training import fit as fitting
 from launch.check import check_command_line
 from launch.naming import deciding_settings, run_key
-from launch.words import with_backbone
+from launch.words import with_backbone, with_current_names
 
 CONF = ROOT / "conf"
 GROUPS = ("loss", "model", "backbone", "dataset", "hardware", "sweep", "schedule", "logger")
@@ -249,3 +250,36 @@ def test_the_digested_settings_of_a_run_keep_the_keys_of_0_2():
     assert settings["dataset"]["demo_qmc"]["view"] == "triplet"
     stage = stage_settings(typed_job(*words), {}, {}, None)
     assert settings["callbacks"]["mining"]["beside"] is stage["callbacks"]["mining"]["beside"] is True
+
+
+def test_options_of_mining_are_taken_by_their_earlier_names(capsys):
+    with pytest.warns(DeprecationWarning, match="relative_margin"):
+        options = MiningOptions(share=0.95, first_rank=3, negatives=2)
+    assert options == MiningOptions(relative_margin=0.05, range_min=2, num_negatives=2)
+    words = [
+        "lcqmc",
+        "--share",
+        "0.9",
+        "--first-rank=11",
+        "--keep-out",
+        "bq",
+        "--share",
+        "none",
+        "--seed",
+        "1",
+    ]
+    new = ["--relative-margin", "0.1", "--range-min=10", "--exclude-from", "bq", "--relative-margin", "none"]
+    assert current_flags("mine", words) == ["lcqmc", *new, "--seed", "1"]
+    assert current_flags("score", words) == words
+    words = ["+callbacks.mining.share=0.9,null", "callbacks.mining.depth=5", "loss.margin=1"]
+    new = ["+callbacks.mining.relative_margin=0.1,null", "callbacks.mining.range_max=5", "loss.margin=1"]
+    assert with_current_names(words) == new
+    told = capsys.readouterr().err
+    assert all(name in told for name in ("--relative-margin", "callbacks.mining.range_max"))
+    # Keys and digests of runs are made of the earlier names, in the order of the file.
+    dynamic = with_old_keys({"callbacks": {"mining": read_yaml(CONF / "mining" / "dynamic.yaml")}})
+    assert [*dynamic["callbacks"]["mining"].items()][5:] == [
+        *{"negatives": 8, "hard_at_most": 5, "beside": False, "until_easy": False, "sets": None}.items(),
+        *{"stages": None, "depth": 100, "index": "exact", "first_rank": 1, "share": 0.95}.items(),
+        *{"share_of": "lowest", "margin": None, "temperature": None}.items(),
+    ]

@@ -344,9 +344,9 @@ def test_no_other_door_leads_an_asymmetric_set_to_it(run, tmp_path, capsys):
         mine(
             replace(ranking, candidates=None),
             ["bm25"],
-            MiningOptions(depth=2),
+            MiningOptions(range_max=2),
             folder=tmp_path / "x",
-            judge=encoder,
+            cross_encoder=encoder,
         )
     table = tmp_path / "pairs.tsv"
     table.write_text("premise\thypothesis\n甲\t乙\n", encoding="utf-8")

@@ -74,11 +74,11 @@ def test_negatives_are_mined_with_sparse_vectors(run, tmp_path, capsys):
         str(run),
         "--out",
         str(out),
-        "--depth",
+        "--range-max",
         "10",
         "--limit",
         "8",
-        "--negatives",
+        "--num-negatives",
         "1",
     ]
     assert main(["mine", *words]) == 0, capsys.readouterr().err

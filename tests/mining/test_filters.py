@@ -44,7 +44,7 @@ def reasons(table, query=0):
 
 
 SCORES = [0.9, 0.8, 0.1, 1.0, 0.79, 0.2, 0.95, 0.5, 0.4, 0.3]
-PLAIN = {"depth": 10, "negatives": 2, "hard_share": 1.0}
+PLAIN = {"range_max": 10, "num_negatives": 2, "hard_share": 1.0}
 
 
 def test_the_place_of_a_positive_is_that_in_the_list_of_all():
@@ -71,12 +71,12 @@ def test_every_candidate_has_its_reason():
 @pytest.mark.parametrize(
     ("options", "refused"),
     [
-        ({"share": None}, {}),
-        ({"share": 0.6}, {4: "above_share", 7: "above_share"}),
-        ({"share": None, "margin": 0.35}, {4: "above_margin", 7: "above_margin"}),
-        ({"share": None, "threshold": 0.4}, dict.fromkeys((4, 7, 8), "above_threshold")),
-        ({"share": None, "min_score": 0.4}, dict.fromkeys((5, 9), "below_min_score")),
-        ({"share": None, "first_rank": 7}, dict.fromkeys((4, 7), "outside_window")),
+        ({"relative_margin": None}, {}),
+        ({"relative_margin": 0.4}, {4: "above_share", 7: "above_share"}),
+        ({"relative_margin": None, "absolute_margin": 0.35}, {4: "above_margin", 7: "above_margin"}),
+        ({"relative_margin": None, "max_score": 0.4}, dict.fromkeys((4, 7, 8), "above_threshold")),
+        ({"relative_margin": None, "min_score": 0.4}, dict.fromkeys((5, 9), "below_min_score")),
+        ({"relative_margin": None, "range_min": 6}, dict.fromkeys((4, 7), "outside_window")),
     ],
     ids=lambda value: " ".join(map(str, value)),
 )
@@ -86,7 +86,7 @@ def test_rules_about_scores(options, refused):
     assert {one: found[one] for one in expected} == expected
 
 
-def test_a_share_of_a_score_below_zero_is_below_it():
+def test_a_reference_a_score_below_zero_is_below_it():
     scores = [-0.5, -0.4, -1, -1, -0.49, -1, -1, -0.51, -0.53, -1]
     found = reasons(mined(ranking(), [scores, scores], MiningOptions(**PLAIN)))
     assert [found[one] for one in (4, 7, 8)] == ["above_share", "above_share", "kept"]
@@ -99,7 +99,7 @@ def test_a_judge_scores_what_is_left_and_what_is_known():
         asked.extend(zip(queries, documents, strict=True))
         return np.array([3.0 if one == "远" else -3.0 for one in documents])
 
-    options = MiningOptions(**PLAIN | {"share": None, "threshold": 0.0})
+    options = MiningOptions(**PLAIN | {"relative_margin": None, "max_score": 0.0})
     table = mined(ranking(), [SCORES, SCORES], options, judge=judge)
     assert reasons(table)[7] == "judged"
     # Of the first query: what may be a negative, and its answers, which tell how good the judge is.
@@ -140,23 +140,25 @@ def test_what_becomes_of_suspected_answers(how, expected, tmp_path):
 @settings(deadline=None, max_examples=60)
 @given(
     seed=st.integers(0, 2**16),
-    share=st.sampled_from([None, 0.5, 0.95]),
+    margin=st.sampled_from([None, 0.5, 0.05]),
     hard_share=st.sampled_from([0.0, 0.5, 1.0]),
     temperature=st.sampled_from([None, 0.1]),
     how=st.sampled_from(["drop", "relabel", "mask"]),
-    first_rank=st.integers(1, 4),
+    range_min=st.integers(0, 3),
 )
 @pytest.mark.slow
 def test_no_answer_and_nothing_refused_is_a_negative(
-    tmp_path_factory, seed, share, hard_share, temperature, how, first_rank
+    tmp_path_factory, seed, margin, hard_share, temperature, how, range_min
 ):
     draw = np.random.default_rng(seed)
     corpus = [f"文{number}" for number in range(30)]
     answers = [draw.choice(30, draw.integers(1, 4), replace=False) for _ in range(7)]
     relevant = [dict.fromkeys(one.tolist(), 1.0) for one in answers]
     set_ = RankingSet("some", "train", [f"问{n}" for n in range(7)], corpus, relevant)
-    drawn = {"hard_share": hard_share, "temperature": temperature, "negatives": 4, "seed": seed}
-    options = MiningOptions(depth=12, share=share, false_negatives=how, first_rank=first_rank, **drawn)
+    drawn = {"hard_share": hard_share, "temperature": temperature, "num_negatives": 4, "seed": seed}
+    options = MiningOptions(
+        range_max=12, relative_margin=margin, false_negatives=how, range_min=range_min, **drawn
+    )
     scores = draw.normal(size=(7, 30))
     table = mined(set_, scores, options)
     refused = {(row["query"], row["document"]) for row in table.to_pylist() if not row["kept"]}
@@ -169,8 +171,8 @@ def test_no_answer_and_nothing_refused_is_a_negative(
         assert not set(real) & {*answers[number].tolist()}
         assert not {(number, one) for one in real} & refused
         lowest = scores[number, answers[number]].min()
-        assert share is None or all(
-            scores[number, one] <= lowest - (1 - share) * abs(lowest) + 1e-6 for one in real
+        assert margin is None or all(
+            scores[number, one] <= lowest - margin * abs(lowest) + 1e-6 for one in real
         )
     again = mined(set_, scores, options)
     assert again.equals(table, check_metadata=True)
@@ -182,7 +184,12 @@ def test_the_best_are_chosen_or_drawn_by_their_score():
     taken = {}
     for temperature in (None, 0.01, 100.0):
         options = MiningOptions(
-            depth=30, share=None, hard_share=1.0, temperature=temperature, negatives=5, seed=3
+            range_max=30,
+            relative_margin=None,
+            hard_share=1.0,
+            temperature=temperature,
+            num_negatives=5,
+            seed=3,
         )
         table = mined(set_, scores, options).to_pylist()
         taken[temperature] = [row["document"] for row in table if row["chosen"]]
@@ -195,14 +202,14 @@ def test_half_are_hard_and_the_rest_fills_up():
     set_ = RankingSet("some", "train", ["问"], [f"文{n}" for n in range(60)], [{59: 1.0}])
     scores = np.linspace(1, 0.6, 60)[None]
     ranks = {}
-    for first_rank in (1, 10):  # in the second case a single hard one is in the window
-        options = MiningOptions(depth=10, share=None, negatives=6, first_rank=first_rank)
+    for range_min in (0, 9):  # in the second case a single hard one is in the window
+        options = MiningOptions(range_max=10, relative_margin=None, num_negatives=6, range_min=range_min)
         rows = mined(set_, scores, options).to_pylist()
-        ranks[first_rank] = [row["rank"] for row in rows if row["chosen"]]
-    assert ranks == {1: [1, 2, 3, None, None, None], 10: [10, None, None, None, None, None]}
+        ranks[range_min] = [row["rank"] for row in rows if row["chosen"]]
+    assert ranks == {0: [1, 2, 3, None, None, None], 9: [10, None, None, None, None, None]}
 
 
-def test_a_threshold_lets_the_stated_share_of_answers_through():
+def test_a_threshold_lets_the_stated_reference_answers_through():
     draw = np.random.default_rng(0)
     scores = np.concatenate([draw.normal(1, 1, 500), draw.normal(-1, 1, 300)])
     labels = np.repeat([1, 0], [500, 300])
@@ -222,15 +229,15 @@ def test_a_threshold_lets_the_stated_share_of_answers_through():
     ("wrong", "message"),
     [
         ({"index": "hnws"}, "index=hnws: did you mean hnsw"),
-        ({"share": 1.5}, "share=1.5: expected a number above 0 to 1"),
-        ({"first_rank": 101}, "first_rank=101: expected a number from 1 to 100"),
+        ({"relative_margin": 1}, "relative_margin=1: expected a number from 0 to below 1"),
+        ({"range_min": 100}, "range_min=100: expected a number from 0 to 99"),
         ({"temperature": 0.0}, "temperature=0.0: expected a number above 0"),
-        ({"margin": float("nan")}, "margin=nan: expected a number"),
+        ({"absolute_margin": float("nan")}, "absolute_margin=nan: expected a number"),
         ({"hard_share": -0.1}, "hard_share=-0.1: expected a number from 0 to 1"),
-        ({"share_of": "onw"}, "share_of=onw: did you mean own"),
+        ({"positive_reference": "onw"}, "positive_reference=onw: did you mean own"),
         (
-            {"share_of": "own", "false_negatives": "relabel"},
-            "share_of=own, false_negatives=relabel: a text would be a positive",
+            {"positive_reference": "own", "false_negatives": "relabel"},
+            "positive_reference=own, false_negatives=relabel: a text would be a positive",
         ),
     ],
 )
@@ -242,19 +249,19 @@ def test_options_out_of_range(wrong, message):
 def test_rows_may_be_compared_with_their_own_positive(tmp_path):
     """The first answer scores 0.9 and the second 0.5: 0.79 and 0.5 may stand in the row of the first alone."""
     scores = [[0.9, 0.5, 0.1, 1.0, 0.79, 0.2, 0.95, 0.49, 0.4, 0.3], SCORES]
-    options = MiningOptions(**PLAIN | {"negatives": 3}, share=0.95)
+    options = MiningOptions(**PLAIN | {"num_negatives": 3}, relative_margin=0.05)
     set_ = ranking(irrelevant=None)
-    for share_of, expected in {
+    for reference, expected in {
         "lowest": {"答案一": ["评测", "更远", "最远"], "答案 二！": ["评测", "更远", "最远"]},
         "own": {"答案一": ["别的", "远", "更远"], "答案 二！": ["更远", "最远", "评测"]},
     }.items():
-        own = replace(options, share_of=share_of)
+        own = replace(options, positive_reference=reference)
         table = mined(set_, scores, own)
         found = [row for row in rows_of(set_, table, own, tmp_path) if row[0] == "请问"]
         assert {row[1]: sorted(row[2:]) for row in found} == {
             positive: sorted(texts) for positive, texts in expected.items()
         }
-        assert ("chosen_for" in table.column_names) is (share_of == "own")
+        assert ("chosen_for" in table.column_names) is (reference == "own")
     shares = {row["document"]: row for row in table.to_pylist() if row["query"] == 0}
     assert (shares[4]["reason"], shares[4]["chosen_for"], shares[8]["chosen_for"]) == ("kept", [0], [0, 1])
     assert shares[4]["positive_score"] == pytest.approx(0.5)
@@ -263,14 +270,14 @@ def test_rows_may_be_compared_with_their_own_positive(tmp_path):
 @settings(max_examples=40, deadline=None)
 @given(
     st.integers(0, 2**32 - 1),
-    st.sampled_from([None, 0.6, 0.95, 1.0]),
+    st.sampled_from([None, 0.4, 0.05, 0.0]),
     st.sampled_from([None, 0.3]),
     st.sampled_from([None, 0.5]),
     st.sampled_from(["drop", "mask"]),
 )
 @pytest.mark.slow
 def test_no_negative_of_a_row_is_refused_by_its_own_positive(
-    tmp_path_factory, seed, share, margin, threshold, how
+    tmp_path_factory, seed, relative, margin, max_score, how
 ):
     """And each row for which there are enough is there, with those that a plain loop finds."""
     draw = np.random.default_rng(seed)
@@ -279,8 +286,13 @@ def test_no_negative_of_a_row_is_refused_by_its_own_positive(
         "some", "train", [f"问{n}" for n in range(5)], [f"文{n}号" for n in range(24)], relevant
     )
     scores = draw.normal(size=(5, 24)).astype(np.float32)
-    rules = {"share": share, "margin": margin, "threshold": threshold, "false_negatives": how}
-    options = MiningOptions(depth=24, negatives=4, hard_share=1.0, share_of="own", **rules)
+    rules = {
+        "relative_margin": relative,
+        "absolute_margin": margin,
+        "max_score": max_score,
+        "false_negatives": how,
+    }
+    options = MiningOptions(range_max=24, num_negatives=4, hard_share=1.0, positive_reference="own", **rules)
     known = Known(set_)
     table = mined(set_, scores, options)
     expected = []
@@ -291,9 +303,9 @@ def test_no_negative_of_a_row_is_refused_by_its_own_positive(
             for document in np.argsort(-scores[query]).tolist():
                 label = known.labels(np.array([query]), np.array([document]))[0]
                 score, refused = scores[query, document], False
-                refused |= share is not None and score > bar - np.float32(1 - share) * abs(bar)
+                refused |= relative is not None and score > bar - np.float32(relative) * abs(bar)
                 refused |= margin is not None and score > bar - np.float32(margin)
-                refused |= threshold is not None and score >= threshold
+                refused |= max_score is not None and score >= max_score
                 if label != 1 and (how == "mask" or not refused):
                     usable.append(positive if refused else document)
             if len(usable) >= 4:
@@ -306,9 +318,12 @@ def test_no_negative_of_a_row_is_refused_by_its_own_positive(
 
 def test_each_rule_is_measured_alone_and_the_judge_on_what_is_left():
     set_ = ranking(relevant=[{0: 1.0, 1: 1.0, 9: 1.0}, {0: 1.0, 2: 1.0}])
-    options = MiningOptions(**PLAIN, share=0.95, margin=0.5)
+    options = MiningOptions(**PLAIN, relative_margin=0.05, absolute_margin=0.5)
     counts = counted(mined(set_, [SCORES, SCORES], options))
-    for rule, rules in {"above_share": {}, "above_margin": {"share": None, "margin": 0.5}}.items():
+    for rule, rules in {
+        "above_share": {},
+        "above_margin": {"relative_margin": None, "absolute_margin": 0.5},
+    }.items():
         found = counted(mined(set_, [SCORES, SCORES], MiningOptions(**PLAIN | rules)))
         assert counts["rules"][rule] == found["rules"][rule]
         before, wrong, after, left = found["known"]
@@ -317,7 +332,7 @@ def test_each_rule_is_measured_alone_and_the_judge_on_what_is_left():
     def judge(first, second):
         return np.array([1.0 if text == "远" else -1.0 for text in second])
 
-    none = MiningOptions(**PLAIN, share=None, threshold=0.0)
+    none = MiningOptions(**PLAIN, relative_margin=None, max_score=0.0)
     counts = counted(mined(set_, [SCORES, SCORES], none, judge=judge))
     assert list(counts["rules"]) == ["judged"]
     answers, through, others, refused = counts["rules"]["judged"]
@@ -328,10 +343,10 @@ def test_rows_are_measured_one_by_one_where_each_has_its_bar():
     """Answers at 0.9, 0.8, 0.5 and, a copy of the first, 0.95: 0.5 passes in two rows, 0.8 in that of 0.9."""
     scores = [0.9, 0.8, 0.1, 1.0, 0.79, 0.2, 0.95, 0.5, 0.4, 0.3]
     set_ = ranking(queries=["请问"], relevant=[{0: 1.0, 1: 1.0, 7: 1.0}], irrelevant=[np.array([4])])
-    for share_of, known in {"lowest": [5, 4, 1, 1], "own": [12, 9, 4, 3]}.items():
-        options = MiningOptions(**PLAIN, share=0.95, share_of=share_of)
+    for reference, known in {"lowest": [5, 4, 1, 1], "own": [12, 9, 4, 3]}.items():
+        options = MiningOptions(**PLAIN, relative_margin=0.05, positive_reference=reference)
         counts = counted(mined(set_, [scores], options))
-        assert counts["known"] == known, share_of
+        assert counts["known"] == known, reference
         before, wrong, after, left = known
         others = before - wrong
         assert counts["rules"]["above_share"] == [wrong, left, others, others - (after - left)]

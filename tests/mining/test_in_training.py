@@ -15,7 +15,7 @@ from juzhen.mining import in_training
 from juzhen.mining.in_training import InForce, MinedRows
 from juzhen.mining.options import MiningOptions
 
-OPTIONS = MiningOptions(depth=6, negatives=2, hard_share=1.0, share=None)
+OPTIONS = MiningOptions(range_max=6, num_negatives=2, hard_share=1.0, relative_margin=None)
 TEXTS = {"anchor": ["问一", "问二", "问一", "自己"], "positive": ["答甲", "答乙", "答丙", "自己"]}
 """Two answers to the first question; the last row's anchor is its own positive."""
 
@@ -39,7 +39,7 @@ def test_each_row_gets_the_negatives_of_its_anchor_and_never_an_answer():
     found = rows({name: [*texts, f"远{name}"] for name, texts in TEXTS.items()})
     assert list(found.ranking.corpus) == ["自己", "答甲", "答乙", "答丙", "远positive"]
     scores = [[0.5, 0.9, 0.2, 0.8, 0.1], [0.3, 0.6, 0.9, 0.7, 0.1], [0.4, 0.1, 0.2, 0.3, 0.9]]
-    options = MiningOptions(depth=5, negatives=2, hard_share=1.0)
+    options = MiningOptions(range_max=5, num_negatives=2, hard_share=1.0)
     triplets = found.with_negatives(mine(found, scores, options))
     assert triplets.kind is Kind.TRIPLET
     assert triplets.texts("negative") == ["自己", "答丙", "自己", "自己", "自己"]
@@ -49,7 +49,7 @@ def test_each_row_gets_the_negatives_of_its_anchor_and_never_an_answer():
 
 def test_what_is_missing_is_the_positive_itself():
     found = rows({"anchor": ["问一", "问二"], "positive": ["答甲", "答乙"]})
-    mined = mine(found, [[0.9, 0.1], [0.1, 0.9]], MiningOptions(depth=2, negatives=2, hard_share=1.0))
+    mined = mine(found, [[0.9, 0.1], [0.1, 0.9]], MiningOptions(range_max=2, num_negatives=2, hard_share=1.0))
     assert mined.documents.tolist() == [[1, -1], [0, -1]]
     triplets = found.with_negatives(mined)
     assert triplets.texts("negative") == ["答乙", "答甲"]
@@ -63,7 +63,7 @@ def test_a_hard_negative_stays_until_it_is_easy():
         "positive": ["答"] + [f"别{n}" for n in range(6)],
     }
     found = rows(texts)
-    options = MiningOptions(depth=4, negatives=2, hard_share=1.0, share=None)
+    options = MiningOptions(range_max=4, num_negatives=2, hard_share=1.0, relative_margin=None)
 
     def scores(first):
         return np.vstack([first, np.eye(7)[1:]])
@@ -96,7 +96,7 @@ def test_nothing_known_to_answer_is_ever_a_negative(seed, negatives, hard_share,
     pairs = np.vstack([pairs, [["甲", "乙"]]])
     found = rows(dict(zip(("anchor", "positive"), pairs.T.tolist(), strict=True)))
     shape = len(found.ranking.queries), len(found.ranking.corpus)
-    options = MiningOptions(depth=shape[1], negatives=negatives, hard_share=hard_share, seed=seed)
+    options = MiningOptions(range_max=shape[1], num_negatives=negatives, hard_share=hard_share, seed=seed)
     options = options if negatives <= shape[1] else OPTIONS
     mined = mine(found, draw.random(shape), options)
     if again:
@@ -135,7 +135,7 @@ def test_all_documents_of_a_retrieval_set_can_be_mined():
     found = MinedRows(viewed)
     assert sorted(found.ranking.corpus) == sorted("甲乙丙丁")
     scores = [[1, 0.1, 0.9, 0.2], [0.9, 0.1, 1, 0.2]]  # 甲 丙 乙 丁, in order of appearance
-    triplets = found.with_negatives(mine(found, scores, MiningOptions(depth=4, negatives=2)))
+    triplets = found.with_negatives(mine(found, scores, MiningOptions(range_max=4, num_negatives=2)))
     assert {*triplets.texts("negative"), *triplets.texts("negative_2")} == {"丙", "丁"}
 
 
@@ -154,13 +154,13 @@ def test_a_row_may_have_negatives_of_its_own():
     texts = {"anchor": ["问", "问", "又"], "positive": ["答甲", "答乙", "别的"]}
     extra = {"anchor": [*texts["anchor"], "再"], "positive": [*texts["positive"], "远"]}
     scores = [[0.9, 0.5, 0.7, 0.1], [0.2, 0.3, 0.9, 0.4], [0.4, 0.3, 0.2, 0.9]]
-    options = MiningOptions(depth=4, negatives=2, hard_share=1.0)
+    options = MiningOptions(range_max=4, num_negatives=2, hard_share=1.0)
     found = {}
-    for share_of in ("lowest", "own"):
-        mined = rows(extra, share_of=share_of)
+    for reference in ("lowest", "own"):
+        mined = rows(extra, positive_reference=reference)
         in_force = mine(mined, scores, options)
-        found[share_of] = [mined.with_negatives(in_force).texts(name) for name in ("negative", "negative_2")]
-        assert len(in_force.documents) == {"lowest": 3, "own": 4}[share_of]
+        found[reference] = [mined.with_negatives(in_force).texts(name) for name in ("negative", "negative_2")]
+        assert len(in_force.documents) == {"lowest": 3, "own": 4}[reference]
         assert mined.changed(in_force, in_force) == 0.0
     assert found["lowest"][0] == ["远", "远", "远", "答甲"]
     assert found["own"][0] == ["别的", "远", "远", "答甲"]
@@ -169,15 +169,15 @@ def test_a_row_may_have_negatives_of_its_own():
 
 
 @settings(max_examples=30, deadline=None)
-@given(st.integers(0, 2**32 - 1), st.sampled_from([None, 0.9]), st.booleans())
+@given(st.integers(0, 2**32 - 1), st.sampled_from([None, 0.1]), st.booleans())
 def test_with_one_positive_each_own_and_lowest_are_the_same(seed, share, again):
     draw = np.random.default_rng(seed)
     texts = {"anchor": [f"问{n}" for n in range(12)], "positive": [f"答{n}" for n in range(12)]}
-    options = MiningOptions(depth=10, negatives=3, hard_share=0.5, share=share, seed=seed)
+    options = MiningOptions(range_max=10, num_negatives=3, hard_share=0.5, relative_margin=share, seed=seed)
     first, second = draw.normal(size=(2, 12, 12))
     found = []
-    for share_of in ("lowest", "own"):
-        mined = rows(texts, share_of=share_of)
+    for reference in ("lowest", "own"):
+        mined = rows(texts, positive_reference=reference)
         before = mine(mined, first, options) if again else None
         found.append(mine(mined, second, options, before))
     for name, values in vars(found[0]).items():
@@ -191,14 +191,14 @@ def test_hard_negatives_of_a_row_stay_however_many_rows_there_are():
         "anchor": ["问"] * 6 + [f"又{n}" for n in range(6)],
         "positive": answers + [f"别{n}" for n in range(6)],
     }
-    mined = rows(texts, share_of="own")
-    options = MiningOptions(depth=3, negatives=2, hard_share=1.0, share=0.95)
+    mined = rows(texts, positive_reference="own")
+    options = MiningOptions(range_max=3, num_negatives=2, hard_share=1.0, relative_margin=0.05)
     scores = np.eye(7, 12, k=5)
     scores[0] = [0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.84, 0.74, 0.64, 0.54, 0.44, 0.34]
     order = [mined.ranking.corpus.index(text) for text in texts["positive"]]
     placed = np.empty_like(scores)
     placed[:, order] = scores
-    before = mine(mined, placed, replace(options, depth=12))
+    before = mine(mined, placed, replace(options, range_max=12))
     assert (before.documents[:3] >= 0).all()
     after = mine(mined, placed, options, before)
     kept = before.documents >= 0

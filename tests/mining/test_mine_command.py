@@ -41,14 +41,14 @@ def own_set(tmp_path):
 
 def test_a_set_of_a_further_folder_is_mined_to_the_depth_of_its_corpus(own_set, capsys, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    options = {"data_dir": own_set, "config_dir": own_set / "conf", "negatives": 1}
+    options = {"data_dir": own_set, "config_dir": own_set / "conf", "num_negatives": 1}
     given = own_set / "out" / "of_tests_tiny_hard.tsv"
-    with pytest.raises(UserError, match="depth=100: expected a number from 1 to 15"):
-        mine("tiny", ["bm25"], out=given, depth=100, **options)
+    with pytest.raises(UserError, match="range_max=100: expected a number from 1 to 15"):
+        mine("tiny", ["bm25"], out=given, range_max=100, **options)
     shutil.rmtree(own_set / "out", ignore_errors=True)
     mine("tiny", ["bm25"], out=given, **options)
     printed = capsys.readouterr().out
-    assert "depth: all 15 documents of train/tiny, which are fewer than 100" in printed
+    assert "range_max: all 15 documents of train/tiny" in printed
     words = shlex.split(printed.splitlines()[-1])
     assert words[3] == str(given.parent / "conf")
     assert (given.parent / "conf" / "dataset" / "of_tests_tiny_hard.yaml").is_file()
@@ -73,7 +73,7 @@ def test_faulty_rows_are_left_out_where_that_is_typed(own_set, capsys, monkeypat
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     with (own_set / "tiny" / "train.tsv").open("a", encoding="utf-8") as file:
         file.write("没有答案\t\t1\n")
-    words = ["mine", "tiny", "bm25", "--out", str(own_set / "of_tests_tiny_hard.tsv"), "--negatives", "1"]
+    words = ["mine", "tiny", "bm25", "--out", str(own_set / "of_tests_tiny_hard.tsv"), "--num-negatives", "1"]
     words += ["--data-dir", str(own_set), "--config-dir", str(own_set / "conf")]
     assert main(words) == 2
     assert "--on-bad-row drop" in capsys.readouterr().err

@@ -32,7 +32,7 @@ from launch.check import check_command_line
 DESCRIBED = {"name": "like", "kind": "positive_pair", "language": "zh", "license": "MIT", "origin": "nowhere"}
 DESCRIBED |= {"layout": "a", "layouts": {"a": {"files": {}, "columns": {}}}}
 LIKE = DatasetConfig(**DESCRIBED)
-FEW = MiningOptions(depth=20, negatives=3)
+FEW = MiningOptions(range_max=20, num_negatives=3)
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +65,7 @@ def test_a_long_passage_is_written_once(tmp_path):
     passages = ["".join(chr(one) for one in drawn.integers(0x4E00, 0x9000, 3000)) for _ in range(300)]
     queries = [passage[:20] for passage in passages]
     ranking = RankingSet("long", "train", queries, passages, [{number: 1.0} for number in range(300)])
-    few = replace(FEW, depth=100, hard_share=0.0, share=None)
+    few = replace(FEW, range_max=100, hard_share=0.0, relative_margin=None)
     mined = juzhen.mine(ranking, ["bm25"], few, folder=tmp_path / "shards", progress=False)
     mined.write_candidates(tmp_path / "candidates.parquet")
     texts = sum(len(one.encode()) for one in passages)
@@ -93,7 +93,7 @@ def test_a_killed_mining_goes_on_and_ends_with_the_same_bytes(ranking, encoder, 
     gone_on = juzhen.mine(ranking, [encoder, "bm25"], FEW, folder=tmp_path / "cut")
     assert files(gone_on, tmp_path / "b") == files(whole, tmp_path / "a")
     with pytest.raises(UserError, match="cut: holds shards of a mining with other sources, options; give"):
-        juzhen.mine(ranking, ["bm25"], MiningOptions(depth=9), folder=tmp_path / "cut")
+        juzhen.mine(ranking, ["bm25"], MiningOptions(range_max=9), folder=tmp_path / "cut")
 
 
 def test_the_file_of_candidates_says_what_decided_it(ranking, encoder, tmp_path):
@@ -130,7 +130,7 @@ def test_the_file_of_candidates_says_what_decided_it(ranking, encoder, tmp_path)
 
 
 def test_a_threshold_is_fitted_on_labelled_pairs(ranking, pairs, encoder, tmp_path):
-    options = MiningOptions(depth=20, share=None)
+    options = MiningOptions(range_max=20, relative_margin=None)
     mined = juzhen.mine(
         ranking, [encoder], options, folder=tmp_path, calibrate_on=pairs, false_negative_rate=0.1
     )
@@ -155,14 +155,14 @@ def test_what_cannot_be_mined_is_refused_before_anything_is_encoded(ranking, pai
     )
     bm25 = ["bm25"]
     wrong = [
-        (empty, bm25, {}, None, "depth=20: expected a number from 1 to 0"),
-        (ranking, bm25, {"depth": 10**6}, None, "depth=1000000: expected a number from 1 to"),
+        (empty, bm25, {}, None, "range_max=20: expected a number from 1 to 0"),
+        (ranking, bm25, {"range_max": 10**6}, None, "range_max=1000000: expected a number from 1 to"),
         (ranking, ["bm52"], {}, None, "sources: bm52: expected loaded encoders, bm25 once, or both"),
         (ranking, [], {}, None, "sources: none: expected loaded encoders"),
         (ranking, bm25, {}, pairs, "scores of bm25 depend on the corpus"),
         (ranking, bm25, {}, scored, "sts is of kind scored_pair; expected labelled_pair"),
         (ranking, bm25, {"index": "hnsw"}, None, "index=hnsw: is for embeddings"),
-        (ranking, bm25, {"threshold": 1.0}, pairs, "leave out one of them"),
+        (ranking, bm25, {"max_score": 1.0}, pairs, "leave out one of them"),
     ]
     for set_, sources, options, calibrate_on, message in wrong:
         with pytest.raises(UserError, match=message):
@@ -171,7 +171,7 @@ def test_what_cannot_be_mined_is_refused_before_anything_is_encoded(ranking, pai
 
 
 def test_a_mining_that_keeps_nothing_says_why(ranking, tmp_path):
-    mined = juzhen.mine(ranking, ["bm25"], replace(FEW, threshold=-1.0), folder=tmp_path / "shards")
+    mined = juzhen.mine(ranking, ["bm25"], replace(FEW, max_score=-1.0), folder=tmp_path / "shards")
     with pytest.raises(
         UserError, match=r"no query has a negative, .* refused as above_threshold \([\d,]+\), see"
     ):
@@ -190,7 +190,7 @@ SMALL = RankingSet(
 
 def test_rows_are_shorter_where_fewer_negatives_are_found(encoder, tmp_path):
     """Queries 0 and 1 have four other documents, query 2 has three for each of its positives."""
-    options = MiningOptions(depth=5, negatives=4, share=None)
+    options = MiningOptions(range_max=5, num_negatives=4, relative_margin=None)
     mined = juzhen.mine(SMALL, [encoder], options, folder=tmp_path / "shards")
     assert [(row[0], len(row) - 2) for row in mined.rows()] == [
         ("怎么退货", 4),
@@ -207,8 +207,8 @@ def test_rows_are_shorter_where_fewer_negatives_are_found(encoder, tmp_path):
     assert as_examples([*mined.rows()]).missing.tolist() == read.missing.tolist()
 
 
-@pytest.mark.parametrize("share_of", ["lowest", "own"])
-def test_pairs_without_any_negative_are_counted_with_the_reason(share_of, encoder, tmp_path):
+@pytest.mark.parametrize("reference", ["lowest", "own"])
+def test_pairs_without_any_negative_are_counted_with_the_reason(reference, encoder, tmp_path):
     others = [
         [document for number, document in enumerate(SMALL.corpus) if number not in gains]
         for gains in SMALL.relevant
@@ -218,7 +218,12 @@ def test_pairs_without_any_negative_are_counted_with_the_reason(share_of, encode
         for query, documents in zip(SMALL.queries, others, strict=True)
     ]
     options = MiningOptions(
-        depth=5, negatives=2, share=None, share_of=share_of, hard_share=1, min_score=float(min(best)) + 1e-5
+        range_max=5,
+        num_negatives=2,
+        relative_margin=None,
+        positive_reference=reference,
+        hard_share=1,
+        min_score=float(min(best)) + 1e-5,
     )
     mined = juzhen.mine(SMALL, [encoder], options, folder=tmp_path / "shards")
     rows = mined.report()["rows"]
@@ -237,8 +242,8 @@ def test_the_verb_says_that_rows_are_shorter_or_missing(encoder_folder, tmp_path
         for document in SMALL.relevant[query]
     ]
     table.write_text("".join(f"{a},{b}\n" for a, b in [("标准问", "相似问"), *rows]), encoding="utf-8")
-    words = ["mine", str(table), str(encoder_folder), "--out", str(out), "--negatives", "3"]
-    assert main([*words, "--share", "none"]) == 0
+    words = ["mine", str(table), str(encoder_folder), "--out", str(out), "--num-negatives", "3"]
+    assert main([*words, "--relative-margin", "none"]) == 0
     told = capsys.readouterr().out
     assert "4 rows" in told
     assert "up to 3 negatives" in told
@@ -251,7 +256,16 @@ def test_a_job_learns_from_what_the_verb_has_mined(
 ):
     out = tmp_path / "mined" / "of_tests_qmc_hard.tsv"
     words = ["mine", "demo_qmc", "bm25", str(encoder_folder), "--split", "dev", "--out", str(out)]
-    words += ["--depth", "20", "--negatives", "2", "--keep-out", "demo_qmc/test", "--limit", "150"]
+    words += [
+        "--range-max",
+        "20",
+        "--num-negatives",
+        "2",
+        "--exclude-from",
+        "demo_qmc/test",
+        "--limit",
+        "150",
+    ]
     assert main(words) == 0
     told = capsys.readouterr().out
     assert "rows of demo_qmc/dev with 2 negatives each" in told
@@ -300,7 +314,7 @@ def test_pairs_that_do_not_fit_are_told(ranking, pairs, encoder, tmp_path, monke
         return found if value is None else replace(found, value=value)
 
     monkeypatch.setattr(negatives, "fit_false_negatives", fitted)
-    options = MiningOptions(depth=30, negatives=2, share=None, hard_share=1.0)
+    options = MiningOptions(range_max=30, num_negatives=2, relative_margin=None, hard_share=1.0)
     report = juzhen.mine(
         ranking, [encoder], options, folder=tmp_path, calibrate_on=pairs, false_negative_rate=0.9
     ).report()
@@ -317,8 +331,17 @@ def test_the_verb_warns_of_such_pairs_in_one_line(tmp_path, encoder_folder, monk
     monkeypatch.setattr(
         negatives, "fit_false_negatives", lambda *given, **how: replace(fit(*given, **how), value=2.0)
     )
-    words = ["mine", "demo_qmc", str(encoder_folder), "--split", "dev", "--limit", "60", "--depth", "20"]
-    words += ["--share", "none", "--negatives", "1", "--calibrate-on", "demo_qmc", "--share-of", "own"]
+    words = ["mine", "demo_qmc", str(encoder_folder), "--split", "dev", "--limit", "60", "--range-max", "20"]
+    words += [
+        "--relative-margin",
+        "none",
+        "--num-negatives",
+        "1",
+        "--calibrate-on",
+        "demo_qmc",
+        "--positive-reference",
+        "own",
+    ]
     assert main([*words, "--out", str(tmp_path / "of_tests_hard.tsv")]) == 0
     out, err = capsys.readouterr()
     assert [line for line in err.splitlines() if line.startswith("warning: --calibrate-on demo_qmc")]
@@ -342,12 +365,12 @@ def test_the_verb_warns_of_such_pairs_in_one_line(tmp_path, encoder_folder, monk
         ),
         (["demo_qmc", "nothing", "--out", "of_tests_x.tsv"], "nothing: no such folder"),
         (
-            ["demo_qmc", "bm25", "--out", "of_tests_x.tsv", "--keep-out", "lcqm"],
+            ["demo_qmc", "bm25", "--out", "of_tests_x.tsv", "--exclude-from", "lcqm"],
             "evaluate=lcqm: there is no such set; did you mean",
         ),
         (
-            ["demo_qmc", "bm25", "--out", "of_tests_x.tsv", "--share", "2"],
-            "share=2.0: expected a number above 0 to 1",
+            ["demo_qmc", "bm25", "--out", "of_tests_x.tsv", "--relative-margin", "2"],
+            "relative_margin=2.0: expected a number from 0 to below 1",
         ),
     ],
 )
@@ -380,7 +403,7 @@ def test_candidates_are_those_of_sentence_transformers(project_root, tmp_path):
     corpus = list(dict.fromkeys(text for texts in positives.values() for text in texts))
     relevant = [{corpus.index(text): 1.0 for text in texts} for texts in positives.values()]
     set_ = RankingSet("demo_qmc", "test", list(positives), corpus, relevant)
-    options = MiningOptions(depth=60, negatives=5, hard_share=1.0)
+    options = MiningOptions(range_max=60, num_negatives=5, hard_share=1.0)
     mined = juzhen.mine(set_, [juzhen.SentenceEncoder.load(folder)], options, folder=tmp_path)
     ours = {(row[0], row[1]): row[2:] for row in mined.rows()}
     theirs = library.util.mine_hard_negatives(

@@ -248,10 +248,10 @@ def test_portions_that_are_a_link_are_refused_and_what_is_added_to_them_stays(tm
         str(tmp_path / "of_tests_hard.tsv"),
         "--limit",
         "60",
-        "--depth",
+        "--range-max",
         "9",
     ]
-    words += ["--negatives", "2"]
+    words += ["--num-negatives", "2"]
     assert main(words) == 2
     assert "is a link" in capsys.readouterr().err
     assert sorted(tree(precious)) == ["000000.parquet", "mining.json"]
@@ -268,7 +268,7 @@ def test_portions_that_are_a_link_are_refused_and_what_is_added_to_them_stays(tm
 
 def test_a_set_is_not_mined_over_the_table_it_is_read_from(tmp_path, capsys):
     table = tmp_path / "of_tests_hard.tsv"
-    small = ["bm25", "--limit", "60", "--depth", "9", "--negatives", "2", "--out", str(table)]
+    small = ["bm25", "--limit", "60", "--range-max", "9", "--num-negatives", "2", "--out", str(table)]
     assert main(["mine", "demo_qmc", *small]) == 0
     before = tree(tmp_path)
     words = [

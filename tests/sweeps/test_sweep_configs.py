@@ -87,7 +87,7 @@ def test_the_mixed_way_and_the_two_losses_are_what_their_comments_say():
 
 
 MINED = ("dataset=[demo_qmc]", "benchmark=none", "loss=info_nce")
-TWO_ROWS = {"plain": "loss=cosent", "mined": "mining=dynamic callbacks.mining.depth=60"}
+TWO_ROWS = {"plain": "loss=cosent", "mined": "mining=dynamic callbacks.mining.range_max=60"}
 
 
 ROWS = [f"+hydra.sweeper.rows.{name}='{words}'" for name, words in TWO_ROWS.items()]
@@ -95,30 +95,30 @@ ROWS = [f"+hydra.sweeper.rows.{name}='{words}'" for name, words in TWO_ROWS.item
 
 def test_a_key_that_only_some_cells_have_is_set_in_these():
     """It goes before what the row says; a grid over it does not repeat the others."""
-    found = checked("-m", *MINED, *ROWS, "callbacks.mining.depth=20,30")
+    found = checked("-m", *MINED, *ROWS, "callbacks.mining.range_max=20,30")
     told = [[word for word in cell if "mining" in word or "row" in word] for cell in dict.fromkeys(found)]
     assert told == [
         ['sweep_row="plain"'],
-        ["callbacks.mining.depth=20", "mining=dynamic", 'sweep_row="mined"'],
-        ["callbacks.mining.depth=30", "mining=dynamic", 'sweep_row="mined"'],
+        ["callbacks.mining.range_max=20", "mining=dynamic", 'sweep_row="mined"'],
+        ["callbacks.mining.range_max=30", "mining=dynamic", 'sweep_row="mined"'],
     ]
-    for cell in checked("-m", *MINED, "mining=static,ance", "callbacks.mining.depth=20"):
-        assert "callbacks.mining.depth=20" in cell
+    for cell in checked("-m", *MINED, "mining=static,ance", "callbacks.mining.range_max=20"):
+        assert "callbacks.mining.range_max=20" in cell
 
 
 @pytest.mark.parametrize(
     ("wrong", "message"),
     {
         "callbacks.mining.dept=20": "did you mean depth",
-        "callbacks.minig.depth=20": "callbacks.minig: there is no such key; .*did you mean mining|no such key",
-        "callbacks.mining.depth=x": "callbacks.mining.depth=x|depth",
+        "callbacks.minig.range_max=20": "callbacks.minig: there is no such key; .*did you mean mining|no such key",
+        "callbacks.mining.range_max=x": "callbacks.mining.range_max=x|range_max",
     }.items(),
 )
 def test_a_key_that_no_cell_has_is_refused(wrong, message):
     with pytest.raises(UserError, match=message):
         checked("-m", *MINED, *ROWS, wrong)
     with pytest.raises(UserError, match=r"callbacks\.mining: there is no such key"):
-        checked("-m", *MINED, "callbacks.mining.depth=20")
+        checked("-m", *MINED, "callbacks.mining.range_max=20")
 
 
 def test_a_key_that_is_there_without_a_value_is_set():
@@ -157,13 +157,13 @@ def test_a_run_and_a_cell_are_composed_once(monkeypatch, words):
 @pytest.mark.slow
 def test_a_sweep_runs_with_such_a_key(tmp_path):
     rows = [f"+hydra.sweeper.rows.{name}='{words}'" for name, words in TWO_ROWS.items()]
-    words = ["-m", *MINED, *rows, "callbacks.mining.depth=20", "debug=fast", "hydra/launcher=basic"]
+    words = ["-m", *MINED, *rows, "callbacks.mining.range_max=20", "debug=fast", "hydra/launcher=basic"]
     done = python("train.py", *words, f"output_dir={tmp_path}")
     assert done.returncode == 0, done.stderr
     found = {}
     for path in tmp_path.glob("*/result.json"):
         config = Result.read(path).config
-        found[config["sweep_row"]] = (config["callbacks"].get("mining") or {}).get("depth")
+        found[config["sweep_row"]] = (config["callbacks"].get("mining") or {}).get("range_max")
     assert found == {"plain": None, "mined": 20}
 
 
