@@ -1,5 +1,6 @@
 """What type checkers see; `juzhen/__init__.py` loads each name when it is first asked for."""
 
+from juzhen.advice.advise import advise as advise
 from juzhen.data.loading import load_ranking as load_ranking
 from juzhen.data.search_tables import read_search as read_search
 from juzhen.encoders.backbone_config import AdapterConfig as AdapterConfig

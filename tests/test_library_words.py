@@ -17,6 +17,7 @@ OF_THE_SUITE = re.compile(
 
 PRINTS_COMMANDS = (
     "distillation/graded_sets.py",
+    "advice/answer.py",
     "cli/dataset.py",
     "core/aliases.py",
     "identity.py",

@@ -32,6 +32,7 @@ GROUPS = {
     },
     "look at data": {
         "dataset": "make a data set of a table: csv, tsv, jsonl, parquet, xlsx",
+        "advise": "which data to train on for a target: sources, order and rows, with intervals",
         "leaks": "evaluation rows that also stand in training sets or running text",
     },
     "study a model": {

@@ -1,0 +1,66 @@
+"""The order in which sources are tried: what earlier trainings gained, and how near their words are.
+
+`prior.csv` holds the gains of results/decide over the untrained encoder, in points, mean over seeds.
+"""
+
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from scipy.stats import rankdata
+from sklearn.feature_extraction.text import TfidfVectorizer
+
+from juzhen.advice.target import Target, TrainingSet
+from juzhen.core.examples import Examples
+
+GAINS = Path(__file__).parent / "prior.csv"
+MOST_TEXTS = 2000
+
+
+@cache
+def stored_gains() -> pd.DataFrame:
+    """Gains of sources (rows) on targets (columns) that were measured before; empty where none are shipped."""
+    return pd.read_csv(GAINS, index_col=0) if GAINS.is_file() else pd.DataFrame()
+
+
+def expected_gain(source: str, target: str) -> float:
+    """Points that a source gained on a target before; on average over the targets where this one is new; else NaN."""
+    gains = stored_gains()
+    if source not in gains.index:
+        return np.nan
+    of_source = gains.loc[source]
+    return (
+        float(of_source[target])
+        if target in of_source and pd.notna(of_source[target])
+        else float(of_source.mean())
+    )
+
+
+def nearness(sources: Sequence[Examples], target: Examples) -> list[float]:
+    """Compute the cosine of mean TF-IDF vectors over characters and pairs of characters, source against target."""
+    texts = [_texts(each) for each in (target, *sources)]
+    vectorizer = TfidfVectorizer(analyzer="char", ngram_range=(1, 2), sublinear_tf=True, dtype=np.float32)
+    vectorizer.fit([text for part in texts for text in part])
+    means = [np.asarray(vectorizer.transform(part).mean(axis=0)).ravel() for part in texts]
+    means = [mean / max(float(np.linalg.norm(mean)), 1e-9) for mean in means]
+    return [float(mean @ means[0]) for mean in means[1:]]
+
+
+def trial_order(sources: Sequence[TrainingSet], target: Target) -> list[str]:
+    """Names of the sources, the most promising first, by the mean of their two ranks."""
+    if not sources:
+        return []
+    near = nearness([source.rows for source in sources], target.scored)
+    gains = np.array([expected_gain(source.name, target.name) for source in sources])
+    gains = np.where(np.isnan(gains), np.nanmean(gains) if np.isfinite(gains).any() else 0.0, gains)
+    ranks = rankdata(-np.array(near)) + rankdata(-gains)
+    return [sources[place].name for place in np.argsort(ranks, kind="stable")]
+
+
+def _texts(examples: Examples) -> list[str]:
+    used = np.unique(np.concatenate([values[:MOST_TEXTS] for values in examples.columns.values()]))[
+        :MOST_TEXTS
+    ]
+    return [examples.sentences[place] for place in used.tolist()]

@@ -1,0 +1,310 @@
+"""Successive halving over sources, and what own rows add, within the minutes that a user gives.
+
+Halving as in Jamieson and Talwalkar (2016), section 3: all sources with few rows, then the better ones with four times
+as many. A source is dropped where its paired difference to the best one is clearly below zero, or where it is in the
+lower half. Differences are paired: all trainings are scored on the same rows.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+from scipy.stats import norm
+
+from juzhen.advice.decisions import rows_needed, seeds_needed
+from juzhen.advice.trials import OWN, Recipe, Trial, Trials, passes
+from juzhen.core.text import time_in_words
+
+FIRST_ROWS, LEAST_FIRST, GROWTH = 500, 200, 4
+SHARE_FOR_SOURCES, SHARE_FOR_PANEL = 0.55, 0.12
+"""Of the time: for choosing sources, and kept for the panel."""
+
+USUAL_DEVIATION, USUAL_FREEDOM = 1.05, 4
+"""Deviation between seeds in points (pooled over results/transfer), and how many observations it is worth."""
+
+Stages = tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How much better one recipe is than another, in points.
+
+    Args:
+        value: Mean difference on the same rows.
+        low: Lower end of the interval.
+        high: Upper end.
+        row_error: Standard error because other rows could have been scored.
+        seed_error: Standard error because other seeds could have been drawn.
+    """
+
+    value: float
+    low: float
+    high: float
+    row_error: float
+    seed_error: float
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether the interval excludes 0."""
+        return self.low > 0 or self.high < 0
+
+    def __str__(self) -> str:
+        return f"{self.value:+.1f} [{self.low:+.1f}, {self.high:+.1f}]"
+
+
+def difference(
+    first: Sequence[Float[np.ndarray, " draw"]],
+    second: Sequence[Float[np.ndarray, " draw"]],
+    deviation: float,
+    *,
+    level: float = 0.05,
+) -> Difference:
+    """Compute a paired difference of scores with an interval.
+
+    The variance is that of the bootstrap over rows plus that between seeds. The interval is normal.
+
+    Args:
+        first: For each seed the score on all rows, then on each draw of rows.
+        second: The same of the other recipe, by the same draws.
+        deviation: Standard deviation between seeds, in points; 0 where nothing was trained.
+        level: Share of intervals that miss the truth.
+
+    Returns:
+        The difference, first less second.
+    """
+    draws = np.mean(first, axis=0) - np.mean(second, axis=0)
+    rows = float(np.std(draws[1:], ddof=1))
+    seeds = deviation * float(np.sqrt(1 / len(first) + 1 / len(second)))
+    half = float(norm.ppf(1 - level / 2)) * float(np.hypot(rows, seeds))
+    value = float(draws[0])
+    return Difference(value, value - half, value + half, rows, seeds)
+
+
+@dataclass(frozen=True)
+class Curve:
+    """What more own rows bring.
+
+    Args:
+        rows: Own rows of each training.
+        scores: Score of each, in points.
+        per_doubling: Predicted gain of twice the rows, with its interval.
+    """
+
+    rows: tuple[int, ...]
+    scores: tuple[float, ...]
+    per_doubling: Difference
+
+
+class Search:
+    """Chooses trainings until the answer is clear or the time is over.
+
+    Args:
+        trials: Makes them.
+        order: Sources, the most promising first.
+        minutes: Time for all of it.
+        seeds: Seeds that are drawn, in order.
+        report: Called with a line after each training.
+    """
+
+    def __init__(
+        self,
+        trials: Trials,
+        order: Sequence[str],
+        *,
+        minutes: float,
+        seeds: Sequence[int] = (42, 1, 2),
+        report: Callable[[str], None] = print,
+    ) -> None:
+        self.trials, self.order, self.seeds, self.report = trials, list(order), tuple(seeds), report
+        self.begun, self.minutes = time.monotonic(), minutes
+        self.stopped_by = "the answer is clear"
+        self.curve: Curve | None = None
+        self.not_tried: list[str] = []
+
+    @property
+    def left(self) -> float:
+        """Seconds left."""
+        return 60 * self.minutes - (time.monotonic() - self.begun)
+
+    def run(self) -> None:
+        """Make trainings. Ctrl-C ends it, and what was made until then stays."""
+        try:
+            self._make((), self.seeds[0], with_panel=True)
+            kept = self._choose_sources()
+            self._add_own_rows(kept)
+            self._repeat_finalists()
+            self._score_panel()
+        except KeyboardInterrupt:
+            self.stopped_by = "Ctrl-C"
+        except _TimeIsUpError:
+            self.stopped_by = "the time is up"
+
+    # Statistics of what was made.
+
+    def seeds_of(self, stages: Stages) -> list[Trial]:
+        return [trial for trial in self.trials.made if trial.recipe.stages == stages]
+
+    @property
+    def recipes(self) -> list[Stages]:
+        """Recipes that were made, the best first; by the rows that own rows have not seen."""
+        made = list(dict.fromkeys(trial.recipe.stages for trial in self.trials.made))
+        return sorted(made, key=lambda stages: -self.score(stages))
+
+    def score(self, stages: Stages, rows: str = "dev") -> float:
+        """Mean score over seeds, in points, on all rows or on dev rows."""
+        return float(np.mean([trial.draws[rows][0] for trial in self.seeds_of(stages)]))
+
+    @property
+    def deviation(self) -> float:
+        """Standard deviation between seeds: of recipes with several, together with the usual one."""
+        squares, freedom = USUAL_FREEDOM * USUAL_DEVIATION**2, float(USUAL_FREEDOM)
+        for stages in self.recipes:
+            values = [trial.draws["all"][0] for trial in self.seeds_of(stages)]
+            if stages and len(values) > 1:
+                squares += float(np.var(values) * len(values))
+                freedom += len(values) - 1
+        return float(np.sqrt(squares / freedom))
+
+    def compare(self, first: Stages, second: Stages, *, level: float = 0.05) -> Difference:
+        """Compute how much better one recipe is than another, on the largest rows that neither has learnt from."""
+        rows = "dev" if OWN in dict((*first, *second)) else "all"
+        sides = [[trial.draws[rows] for trial in self.seeds_of(stages)] for stages in (first, second)]
+        found = difference(*sides, self.deviation, level=level)
+        if first and second:
+            return found
+        # The untrained encoder has no seeds.
+        one = (
+            self.deviation * float(np.sqrt(1 / max(len(sides[0 if first else 1]), 1)))
+            if first or second
+            else 0.0
+        )
+        half = float(norm.ppf(1 - level / 2)) * float(np.hypot(found.row_error, one))
+        return Difference(found.value, found.value - half, found.value + half, found.row_error, one)
+
+    def contenders(self, *, level: float = 0.05) -> list[Stages]:
+        """Recipes that are not clearly worse than the best one, the best first; by Bonferroni over the others."""
+        best, *others = self.recipes
+        least = level / max(len(others), 1)
+        return [best, *(each for each in others if not self.compare(best, each, level=least).low > 0)]
+
+    def needed(self, found: Difference) -> tuple[int, int]:
+        """How many scored rows, and seeds a side, would decide a difference as large as the one that was measured."""
+        size = max(abs(found.value), 0.1)
+        return (
+            rows_needed(len(self.trials.target.scored), found.row_error, size),
+            seeds_needed(self.deviation, size),
+        )
+
+    # What is made.
+
+    def _make(self, stages: Stages, seed: int, *, with_panel: bool = False) -> Trial:
+        rows = sum(passes(name, count) * count for name, count in stages)
+        expected = self.trials.seconds_per_row * rows + self.trials.scoring_seconds * (2 if with_panel else 1)
+        if self.trials.made and expected > self.left:
+            raise _TimeIsUpError
+        known = len(self.trials.made)
+        trial = self.trials.make(Recipe(stages, seed), with_panel=with_panel)
+        if len(self.trials.made) > known or with_panel:
+            counts = " + ".join(f"{count:,}" for _, count in stages)
+            score = trial.draws["dev" if OWN in dict(stages) else "all"][0]
+            named = f"{trial.recipe} ({counts} rows)" if stages else str(trial.recipe)
+            self.report(f"{named}: {score:.1f}; {time_in_words(max(self.left, 0))} left")
+        return trial
+
+    def _has_time(self, stages: Stages, *, until: float) -> bool:
+        rows = sum(count for _, count in stages)
+        needed = self.trials.seconds_per_row * rows + self.trials.scoring_seconds
+        return self.left - needed > until
+
+    def _first_rows(self, sources: int, seconds: float) -> int:
+        """Rows of the first round, so that all sources are tried in half of the time for sources.
+
+        A step of training costs about four forward passes, of two texts a row, and the target was just scored.
+        """
+        per_row = 4 * self.trials.scoring_seconds / max(len(self.trials.target.scored), 1)
+        rows = (seconds / 2 / max(sources, 1) - self.trials.scoring_seconds) / max(per_row, 1e-6)
+        return int(np.clip(rows // 100 * 100, LEAST_FIRST, FIRST_ROWS))
+
+    def _choose_sources(self) -> list[Stages]:
+        """The sources that stay, the best first, each with the most rows that it was tried with."""
+        until, seed = (1 - SHARE_FOR_SOURCES) * 60 * self.minutes, self.seeds[0]
+        names = [name for name in self.order if name != OWN]
+        rows = self._first_rows(len(names), self.left - until)
+        kept: list[Stages] = []
+        while names:
+            tried: list[Stages] = []
+            for name in names:
+                stages = ((name, min(rows, len(self.trials.sources[name].rows))),)
+                if tried and not self._has_time(stages, until=until):
+                    if not kept:
+                        self.not_tried.append(name)
+                    continue
+                self._make(stages, seed)
+                tried.append(stages)
+            ranked = sorted(tried, key=lambda stages: -self.score(stages, "all"))
+            kept = ranked or kept
+            best = ranked[0]
+            level = 0.05 / max(len(ranked) - 1, 1)
+            close = [each for each in ranked[1:] if not self.compare(best, each, level=level).low > 0]
+            survivors = [best, *close[: max(len(ranked) // 2 - 1, 1)]]
+            grows = any(len(self.trials.sources[stages[0][0]].rows) > rows for stages in survivors)
+            if not grows or not self._has_time(((survivors[0][0][0], rows * GROWTH),), until=until):
+                return ranked
+            names, rows = [stages[0][0] for stages in survivors], rows * GROWTH
+        return kept
+
+    def _add_own_rows(self, kept: Sequence[Stages]) -> None:
+        """Train on own rows alone, a quarter, half and all of them, and after the best sources."""
+        own = self.trials.target.own
+        if own is None or len(own.rows) < 20:
+            return
+        count, seed = len(own.rows), self.seeds[0]
+        whole: Stages = ((OWN, count),)
+        self._make(whole, seed)
+        for stages in kept[:2]:
+            self._make((*stages, *whole), seed)
+        if len(kept) > 1:
+            self._make((*kept[1], *kept[0], *whole), seed)
+        parts = [count // 4, count // 2, count]
+        of_parts = [self._make(((OWN, part),), seed) for part in parts]
+        draws = np.stack([trial.draws["dev"] for trial in of_parts])
+        steps = np.log2(parts) - np.mean(np.log2(parts))
+        slopes = (steps[:, None] * draws).sum(axis=0) / (steps**2).sum()
+        rows, seeds = float(np.std(slopes[1:], ddof=1)), self.deviation / float(np.sqrt((steps**2).sum()))
+        half, slope = 1.96 * float(np.hypot(rows, seeds)), float(slopes[0])
+        found = Difference(slope, slope - half, slope + half, rows, seeds)
+        self.curve = Curve(tuple(parts), tuple(map(float, draws[:, 0])), found)
+
+    def _repeat_finalists(self) -> None:
+        """Repeat the recipes that may be the best with further seeds, until one is clear."""
+        for seed in self.seeds[1:]:
+            contenders = self.contenders()
+            if len(contenders) == 1:
+                return
+            for stages in contenders[:3]:
+                if stages and self._has_time(stages, until=SHARE_FOR_PANEL * 60 * self.minutes):
+                    self._make(stages, seed)
+
+    def _score_panel(self) -> None:
+        for stages in self.contenders()[:2]:
+            if stages:
+                self._make(stages, self.seeds[0], with_panel=True)
+        if len(self.contenders()) > 1:
+            self.stopped_by = "all planned trainings are made"
+
+    def lost_elsewhere(self, stages: Stages) -> Mapping[str, float]:
+        """Set of the panel → change against the untrained encoder, in points."""
+        before, after = (
+            [trial.panel for trial in self.seeds_of(each) if trial.panel] for each in ((), stages)
+        )
+        if not before or not after:
+            return {}
+        return {
+            name: float(np.mean([each[name] for each in after])) - value for name, value in before[0].items()
+        }
+
+
+class _TimeIsUpError(Exception):
+    """The next training would end after the time that was given."""

@@ -1,0 +1,301 @@
+"""The target of an advice, the sources that may help it, and the panel of sets that must not suffer."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from juzhen.core.aliases import require_set
+from juzhen.core.errors import UserError
+from juzhen.core.examples import Examples, Kind
+from juzhen.core.kinds import UNSCORED, chooses, main_metric
+from juzhen.core.paths import DATASETS
+from juzhen.data.convert import convert_rows
+from juzhen.data.leaks import LeakFilter
+from juzhen.data.loading import cut
+from juzhen.data.readers import has_split
+from juzhen.data.rows import own_set
+from juzhen.data.source import load_examples
+from juzhen.data.spec import DatasetConfig, Source, configured_set, described_sets, read_description
+from juzhen.data.tables import TableReading, is_table
+
+DEV_SHARE = 0.4
+"""Share of the rows of a user's file that score trainings on the other rows."""
+
+LEAST_ROWS = 60
+"""Rows of a target below which even large differences stay undecided."""
+
+MOST_DEV, MOST_TRAIN, MOST_PANEL = 600, 8000, 150
+"""Rows that are scored of the target, kept of each source, and scored of each panel set: each costs time."""
+
+LEARNS_BY = {
+    Kind.SCORED_PAIR: "cosine",
+    Kind.LABELLED_PAIR: "online_contrastive",
+    Kind.POSITIVE_PAIR: "info_nce",
+    Kind.TRIPLET: "info_nce",
+}
+"""Kind of a source's rows → loss. Classes of NLI are read as triplets: under the classifier of the published report
+small encoders lose up to 40 points on other sets (results/transfer)."""
+
+
+@dataclass(frozen=True)
+class TrainingSet:
+    """Rows that may be trained on.
+
+    Args:
+        name: Set, or stem of a file.
+        rows: In the kind that the loss takes.
+        loss: Option of `fit`.
+        place: The file, for sources that are not sets; else None.
+        total: Rows that the source has without leaks, of which `rows` are at most MOST_TRAIN.
+        leaky: Rows left out because the target has them too, of at most twice MOST_TRAIN that were compared.
+        config: The set as it is described.
+    """
+
+    name: str
+    rows: Examples
+    loss: str
+    total: int
+    leaky: int = 0
+    place: Path | None = None
+    config: DatasetConfig | None = None
+
+
+@dataclass(frozen=True)
+class Target:
+    """What is to become better.
+
+    Args:
+        name: Set, or stem of the file.
+        scored: Rows that trainings on other sources are scored on.
+        own: Rows of the target to train on, with their loss; None where there are none.
+        is_dev: bool array over `scored`: rows that no training on `own` has seen.
+        metric: The metric that speaks for its kind.
+        place: The user's file; None for a set.
+        config: The set as it is described.
+    """
+
+    name: str
+    scored: Examples
+    own: TrainingSet | None
+    is_dev: np.ndarray
+    metric: str
+    place: Path | None
+    config: DatasetConfig
+
+    @property
+    def is_set(self) -> bool:
+        return self.place is None
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How files and sets are read.
+
+    Args:
+        data_dir: Folder of the sets.
+        config_dir: A further folder of dataset/ files.
+        table: Of files.
+        seed: Draws splits and samples.
+    """
+
+    data_dir: Path
+    config_dir: Path | None = None
+    table: TableReading = field(default_factory=lambda: TableReading(on_bad_row="drop"))
+    seed: int = 42
+
+    def split(self, config: DatasetConfig, split: str) -> Examples | None:
+        """Read a split of a set; None where it has no file."""
+        return load_examples(
+            config, split, source=Source.LOCAL, data_dir=self.data_dir, on_bad_row=self.table.on_bad_row
+        )
+
+    def sampled(self, examples: Examples, limit: int) -> Examples:
+        """Draw at most `limit` rows, the same for the same seed, with a table of their sentences alone."""
+        return cut(examples, limit, self.seed)
+
+
+def read_target(word: str, reading: Reading) -> Target:
+    """Read a user's file, or a set of conf/dataset by its name.
+
+    A file is divided with the seed: DEV_SHARE of it scores what is trained on the rest. Sets have splits of their own.
+
+    Args:
+        word: Path of a table, or name of a set.
+        reading: How it is read.
+
+    Returns:
+        The target.
+
+    Raises:
+        UserError: A file or a set that is missing, rows that nothing measures, or fewer than LEAST_ROWS.
+    """
+    draw = np.random.default_rng(reading.seed)
+    if is_table(word) or Path(word).suffix:
+        place = Path(word).expanduser()
+        config, rows = own_set(place, reading.table, "train")
+        _require_scored(rows, word)
+        order = draw.permutation(len(rows))
+        held_out = np.sort(order[: round(DEV_SHARE * len(rows))][:MOST_DEV])
+        train = with_rows(rows, np.setdiff1d(np.arange(len(rows)), held_out))
+        # Sources are compared on all rows: they have learnt from none of them.
+        others = order[round(DEV_SHARE * len(rows)) :][: MOST_DEV - len(held_out)]
+        scored = np.concatenate([held_out, np.sort(others)])
+        is_dev = np.arange(len(scored)) < len(held_out)
+        dev = replace(with_rows(rows, scored), split="dev", name=config.name)
+        own = source_of(replace(train, name=config.name), place=place, config=config)
+        return Target(config.name, dev, own, is_dev, _metric(rows.kind), place, config)
+    config = configured_set(word, config_dir=reading.config_dir)
+    dev, train = reading.split(config, "dev"), None
+    if dev is None:
+        raise UserError(
+            f"{word}: its dev split has no file below {reading.data_dir}. Give a table of pairs, or --data-dir <folder>"
+        )
+    _require_scored(dev, word)
+    dev = reading.sampled(dev, MOST_DEV)
+    if has_split(asdict(config), "train", source=Source.LOCAL, data_dir=reading.data_dir):
+        train = reading.split(config, "train")
+    own = None if train is None else _without_leaks(source_of(train, config=config), dev, reading)
+    return Target(word, dev, own, np.ones(len(dev), bool), _metric(dev.kind), None, config)
+
+
+def read_sources(
+    names: Sequence[str] | None, target: Target, reading: Reading
+) -> tuple[list[TrainingSet], dict[str, str]]:
+    """Read what may be trained on, without the rows that the target has too.
+
+    Args:
+        names: Sets and files; None: every set that has a training file, in the language of the target.
+        target: What is to become better.
+        reading: How they are read.
+
+    Returns:
+        The sources, and name → why a set is not one.
+
+    Raises:
+        UserError: A name that is not a set, or no source at all.
+    """
+    described = described_sets(DATASETS, reading.config_dir)
+    sources, left_out = [], {}
+    for name in _sets_at_hand(described, target, reading) if names is None else names:
+        if is_table(name):
+            config, rows = own_set(Path(name), reading.table, "train")
+            place: Path | None = Path(name)
+        else:
+            require_set("--sources", name, described)
+            config, place = read_description(described[name]), None
+            read = reading.split(config, "train")
+            if read is None:
+                left_out[name] = f"its training file is not below {reading.data_dir}"
+                continue
+            rows = read
+        if rows.kind not in {*LEARNS_BY, Kind.NLI_PAIR}:
+            left_out[name] = f"{rows.kind.replace('_', ' ')}s cannot be trained on here"
+            continue
+        source = _without_leaks(source_of(rows, place=place, config=config), target.scored, reading)
+        if len(source.rows) < LEAST_ROWS:
+            left_out[name] = (
+                f"{len(source.rows)} rows without those of the target; at least {LEAST_ROWS} are needed"
+            )
+            continue
+        sources.append(source)
+    if not sources and target.own is None:
+        reasons = "; ".join(f"{name}: {why}" for name, why in left_out.items()) or "no set"
+        raise UserError(
+            f"--sources: nothing to train on ({reasons}). Give files, or --data-dir <folder that holds the sets>"
+        )
+    return sources, left_out
+
+
+def with_rows(examples: Examples, rows: np.ndarray) -> Examples:
+    """Take some rows with a table of their sentences alone: a table of a whole set would be encoded whole."""
+    chosen = examples.select(rows)
+    used = np.unique(np.concatenate(list(chosen.columns.values())))
+    return replace(
+        chosen,
+        sentences=[examples.sentences[place] for place in used.tolist()],
+        columns={
+            name: np.searchsorted(used, values).astype(np.int32) for name, values in chosen.columns.items()
+        },
+        sides=None if examples.sides is None else examples.sides[used],
+    )
+
+
+def source_of(
+    rows: Examples, *, place: Path | None = None, config: DatasetConfig | None = None
+) -> TrainingSet:
+    """Rows in the kind that a bi-encoder learns from, with their loss."""
+    if rows.kind is Kind.NLI_PAIR:
+        rows = convert_rows(rows, Kind.TRIPLET)
+    loss = LEARNS_BY.get(rows.kind, "info_nce")
+    return TrainingSet(rows.name, rows, loss, len(rows), place=place, config=config)
+
+
+def read_panel(
+    target: Target, sources: Sequence[TrainingSet], reading: Reading, *, most: int = 6
+) -> list[Examples]:
+    """Dev splits of other sets, MOST_PANEL rows each, on which a training may lose.
+
+    The sets of the sources come first, then other sets of the language. Demo sets stand in where there are no others.
+    """
+    described = described_sets(DATASETS, reading.config_dir)
+    first = [source.name for source in sources if source.place is None]
+    names = dict.fromkeys([*first, *_sets_at_hand(described, target, reading, split="dev")])
+    panel: list[Examples] = []
+    for name in names:
+        if len(panel) == most:
+            break
+        if name == target.name or name not in described:
+            continue
+        config = read_description(described[name])
+        has_dev = has_split(asdict(config), "dev", source=Source.LOCAL, data_dir=reading.data_dir)
+        dev = reading.split(config, "dev") if has_dev else None
+        if dev is not None and main_metric(dev.kind) == "spearman":
+            panel.append(reading.sampled(dev, MOST_PANEL))
+    return panel
+
+
+def _sets_at_hand(
+    described: Mapping[str, Path], target: Target, reading: Reading, *, split: str = "train"
+) -> list[str]:
+    """Sets of the target's language with a file of a split; demo sets only where there are no others."""
+    found = []
+    for name, path in described.items():
+        config = read_description(path)
+        if config.kind not in {*LEARNS_BY, Kind.NLI_PAIR} or name == target.name:
+            continue
+        if config.language == target.config.language and has_split(
+            asdict(config), split, source=Source.LOCAL, data_dir=reading.data_dir
+        ):
+            found.append(name)
+    real = [name for name in found if not name.startswith("demo_")]
+    return real or found
+
+
+def _without_leaks(source: TrainingSet, scored: Examples, reading: Reading) -> TrainingSet:
+    """The source without the rows that are scored, exactly or nearly; at most MOST_TRAIN of them.
+
+    `total` is estimated from twice as many rows, so that a set of a quarter of a million is not searched whole.
+    """
+    looked_at = reading.sampled(source.rows, 2 * MOST_TRAIN)
+    leaky = LeakFilter([scored]).leaky_rows_of(looked_at)
+    rows = with_rows(looked_at, np.setdiff1d(np.arange(len(looked_at)), leaky)) if len(leaky) else looked_at
+    total = round(len(source.rows) * len(rows) / max(len(looked_at), 1))
+    return replace(source, rows=reading.sampled(rows, MOST_TRAIN), total=total, leaky=len(leaky))
+
+
+def _metric(kind: Kind) -> str:
+    metric = chooses(kind)
+    assert metric is not None  # rows were required to have one
+    return metric
+
+
+def _require_scored(rows: Examples, word: str) -> None:
+    if rows.kind is Kind.LABELLED_TEXT or chooses(rows.kind) is None:
+        why = UNSCORED.get(rows.kind, "texts with classes are scored by a classifier")
+        raise UserError(f"{word}: {why}. Give pairs with labels, pairs that belong together, or triplets")
+    if len(rows) < LEAST_ROWS:
+        raise UserError(
+            f"{word}: {len(rows)} rows; differences between trainings need at least {LEAST_ROWS}. Add rows"
+        )

@@ -1,0 +1,269 @@
+"""Small trainings and their scores, row by row, so that two of them can be compared on the same rows."""
+
+import hashlib
+import json
+import time
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from scipy.stats import rankdata
+
+from juzhen.advice.target import MOST_TRAIN, Target, TrainingSet, with_rows
+from juzhen.core.examples import NLI_GRADES, Examples, Kind
+from juzhen.core.machine import describe_environment
+from juzhen.core.result import Result, Score
+from juzhen.core.row_scores import ROWS_FILE, RowScores, SetRows
+from juzhen.encoders.sentence_encoder import SentenceEncoder
+from juzhen.evaluation.run import Pass
+from juzhen.evaluation.scoring import Evaluation
+from juzhen.evaluation.settings import EvaluationSettings
+from juzhen.training.fit import fit
+
+OWN = "own rows"
+"""What a recipe calls the rows of the target."""
+
+BATCH_SIZE = 32
+DRAWS = 400
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What a training learns from, in order.
+
+    Args:
+        stages: (source, rows), one after another; empty: nothing is trained. Own rows are seen several times where they
+            are few, see `passes`.
+        seed: Draws rows and batches.
+    """
+
+    stages: tuple[tuple[str, int], ...]
+    seed: int
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        return tuple(name for name, _ in self.stages)
+
+    def __str__(self) -> str:
+        return " → ".join(self.sources) or "untrained"
+
+
+@dataclass
+class Trial:
+    """A training that was made and scored.
+
+    Args:
+        recipe: What it has learnt from.
+        target: Scores of the target's rows.
+        panel: Set → its score in points.
+        seconds: Of training and scoring.
+        folder: Its run folder.
+        draws: Bootstrap statistic of the target per draw, over all its rows and over those that own rows have not seen.
+    """
+
+    recipe: Recipe
+    target: SetRows
+    panel: dict[str, float]
+    seconds: float
+    folder: Path | None
+    draws: dict[str, np.ndarray] = field(default_factory=dict)
+
+
+def row_values(rows: SetRows, metric: str) -> tuple[np.ndarray, np.ndarray | None]:
+    """Return what a score is made of: a number per row whose mean it is; or scores and gold grades of a correlation."""
+    if metric != "spearman":
+        return np.asarray(rows[metric], dtype=float), None
+    gold = np.asarray(rows["gold"], dtype=float)
+    if rows.kind == Kind.NLI_PAIR:
+        gold = np.asarray(NLI_GRADES)[gold.astype(int)]
+    return np.asarray(rows["score"], dtype=float), gold
+
+
+def resampled(
+    values: Float[np.ndarray, " row"],
+    gold: Float[np.ndarray, " row"] | None,
+    picked: Int[np.ndarray, "draw row"],
+) -> Float[np.ndarray, " draw"]:
+    """Compute the score, in points, of each draw of rows: a mean, or Spearman's correlation with mean ranks.
+
+    Example:
+        >>> rows = np.arange(4)[None]
+        >>> resampled(np.array([0.1, 0.2, 0.3, 0.9]), np.array([0.0, 0.0, 1.0, 1.0]), rows).round(1)
+        array([89.4])
+    """
+    if gold is None:
+        return np.asarray(100 * np.nanmean(values[picked], axis=1))
+    first, second = (rankdata(each[picked], axis=1) for each in (values, gold))
+    first -= first.mean(axis=1, keepdims=True)
+    second -= second.mean(axis=1, keepdims=True)
+    sizes = np.sqrt((first**2).sum(axis=1) * (second**2).sum(axis=1))
+    products = (first * second).sum(axis=1)
+    return np.asarray(100 * np.divide(products, sizes, out=np.zeros_like(products), where=sizes > 0))
+
+
+def passes(name: str, rows: int) -> int:
+    """How often a training sees the rows of a source: a few hundred own rows are too few steps for one pass."""
+    return 1 if name != OWN or rows > 3000 else 2 if rows > 1000 else 3
+
+
+class Trials:
+    """Makes trainings from one encoder, scores them on the target and on the panel, and keeps all of them.
+
+    Args:
+        encoder: Folder or built-in name of the encoder that each training begins with.
+        target: What is to become better.
+        sources: What may be trained on.
+        panel: Sets that must not suffer.
+        folder: Run folders are written below it; None: none are.
+        learning_rate: Peak learning rate; None: what suits the size of the encoder.
+        seed: Of the draws of rows for intervals.
+    """
+
+    def __init__(
+        self,
+        encoder: str,
+        target: Target,
+        sources: Sequence[TrainingSet],
+        panel: Sequence[Examples],
+        *,
+        folder: Path | None = None,
+        learning_rate: float | None = None,
+        seed: int = 42,
+    ) -> None:
+        self.encoder, self.target, self.panel, self.folder, self.seed = encoder, target, panel, folder, seed
+        self.sources = {source.name: source for source in sources}
+        if target.own is not None:
+            self.sources[OWN] = target.own
+        self.base = SentenceEncoder.load(encoder).eval()
+        # Small encoders take ten times the rate that is customary for a base model (conf/backbone).
+        usual = 5e-4 if self.base.dim <= 256 else 5e-5 if self.base.dim <= 384 else 2e-5
+        self.learning_rate = usual if learning_rate is None else learning_rate
+        self.made: list[Trial] = []
+        self.seconds_per_row = 0.0
+        self.scoring_seconds = 0.0
+
+    @cached_property
+    def picked(self) -> dict[str, np.ndarray]:
+        """Rows of each bootstrap draw, the same for every training; the first draw is all rows."""
+        draw = np.random.default_rng(self.seed)
+        dev = np.flatnonzero(self.target.is_dev)
+        picks = {"all": np.arange(len(self.target.is_dev)), "dev": dev}
+        return {
+            name: np.stack([rows, *(draw.choice(rows, len(rows)) for _ in range(DRAWS))])
+            for name, rows in picks.items()
+        }
+
+    def make(self, recipe: Recipe, *, with_panel: bool = False) -> Trial:
+        """Train by a recipe and score the result; a recipe that was made before is returned as it was."""
+        for trial in self.made:
+            if trial.recipe == recipe and (trial.panel or not with_panel or not self.panel):
+                return trial
+        since = time.monotonic()
+        encoder = deepcopy(self.base)
+        torch.manual_seed(recipe.seed)
+        rows_seen = 0
+        for number, (name, count) in enumerate(recipe.stages):
+            source = self.sources[name]
+            rows = self._drawn(source, count, recipe.seed)
+            epochs = passes(name, len(rows)) * max(count / len(rows), 1.0)
+            rows_seen += round(epochs * len(rows))
+            fit(
+                encoder,
+                rows,
+                loss=source.loss,
+                epochs=epochs,
+                batch_size=BATCH_SIZE,
+                learning_rate=self.learning_rate,
+                seed=recipe.seed + number,
+                progress=False,
+            )
+        trained = time.monotonic()
+        scored = self.scored(encoder, [self.target.scored, *(self.panel if with_panel else ())])
+        target = scored.rows[f"{self.target.scored.split}/{self.target.scored.name}"]
+        values, gold = row_values(target, self.target.metric)
+        draws = {name: resampled(values, gold, picked) for name, picked in self.picked.items()}
+        panel = {
+            each.name: 100 * (scored.scores[f"{each.split}/{each.name}/spearman"].value or 0.0)
+            for each in (self.panel if with_panel else ())
+        }
+        seconds = time.monotonic() - since
+        if rows_seen:
+            self.seconds_per_row = (trained - since) / rows_seen
+        others = sum(map(len, self.panel)) if with_panel else 0
+        share = len(self.target.scored) / (len(self.target.scored) + others)
+        self.scoring_seconds = share * (time.monotonic() - trained)
+        trial = Trial(recipe, target, panel, seconds, None, draws)
+        if self.folder is not None:
+            trial.folder = self._written(trial, scored, rows_seen)
+        self.made = [other for other in self.made if other.recipe != recipe] + [trial]
+        return trial
+
+    def scored(self, encoder: SentenceEncoder, sets: Sequence[Examples]) -> Evaluation:
+        settings = EvaluationSettings(seed=self.seed)
+        settings.evaluation = replace(settings.evaluation, bootstrap_samples=0)
+        return Pass(encoder, settings)(list(sets), seen={})[0]
+
+    def _drawn(self, source: TrainingSet, count: int, seed: int) -> Examples:
+        rows = source.rows
+        if count >= len(rows):
+            return rows
+        return with_rows(rows, np.sort(np.random.default_rng(seed).choice(len(rows), count, replace=False)))
+
+    def _written(self, trial: Trial, scored: Evaluation, rows_seen: int) -> Path:
+        """Write the result and the scores of single rows as a run folder that `juzhen table` and `compare` read."""
+        recipe = trial.recipe
+        names = [self.target.name if name == OWN else name for name in recipe.sources]
+        used = {name: self.sources[source] for name, source in zip(names, recipe.sources, strict=True)}
+        counts = dict(zip(names, (count for _, count in recipe.stages), strict=True))
+        described = {
+            name: asdict(source.config) | {"limit": min(counts[name], MOST_TRAIN)}
+            for name, source in used.items()
+            if source.config is not None
+        }
+        config = {
+            "model": {
+                "_target_": "lightning_modules.biencoder.BiEncoder",
+                "name": "biencoder",
+                "score": None,
+            },
+            "backbone": {"name": Path(self.encoder).name.partition("@")[0], "path": self.encoder},
+            "loss": {"name": "+".join(dict.fromkeys(source.loss for source in used.values())) or "none"},
+            "schedule": {"name": "mix", "order": None, "stages": {}, "sets": {}},
+            "dataset": described,
+            "evaluate": {self.target.name: asdict(self.target.config)},
+            "training": {"duration": f"{rows_seen} examples", "batch_size": BATCH_SIZE},
+            "optimizer": {"lr": self.learning_rate},
+            "evaluation": {"splits": ["dev"], "backend": "torch"},
+            "seed": recipe.seed,
+        }
+        digest = hashlib.sha256(json.dumps([config, recipe.stages, bool(trial.panel)], default=str).encode())
+        key = digest.hexdigest()[:8]
+        name = f"{'-'.join(names) or 'untrained'}-{rows_seen}-s{recipe.seed}"
+        scores: Mapping[str, Score] = scored.scores
+        result = Result(
+            name=name,
+            key=key,
+            trained_on=names,
+            scores=dict(scores),
+            config=json.loads(json.dumps(config, default=str)),
+            data={
+                f"train/{each}": {"rows": counts[each], "kind": str(source.rows.kind)}
+                for each, source in used.items()
+            },
+            training={"rows_seen": rows_seen, "train_seconds": round(trial.seconds, 2)},
+            environment=describe_environment() | {"device": "cpu"},
+            seed=recipe.seed,
+            finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        )
+        assert self.folder is not None
+        folder = self.folder / f"{name}-{key}"
+        folder.mkdir(parents=True, exist_ok=True)
+        result.write(folder)
+        RowScores(sets=dict(scored.rows)).write(folder / ROWS_FILE)
+        return folder

@@ -1,0 +1,88 @@
+"""`juzhen advise`: which data to train on for a target."""
+
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, Option
+
+from juzhen.cli.options import (
+    SEED,
+    Columns,
+    ConfigDir,
+    DataDir,
+    Header,
+    OnBadRow,
+    Seed,
+    Sheet,
+    SplitCells,
+    data_folder,
+)
+from juzhen.core.process import without_hub
+
+
+def advise(
+    target: Annotated[str, Argument(help="table of pairs or triplets, or the name of a set")],
+    *,
+    encoder: Annotated[str, Option(help="run folder, or folder of an encoder")] = "builtin/mini_zh",
+    minutes: Annotated[float, Option(help="time for all of it")] = 15.0,
+    sources: Annotated[
+        list[str] | None,
+        Option(
+            metavar="SET|FILE…",
+            help="what may be trained on",
+            show_default="every set with a training file in the target's language",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        Option(metavar="FOLDER", help="where to write", show_default="runs/advice/<target>"),
+    ] = None,
+    learning_rate: Annotated[
+        float | None, Option(help="peak learning rate", show_default="by the size of the encoder")
+    ] = None,
+    data_dir: DataDir = None,
+    config_dir: ConfigDir = None,
+    columns: Columns = None,
+    header: Header = None,
+    sheet: Sheet = None,
+    split_cells: SplitCells = None,
+    on_bad_row: OnBadRow = "drop",
+    seed: Seed = SEED,
+) -> None:
+    """Says which data to train on for a target: sources, order, rows of each, gain and loss, with intervals.
+
+    Sources are tried by small trainings from the same encoder, on the same rows of the target. The better ones get more
+    rows. Own rows are tried alone and after the best sources. Rows of a source that the target has too are left out.
+    Ctrl-C gives the answer so far. Written are the runs, advice.json, advice.md and index.html.
+
+    juzhen advise faq.csv
+    juzhen advise faq.csv --sources lcqmc bq tickets.xlsx --minutes 5
+    juzhen advise csts --encoder runs/NAME
+    """
+    without_hub()
+    from juzhen.advice.advise import advise as find_out
+    from juzhen.data.rows import set_name
+    from juzhen.data.tables import TableReading, parse_columns
+
+    table = TableReading(
+        columns=parse_columns(columns),
+        header=header,
+        sheet=sheet,
+        split_cells=split_cells,
+        on_bad_row=on_bad_row,
+    )
+    folder = out or Path("runs") / "advice" / set_name(Path(target))
+    answer = find_out(
+        target,
+        encoder=encoder,
+        minutes=minutes,
+        sources=sources,
+        data_dir=data_folder(data_dir),
+        config_dir=config_dir,
+        table=table,
+        out=folder,
+        learning_rate=learning_rate,
+        seed=seed,
+    )
+    print(answer)
+    print(f"\nwritten to {folder}: index.html, advice.md, advice.json, runs/")

@@ -1,0 +1,150 @@
+"""`juzhen advise` on a stranger's table, with the sets that juzhen ships."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+import juzhen.advice.target as chosen_rows
+from juzhen.advice.advise import advise
+from juzhen.advice.search import Search
+from juzhen.advice.target import Reading, read_sources, read_target
+from juzhen.advice.trials import OWN, Recipe, Trials, resampled, row_values
+from juzhen.core.errors import UserError
+from juzhen.core.paths import ROOT
+
+DATA = ROOT / "juzhen" / "builtin" / "data"
+
+
+def table(path, rows):
+    with path.open("w", newline="", encoding="utf-8-sig") as file:
+        csv.writer(file).writerows([("用户问法", "标准问法", "是否同义"), *rows])
+    return path
+
+
+@pytest.fixture(scope="module")
+def faq(tmp_path_factory):
+    """A hundred pairs of a demo set under other headers; six of them are in its training set, too."""
+    dev, train = (
+        [
+            line.split("\t")
+            for line in (DATA / "demo_qmc" / f"{split}.tsv").read_text("utf-8").splitlines()[1:]
+        ]
+        for split in ("dev", "train")
+    )
+    words = {"0": "否", "1": "是"}
+    rows = [(first, second, words[label]) for first, second, label in (*dev[:94], *train[:6])]
+    return table(tmp_path_factory.mktemp("own") / "客服.csv", rows)
+
+
+@pytest.fixture
+def reading(tmp_path):
+    return Reading(tmp_path)
+
+
+def test_a_table_is_divided_and_sources_lose_its_rows(faq, reading):
+    target = read_target(str(faq), reading)
+    assert len(target.scored) == 100
+    assert target.is_dev.sum() == 40
+    assert len(target.own.rows) == 60
+    dev = {*target.scored.select(target.is_dev).texts("text_a")}
+    assert len(dev & {*target.own.rows.texts("text_a")}) < len(dev) / 2
+    (source,), left_out = read_sources(["demo_qmc"], target, reading)
+    assert source.leaky >= 6
+    assert left_out == {}
+    assert len(source.rows.sentences) == len({*source.rows.texts("text_a"), *source.rows.texts("text_b")})
+
+
+def test_the_same_seed_divides_alike(faq, reading):
+    first, again = (read_target(str(faq), reading) for _ in range(2))
+    assert first.scored.texts("text_a") == again.scored.texts("text_a")
+
+
+@pytest.mark.parametrize(
+    ("word", "sources", "named"),
+    [
+        ("few.csv", None, "Add rows"),
+        ("demo_retrieval/none", None, "demo_retrieval"),
+        ("faq", ["demo_nothing"], "demo_nothing"),
+    ],
+)
+def test_what_cannot_be_advised_on_is_refused(word, sources, named, faq, reading, tmp_path):
+    if word == "few.csv":
+        word = str(table(tmp_path / word, [("退货", "怎么退货", "是"), ("发货", "退款", "否")] * 5))
+    with pytest.raises(UserError, match=named):
+        read_sources(sources, read_target(str(faq) if word == "faq" else word, reading), reading)
+
+
+def test_resampled_correlations_are_those_of_the_metric(encoder_folder, faq, reading):
+    target = read_target(str(faq), reading)
+    trials = Trials(str(encoder_folder), target, [], [])
+    trial = trials.make(Recipe((), 1))
+    scored = trials.scored(trials.base, [target.scored])
+    name = f"dev/{target.scored.name}/spearman"
+    assert trial.draws["all"][0] == pytest.approx(100 * scored.scores[name].value, abs=1e-4)
+    values, gold = row_values(trial.target, "spearman")
+    dev = np.flatnonzero(target.is_dev)[None]
+    assert trial.draws["dev"][0] == pytest.approx(float(resampled(values, gold, dev)[0]))
+
+
+def test_it_answers_and_leaves_runs(encoder_folder, faq, tmp_path, monkeypatch):
+    monkeypatch.setattr(chosen_rows, "MOST_TRAIN", 300)  # one round of sources
+    lines = []
+    answer = advise(
+        faq, encoder=str(encoder_folder), minutes=20, sources=["demo_qmc", "demo_sts"], data_dir=tmp_path,
+        out=tmp_path / "advice", learning_rate=1e-3, report=lines.append,
+    )  # fmt: skip
+    recipes = [line.recipe for line in answer.lines]
+    assert {("demo_qmc",), ("demo_sts",), (OWN,), ()} <= {*recipes}
+    assert any(recipe[-1:] == (OWN,) and len(recipe) > 1 for recipe in recipes)
+    assert answer.curve.rows == (15, 30, 60)
+    assert all(line.gain.low <= line.gain.value <= line.gain.high for line in answer.lines)
+    assert answer.is_decided == (not any("ndecided against" in told for told in answer.statements))
+    told = json.loads((tmp_path / "advice" / "advice.json").read_text("utf-8"))
+    assert told["statements"] == answer.statements
+    assert "<table>" in (tmp_path / "advice" / "index.html").read_text("utf-8")
+    assert len(lines) >= len(recipes)
+    from juzhen.report.collect import read_all
+
+    results = read_all(tmp_path / "advice" / "runs", report=pytest.fail)
+    assert len(results) >= len(recipes)
+
+
+def test_ctrl_c_gives_the_answer_so_far(encoder_folder, faq, tmp_path, monkeypatch):
+    made = Trials.make
+
+    def make(self, recipe, **options):
+        if len(self.made) == 2:
+            raise KeyboardInterrupt
+        return made(self, recipe, **options)
+
+    monkeypatch.setattr(Trials, "make", make)
+    answer = advise(
+        faq,
+        encoder=str(encoder_folder),
+        minutes=2,
+        sources=["demo_sts"],
+        data_dir=tmp_path,
+        report=lambda _: None,
+    )
+    assert len(answer.lines) == 2
+    assert any("Ctrl-C" in told for told in answer.statements)
+
+
+def test_a_clear_winner_is_named_and_a_tie_is_not(encoder_folder, faq, reading):
+    """Scores are put in place of trainings: one source is 20 points better, or as good as the other."""
+    target = read_target(str(faq), reading)
+    sources, _ = read_sources(["demo_qmc", "demo_sts"], target, reading)
+    for better, clear in ((20.0, True), (0.0, False)):
+        trials = Trials(str(encoder_folder), target, sources, [])
+        untrained = trials.make(Recipe((), 1))
+        for name, gain in (("demo_qmc", 10.0), ("demo_sts", 10.0 + better)):
+            for seed in (1, 2):
+                draws = {rows: values + gain for rows, values in untrained.draws.items()}
+                trials.made.append(
+                    type(untrained)(Recipe(((name, 500),), seed), untrained.target, {}, 1.0, None, draws)
+                )
+        search = Search(trials, ["demo_qmc", "demo_sts"], minutes=1, report=lambda _: None)
+        assert (len(search.contenders()) == 1) == clear
+        assert search.contenders()[0][0][0] == ("demo_sts" if clear else search.recipes[0][0][0])

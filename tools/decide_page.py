@@ -1,0 +1,409 @@
+"""How far small trainings choose between training sets: python -m tools.decide_page RUNS FOLDER
+
+From the runs of sweep=decide it writes tables, a picture and the page, and the gains that `juzhen advise` ships.
+References are results/transfer (built-in encoder and e5-small) and the published table. Scores that need no training
+come from results/decide/cheap_scores.csv (tools.decide_scores).
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from matplotlib import rc_context
+from matplotlib.figure import Figure
+
+from juzhen.advice.decisions import (
+    Interval,
+    column_noise,
+    decision_accuracy,
+    fixed_regret,
+    leave_one_out,
+    low_rank,
+    random_regret,
+    regret,
+    seed_deviation,
+    seeds_needed,
+    shared,
+)
+from juzhen.advice.prior import GAINS
+from juzhen.cli.program import run_program
+from juzhen.core.atomic_write import write_text
+from juzhen.core.paths import ROOT
+from juzhen.core.result import Result
+from juzhen.core.text import markdown_table
+from tools.archives import unpacked
+
+FOLDER = ROOT / "results" / "decide"
+CHEAP_SCORES = FOLDER / "cheap_scores.csv"
+PUBLISHED = ROOT / "juzhen" / "report" / "published" / "chinese_transfer.csv"
+AUDIT = ROOT / "results" / "leaks" / "pairs.json"
+MOST_LEAKS = 0.05
+"""Cells whose target shares more of its rows with the source are left out: the answer is known before."""
+UNTRAINED = "untrained"
+PLANNED_SEEDS = 3
+
+OF_TRANSFER = {"allnlizh": "ocnli", "simclue-v1": "simclue"}
+OF_PUBLISHED = {
+    "allnli_zh": "ocnli",
+    "pawsx_zh": "pawsx",
+    "simclue[positive_pair]": "simclue-positive",
+}
+FILES = {
+    "pawsx": "pawsx_zh",
+    "ocnli-triplets": "ocnli",
+    "cinlid-triplets": "cinlid",
+    "simclue-positive": "simclue_positive",
+    "simclue-rank": "simclue_rank",
+}
+"""Row of a sweep → the set that it reads, where it has another name."""
+
+
+def collect(runs: Path) -> pd.DataFrame:
+    """Read a line per run and target: source, encoder, budget, seed, target, score in points, seconds of training."""
+    lines = []
+    for path in sorted(runs.glob("*/result.json")):
+        result = Result.read(path)
+        backbone, training = result.config["backbone"], result.config["training"]
+        encoder = str(backbone["name"])
+        if backbone.get("layers"):
+            encoder += f", {backbone['layers']} layer{'s' * (backbone['layers'] > 1)}"
+        seconds = float(result.training.get("train_seconds") or 0.0)
+        name, budget = str(result.config["sweep_row"]), int(str(training["duration"]).split()[0])
+        for key, score in result.scores.items():
+            _, target, metric = key.split("/")
+            if metric in ("spearman", "triplet_accuracy") and score.value is not None:
+                lines.append((name, encoder, budget, result.seed, target, 100 * score.value, seconds))
+    names = ["source", "encoder", "budget", "seed", "target", "score", "seconds"]
+    return pd.DataFrame(lines, columns=names).sort_values(names[:5], ignore_index=True)
+
+
+def matrix(scores: pd.DataFrame) -> pd.DataFrame:
+    """Mean over seeds: a row per source, a column per target, without untrained weights and without leaky cells."""
+    table = scores[scores["source"] != UNTRAINED].pivot_table(
+        index="source", columns="target", values="score"
+    )
+    leaky = _leaky_cells()
+    for source in table.index:
+        for target in table.columns:
+            if (FILES.get(source, source), target) in leaky:
+                table.loc[source, target] = np.nan
+    return table
+
+
+def _leaky_cells() -> set[tuple[str, str]]:
+    cells = json.loads(AUDIT.read_text(encoding="utf-8"))["cells"]
+    return {
+        (cell["train"].removesuffix("/train"), cell["evaluation"].removesuffix("/dev"))
+        for cell in cells
+        if cell["evaluation"].endswith("/dev")
+        and max(cell["exact_pairs"] or 0, cell["near_pairs"] or 0) > MOST_LEAKS * cell["rows"]
+        and cell["train"].removesuffix("/train") != cell["evaluation"].removesuffix("/dev")
+    }
+
+
+def references() -> dict[str, tuple[pd.DataFrame, pd.DataFrame]]:
+    """Name → matrix of single sources, and all runs of it."""
+    transfer = unpacked() / "transfer"
+    box = pd.concat(
+        [_transfer(transfer / "runs"), _transfer(transfer / "nli_triplets" / "runs", triplets=True)]
+    )
+    e5 = _transfer(transfer / "e5_small" / "runs", triplets=True)
+    found = {"mini_zh, 15,000 rows": box, "e5-small, 8,000 rows": e5}
+    frames = {name: (_singles(frame), frame) for name, frame in found.items()}
+    return frames | {"published BERT": (published(), pd.DataFrame())}
+
+
+def _transfer(folder: Path, *, triplets: bool = False) -> pd.DataFrame:
+    lines = []
+    for path in sorted(folder.glob("*/result.json")):
+        result = Result.read(path)
+        name = str(result.config["sweep_row"])
+        name = OF_TRANSFER.get(name, name)
+        if triplets and name == "ocnli":
+            name = "ocnli-triplets"
+        for key, score in result.scores.items():
+            _, target, metric = key.split("/")
+            if metric == "spearman" and score.value is not None:
+                lines.append((name, tuple(result.trained_on), result.seed, target, 100 * score.value))
+    return pd.DataFrame(lines, columns=["source", "stages", "seed", "target", "score"])
+
+
+def _singles(frame: pd.DataFrame) -> pd.DataFrame:
+    return matrix(frame[frame["stages"].map(len) == 1])
+
+
+def published() -> pd.DataFrame:
+    """The single sources of the published table; NLI is a million translated pairs there."""
+    table = pd.read_csv(PUBLISHED)
+    table = table[(table["split"] == "dev") & ~table["trained_on"].str.contains(r">|\+", regex=True)]
+    table = table.drop_duplicates(["trained_on", "dataset"])
+    names = table.assign(source=table["trained_on"].replace(OF_PUBLISHED))
+    names.loc[names["model"] == "simclue-v3", "source"] = "simclue-rank"
+    return matrix(names.rename(columns={"dataset": "target", "percent": "score"}))
+
+
+def decisions(scores: pd.DataFrame) -> pd.DataFrame:
+    """A line per encoder, budget, number of seeds and reference: accuracy, regret and seconds of a training."""
+    lines, cheap = [], pd.read_csv(CHEAP_SCORES) if CHEAP_SCORES.is_file() else None
+    ways: dict[tuple[str, int, int], tuple[pd.DataFrame, float]] = {}
+    for (encoder, budget), part in scores.groupby(["encoder", "budget"]):
+        trained = part[part["source"] != UNTRAINED]
+        whole = [seed for seed, of_seed in trained.groupby("seed") if of_seed["source"].nunique() >= 13]
+        seconds = (
+            float(trained.drop_duplicates(["source", "seed"])["seconds"].median()) if len(trained) else 0.0
+        )
+        for count in sorted({1, len(whole)} - {0}):
+            chosen = part[part["seed"].isin(whole[:count])]
+            if len(whole):
+                ways[encoder, budget, count] = (matrix(chosen), seconds * count)
+    for method, part in cheap.groupby("method") if cheap is not None else ():
+        ways[str(method), 0, 0] = (matrix(part), float(part["seconds"].iloc[0]))
+    for name, (reference, _) in references().items():
+        for (encoder, budget, seeds), (table, seconds) in ways.items():
+            ours, theirs = shared(table, reference)
+            if len(ours) < 3:
+                continue
+            found = {
+                "accuracy": decision_accuracy(ours, theirs),
+                "accuracy_2_points": decision_accuracy(ours, theirs, least=2.0),
+                "regret_1": regret(ours, theirs),
+                "regret_3": regret(ours, theirs, picks=3),
+            }
+            columns = {key: _cells(key, value) for key, value in found.items()}
+            line = {
+                "reference": name,
+                "encoder": encoder,
+                "budget": budget,
+                "seeds": seeds,
+                "seconds": seconds,
+            }
+            lines.append(line | {key: value for each in columns.values() for key, value in each.items()})
+    return pd.DataFrame(lines)
+
+
+def _cells(name: str, found: Interval) -> dict[str, float]:
+    values = {"": found.value, "_low": found.low, "_high": found.high, "_count": found.count}
+    return {f"{name}{key}": round(value, 3) for key, value in values.items()}
+
+
+def curricula(frame: pd.DataFrame) -> pd.DataFrame:
+    """How well single sources predict a curriculum: its last set alone, or the sum of the gains of its sets."""
+    plain = frame.groupby(["source", "target"])["score"].mean().unstack()
+    stages = frame.drop_duplicates("source").set_index("source")["stages"]
+    of_set = {
+        value[0]: name for name, value in stages.items() if len(value) == 1 and not name.endswith("-triplets")
+    }
+    lines = []
+    for name, sets in stages.items():
+        if len(sets) < 2 or any("+" in each or each not in of_set for each in sets):
+            continue
+        start, actual = plain.loc[UNTRAINED], plain.loc[name]
+        parts = [plain.loc[of_set[each]] - start for each in sets]
+        for target in actual.dropna().index:
+            sums, last = sum(part[target] for part in parts), parts[-1][target]
+            lines.append(
+                (name, target, actual[target] - start[target], last, sums, float(np.mean([sums, last])))
+            )
+    return pd.DataFrame(lines, columns=["curriculum", "target", "gain", "last", "sum", "between"]).dropna()
+
+
+def picture(table: pd.DataFrame, path: Path) -> None:
+    """Draw decision accuracy over the seconds of one training, a panel per reference."""
+    names = list(dict.fromkeys(table["reference"]))
+    with rc_context({"svg.hashsalt": "decide", "svg.fonttype": "none", "font.size": 9}):
+        figure = Figure(figsize=(10, 3.4), layout="constrained")
+        for place, name in enumerate(names):
+            axes = figure.add_subplot(1, len(names), place + 1)
+            of_reference = table[(table["reference"] == name) & (table["seeds"] > 0)]
+            for encoder, part in of_reference.groupby("encoder"):
+                part = part.sort_values("seconds")
+                ends = np.abs(
+                    part[["accuracy_low", "accuracy_high"]].to_numpy().T - part["accuracy"].to_numpy()
+                )
+                axes.errorbar(
+                    part["seconds"], part["accuracy"], yerr=ends, marker="o", capsize=2, label=encoder
+                )
+            axes.axhline(50, color="grey", linewidth=0.8)
+            axes.set(
+                title=f"against {name}", xlabel="seconds of training per source", ylim=(35, 100), xscale="log"
+            )
+            if not place:
+                axes.set_ylabel("decisions alike, %")
+                axes.legend(fontsize=7)
+        figure.savefig(path, format="svg", metadata={"Date": None})
+
+
+def ship_gains(scores: pd.DataFrame, path: Path) -> None:
+    """Write gains over untrained weights for `juzhen advise`: of results/transfer, else of the study."""
+    _, transfer = references()["mini_zh, 15,000 rows"]
+    gains = _singles(transfer) - _untrained(transfer)
+    trained = scores[scores["source"] != UNTRAINED]
+    whole = trained.groupby(["encoder", "budget"])["source"].nunique()
+    encoder, budget = max(whole[whole == whole.max()].index, key=lambda key: (key[0] == "mini_zh", key[1]))
+    study = scores[(scores["encoder"] == encoder) & scores["budget"].isin([budget])]
+    untrained = scores[scores["encoder"] == encoder]
+    gains = gains.combine_first(matrix(study) - _untrained(untrained)).rename(index=FILES)
+    gains = gains.groupby(level=0).max().round(2)  # a set of NLI in two readings: the better one
+    write_text(path, gains.rename_axis(index="source").to_csv(lineterminator="\n"))
+
+
+def _untrained(scores: pd.DataFrame) -> pd.Series:
+    return scores[scores["source"] == UNTRAINED].groupby("target")["score"].mean()
+
+
+def page(scores: pd.DataFrame, table: pd.DataFrame, folder: Path) -> str:
+    """The page, all of whose numbers follow from the runs."""
+    trained = scores[scores["source"] != UNTRAINED]
+    counted = trained.drop_duplicates(["source", "encoder", "budget", "seed"])
+    num_sources = counted["source"].nunique()
+    parts = [
+        (FOLDER / "head.md").read_text(encoding="utf-8").rstrip() if (FOLDER / "head.md").is_file() else ""
+    ]
+    done = [
+        (
+            encoder,
+            f"{budget:,}",
+            f"{len(part)} of {num_sources * PLANNED_SEEDS}",
+            f"{part['seconds'].median():.0f}",
+        )
+        for (encoder, budget), part in counted.groupby(["encoder", "budget"])
+    ]
+    parts.append("## What was run\n")
+    parts.append(
+        markdown_table(
+            ["encoder", "rows", "trainings", "median seconds of training"], done, numbers=(1, 2, 3)
+        )
+    )
+    parts.append(
+        "## Decisions\n\nDecisions between two sources that are made alike, and points lost by following.\n"
+    )
+    parts.append("![Decisions alike, over the seconds of a training](decisions.svg)\n")
+    for name, part in table.groupby("reference", sort=False):
+        reference = references()[name][0]
+        always, lost = fixed_regret(reference)
+        body = [
+            (
+                line.encoder + ("" if line.budget else " (no training)"),
+                f"{line.budget:,}" if line.budget else "–",
+                str(line.seeds) if line.seeds else "–",
+                f"{line.seconds:.0f}",
+                _shown(line, "accuracy"),
+                _shown(line, "accuracy_2_points"),
+                _shown(line, "regret_1"),
+                _shown(line, "regret_3"),
+            )
+            for line in part.itertuples()
+        ]
+        head = [
+            "by",
+            "rows",
+            "seeds",
+            "seconds",
+            "alike, %",
+            "alike where ≥ 2 points",
+            "regret@1",
+            "regret@3",
+        ]
+        parts.append(f"### Against {name}\n\n{markdown_table(head, body, numbers=(1, 2, 3))}\n")
+        parts.append(
+            f"At random 50 % and {random_regret(reference):.2f} points; always {always}: {lost:.2f} points. "
+            f"{int(part['accuracy_count'].max())} decisions at most, over {reference.shape[1]} targets.\n"
+        )
+    parts.append("## Noise of each column\n\nDeviation between sources and between seeds, in points.\n")
+    for (encoder, budget), part in trained.groupby(["encoder", "budget"]):
+        deviation = seed_deviation(part)
+        if np.isnan(deviation):
+            continue
+        noise = column_noise(part)
+        body = [
+            (target, f"{row.signal:.2f}", f"{row.noise:.2f}", f"{row.ratio:.1f}")
+            for target, row in noise.iterrows()
+        ]
+        needed = ", ".join(f"{seeds_needed(deviation, points)} for {points:g}" for points in (2, 1, 0.5))
+        parts.append(f"### {encoder}, {budget:,} rows\n")
+        parts.append(
+            markdown_table(["target", "between sources", "between seeds", "ratio"], body, numbers=(1, 2, 3))
+        )
+        parts.append(
+            f"\nPooled deviation between seeds {deviation:.2f}; seeds a side for a difference of points: {needed}.\n"
+        )
+    parts.append(
+        "## Cells that were not measured\n\nRoot mean squared error in points, each cell left out once.\n"
+    )
+    body = []
+    for (encoder, budget), part in trained.groupby(["encoder", "budget"]):
+        measured = matrix(part).dropna(axis=0, thresh=8).dropna(axis=1)
+        if len(measured) < 6:
+            continue
+        means = leave_one_out(measured, lambda table: table.fillna(table.mean()))
+        body.append(
+            (
+                encoder,
+                f"{budget:,}",
+                f"{means:.2f}",
+                *(f"{_rank_error(measured, rank):.2f}" for rank in (1, 2, 3)),
+            )
+        )
+    parts.append(
+        markdown_table(
+            ["encoder", "rows", "column mean", "rank 1", "rank 2", "rank 3"], body, numbers=(1, 2, 3, 4, 5)
+        )
+    )
+    parts.append(
+        "## Curricula from single sets\n\nGains over untrained weights on all columns, from results/transfer.\n"
+    )
+    body = []
+    for name, (_, frame) in references().items():
+        if not len(frame):
+            continue
+        known = curricula(frame)
+        for way, words in {
+            "last": "the last set alone",
+            "sum": "sum of the gains",
+            "between": "mean of both",
+        }.items():
+            error = float(np.sqrt(np.mean((known[way] - known["gain"]) ** 2)))
+            correlation = float(known[way].corr(known["gain"]))
+            body.append(
+                (name, words, f"{known['curriculum'].nunique()}", f"{error:.2f}", f"{correlation:.3f}")
+            )
+    parts.append(
+        markdown_table(
+            ["encoder", "predicted by", "curricula", "error, points", "correlation"], body, numbers=(2, 3, 4)
+        )
+    )
+    return "\n\n".join(part.strip("\n") for part in parts if part) + "\n"
+
+
+def _rank_error(measured: pd.DataFrame, rank: int) -> float:
+    return leave_one_out(measured, lambda table: low_rank(table, rank=rank, rounds=50))
+
+
+def _shown(line: object, name: str) -> str:
+    value, low, high = (getattr(line, f"{name}{end}") for end in ("", "_low", "_high"))
+    digits = 2 if name.startswith("regret") else 1
+    return "–" if np.isnan(value) else f"{value:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser("python -m tools.decide_page", description=__doc__.splitlines()[0])
+    parser.add_argument("runs", type=Path)
+    parser.add_argument("folder", type=Path)
+    options = parser.parse_args()
+    scores = collect(options.runs)
+    table = decisions(scores)
+    options.folder.mkdir(parents=True, exist_ok=True)
+    written: Mapping[str, pd.DataFrame] = {"scores.csv": scores.round(4), "decisions.csv": table}
+    for name, frame in written.items():
+        write_text(options.folder / name, frame.to_csv(index=False, lineterminator="\n"))
+    picture(table, options.folder / "decisions.svg")
+    ship_gains(scores, options.folder / GAINS.name)
+    write_text(options.folder / "README.md", page(scores, table, options.folder))
+
+
+if __name__ == "__main__":
+    sys.exit(run_program(main))
