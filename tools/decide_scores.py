@@ -7,14 +7,15 @@ TF-IDF vectors, cosine of mean embeddings, and cosine of the gradients of one st
 import argparse
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import torch
 
-from juzhen.advice.prior import nearness
-from juzhen.advice.target import LEARNS_BY, MOST_TRAIN, Reading, TrainingSet, source_of
+from juzhen.advice.prior import mean_tfidf
+from juzhen.advice.target import LEARNS_BY, Reading, TrainingSet, source_of
 from juzhen.cli.program import run_program
 from juzhen.core.atomic_write import write_text
 from juzhen.core.batch import Sharing
@@ -35,7 +36,7 @@ TARGETS = (
     "csts", "ocnli", "cmnli", "csnli", "lcqmc", "afqmc", "bq", "pawsx_zh", "xiaobu", "qbqtc", "atec", "triclue",
     "stsb_en", "sick", "snli",
 )  # fmt: skip
-TEXTS, BATCH, BATCHES = 500, 64, 4
+ROWS, TEXTS, BATCH, BATCHES = 1000, 400, 48, 3
 
 
 def mean_vector(encoder: SentenceEncoder, examples: Examples) -> np.ndarray:
@@ -75,21 +76,24 @@ def main() -> None:
     for name in SOURCES:
         rows = reading.split(configured_set(FILES.get(name, name)), "train")
         assert rows is not None
-        sizes[name], sources[name] = len(rows), source_of(reading.sampled(rows, MOST_TRAIN))
+        sizes[name], sources[name] = len(rows), source_of(reading.sampled(rows, ROWS))
     for name in TARGETS:
         rows = reading.split(configured_set(name), "dev")
         assert rows is not None
-        targets[name] = reading.sampled(rows, 1000)
+        targets[name] = reading.sampled(rows, ROWS)
     lines = [
         ("largest set", source, target, float(sizes[source]), 0.0) for source in SOURCES for target in TARGETS
     ]
     since = time.monotonic()
-    for target, rows in targets.items():
-        values = nearness([each.rows for each in sources.values()], rows)
-        lines += [
-            ("TF-IDF", source, target, value, 0.0) for source, value in zip(SOURCES, values, strict=True)
-        ]
+    vectors = mean_tfidf([*(each.rows for each in sources.values()), *targets.values()])
+    near = vectors[: len(sources)] @ vectors[len(sources) :].T
+    lines += [
+        ("TF-IDF", source, target, float(near[row, column]), 0.0)
+        for row, source in enumerate(sources)
+        for column, target in enumerate(targets)
+    ]
     seconds = {"TF-IDF": time.monotonic() - since}
+    _write(lines, seconds)
     encoder = SentenceEncoder.load("builtin/mini_zh").eval()
     for method in ("mean vectors", "gradients of one step"):
         since = time.monotonic()
@@ -101,6 +105,10 @@ def main() -> None:
             for source, first in of_sources.items()
             for target, second in of_targets.items()
         ]
+        _write(lines, seconds)
+
+
+def _write(lines: list[tuple[str, str, str, float, float]], seconds: Mapping[str, float]) -> None:
     table = pd.DataFrame(lines, columns=["method", "source", "target", "score", "seconds"])
     table["seconds"] = (table["method"].map(seconds).fillna(0) / len(SOURCES)).round(1)
     table["score"] = table["score"].map("{:.6g}".format)

@@ -38,21 +38,21 @@ def expected_gain(source: str, target: str) -> float:
     )
 
 
-def nearness(sources: Sequence[Examples], target: Examples) -> list[float]:
-    """Compute the cosine of mean TF-IDF vectors over characters and pairs of characters, source against target."""
-    texts = [_texts(each) for each in (target, *sources)]
+def mean_tfidf(sets: Sequence[Examples]) -> np.ndarray:
+    """Compute mean TF-IDF vectors over characters and pairs of them, one per set (sets, terms), of length 1."""
+    texts = [_texts(each) for each in sets]
     vectorizer = TfidfVectorizer(analyzer="char", ngram_range=(1, 2), sublinear_tf=True, dtype=np.float32)
     vectorizer.fit([text for part in texts for text in part])
-    means = [np.asarray(vectorizer.transform(part).mean(axis=0)).ravel() for part in texts]
-    means = [mean / max(float(np.linalg.norm(mean)), 1e-9) for mean in means]
-    return [float(mean @ means[0]) for mean in means[1:]]
+    means = np.stack([np.asarray(vectorizer.transform(part).mean(axis=0)).ravel() for part in texts])
+    return np.asarray(means / np.maximum(np.linalg.norm(means, axis=1, keepdims=True), 1e-9))
 
 
 def trial_order(sources: Sequence[TrainingSet], target: Target) -> list[str]:
     """Names of the sources, the most promising first, by the mean of their two ranks."""
     if not sources:
         return []
-    near = nearness([source.rows for source in sources], target.scored)
+    of_target, *of_sources = mean_tfidf([target.scored, *(source.rows for source in sources)])
+    near = [float(mean @ of_target) for mean in of_sources]
     gains = np.array([expected_gain(source.name, target.name) for source in sources])
     gains = np.where(np.isnan(gains), np.nanmean(gains) if np.isfinite(gains).any() else 0.0, gains)
     ranks = rankdata(-np.array(near)) + rankdata(-gains)

@@ -161,7 +161,7 @@ class Search:
         """Standard deviation between seeds: of recipes with several, together with the usual one."""
         squares, freedom = USUAL_FREEDOM * USUAL_DEVIATION**2, float(USUAL_FREEDOM)
         for stages in self.recipes:
-            values = [trial.draws["all"][0] for trial in self.seeds_of(stages)]
+            values = [trial.draws["dev"][0] for trial in self.seeds_of(stages)]
             if stages and len(values) > 1:
                 squares += float(np.var(values) * len(values))
                 freedom += len(values) - 1

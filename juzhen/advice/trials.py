@@ -21,7 +21,7 @@ from juzhen.core.machine import describe_environment
 from juzhen.core.result import Result, Score
 from juzhen.core.row_scores import ROWS_FILE, RowScores, SetRows
 from juzhen.encoders.sentence_encoder import SentenceEncoder
-from juzhen.evaluation.run import Pass
+from juzhen.evaluation.run import evaluate
 from juzhen.evaluation.scoring import Evaluation
 from juzhen.evaluation.settings import EvaluationSettings
 from juzhen.training.fit import fit
@@ -60,15 +60,13 @@ class Trial:
 
     Args:
         recipe: What it has learnt from.
-        target: Scores of the target's rows.
         panel: Set → its score in points.
         seconds: Of training and scoring.
         folder: Its run folder.
-        draws: Bootstrap statistic of the target per draw, over all its rows and over those that own rows have not seen.
+        draws: "dev", and where no own row was trained on "all" → score of the target, then that of each bootstrap draw.
     """
 
     recipe: Recipe
-    target: SetRows
     panel: dict[str, float]
     seconds: float
     folder: Path | None
@@ -140,6 +138,12 @@ class Trials:
         self.sources = {source.name: source for source in sources}
         if target.own is not None:
             self.sources[OWN] = target.own
+        # Rows for sources alone are a set of their own, so that a table never mixes them with those that own rows have.
+        self.dev, self.rest = target.scored, list[Examples]()
+        if not target.is_dev.all():
+            self.dev = with_rows(target.scored, np.flatnonzero(target.is_dev))
+            others = with_rows(target.scored, np.flatnonzero(~target.is_dev))
+            self.rest = [replace(others, name=f"{target.name}_for_sources")]
         self.base = SentenceEncoder.load(encoder).eval()
         # Small encoders take ten times the rate that is customary for a base model (conf/backbone).
         usual = 5e-4 if self.base.dim <= 256 else 5e-5 if self.base.dim <= 384 else 2e-5
@@ -152,8 +156,8 @@ class Trials:
     def picked(self) -> dict[str, np.ndarray]:
         """Rows of each bootstrap draw, the same for every training; the first draw is all rows."""
         draw = np.random.default_rng(self.seed)
-        dev = np.flatnonzero(self.target.is_dev)
-        picks = {"all": np.arange(len(self.target.is_dev)), "dev": dev}
+        # Dev rows come first in both.
+        picks = {"all": np.arange(len(self.target.scored)), "dev": np.arange(len(self.dev))}
         return {
             name: np.stack([rows, *(draw.choice(rows, len(rows)) for _ in range(DRAWS))])
             for name, rows in picks.items()
@@ -184,10 +188,22 @@ class Trials:
                 progress=False,
             )
         trained = time.monotonic()
-        scored = self.scored(encoder, [self.target.scored, *(self.panel if with_panel else ())])
-        target = scored.rows[f"{self.target.scored.split}/{self.target.scored.name}"]
-        values, gold = row_values(target, self.target.metric)
-        draws = {name: resampled(values, gold, picked) for name, picked in self.picked.items()}
+        seen_own = OWN in recipe.sources
+        scored = self.scored(
+            encoder, [self.dev, *(() if seen_own else self.rest), *(self.panel if with_panel else ())]
+        )
+        parts = [
+            row_values(scored.rows[f"dev/{part.name}"], self.target.metric)
+            for part in (self.dev, *(() if seen_own else self.rest))
+        ]
+        values = np.concatenate([part[0] for part in parts])
+        gold = (
+            None
+            if parts[0][1] is None
+            else np.concatenate([part[1] for part in parts if part[1] is not None])
+        )
+        picks = {name: picked for name, picked in self.picked.items() if name == "dev" or not seen_own}
+        draws = {name: resampled(values, gold, picked) for name, picked in picks.items()}
         panel = {
             each.name: 100 * (scored.scores[f"{each.split}/{each.name}/spearman"].value or 0.0)
             for each in (self.panel if with_panel else ())
@@ -198,7 +214,7 @@ class Trials:
         others = sum(map(len, self.panel)) if with_panel else 0
         share = len(self.target.scored) / (len(self.target.scored) + others)
         self.scoring_seconds = share * (time.monotonic() - trained)
-        trial = Trial(recipe, target, panel, seconds, None, draws)
+        trial = Trial(recipe, panel, seconds, None, draws)
         if self.folder is not None:
             trial.folder = self._written(trial, scored, rows_seen)
         self.made = [other for other in self.made if other.recipe != recipe] + [trial]
@@ -207,7 +223,7 @@ class Trials:
     def scored(self, encoder: SentenceEncoder, sets: Sequence[Examples]) -> Evaluation:
         settings = EvaluationSettings(seed=self.seed)
         settings.evaluation = replace(settings.evaluation, bootstrap_samples=0)
-        return Pass(encoder, settings)(list(sets), seen={})[0]
+        return evaluate(encoder, list(sets), settings=settings)
 
     def _drawn(self, source: TrainingSet, count: int, seed: int) -> Examples:
         rows = source.rows

@@ -3,7 +3,6 @@
 import csv
 import json
 
-import numpy as np
 import pytest
 
 import juzhen.advice.target as chosen_rows
@@ -80,12 +79,12 @@ def test_resampled_correlations_are_those_of_the_metric(encoder_folder, faq, rea
     target = read_target(str(faq), reading)
     trials = Trials(str(encoder_folder), target, [], [])
     trial = trials.make(Recipe((), 1))
-    scored = trials.scored(trials.base, [target.scored])
-    name = f"dev/{target.scored.name}/spearman"
-    assert trial.draws["all"][0] == pytest.approx(100 * scored.scores[name].value, abs=1e-4)
-    values, gold = row_values(trial.target, "spearman")
-    dev = np.flatnonzero(target.is_dev)[None]
-    assert trial.draws["dev"][0] == pytest.approx(float(resampled(values, gold, dev)[0]))
+    for rows, part in {"dev": trials.dev, "all": target.scored}.items():
+        found = trials.scored(trials.base, [part])
+        score = found.scores[f"dev/{part.name}/spearman"].value
+        assert trial.draws[rows][0] == pytest.approx(100 * score, abs=1e-4)
+    values, gold = row_values(found.rows[f"dev/{part.name}"], "spearman")
+    assert resampled(values, gold, trials.picked["all"])[5] == pytest.approx(trial.draws["all"][5], abs=1e-3)
 
 
 def test_it_answers_and_leaves_runs(encoder_folder, faq, tmp_path, monkeypatch):
@@ -142,9 +141,7 @@ def test_a_clear_winner_is_named_and_a_tie_is_not(encoder_folder, faq, reading):
         for name, gain in (("demo_qmc", 10.0), ("demo_sts", 10.0 + better)):
             for seed in (1, 2):
                 draws = {rows: values + gain for rows, values in untrained.draws.items()}
-                trials.made.append(
-                    type(untrained)(Recipe(((name, 500),), seed), untrained.target, {}, 1.0, None, draws)
-                )
+                trials.made.append(type(untrained)(Recipe(((name, 500),), seed), {}, 1.0, None, draws))
         search = Search(trials, ["demo_qmc", "demo_sts"], minutes=1, report=lambda _: None)
         assert (len(search.contenders()) == 1) == clear
         assert search.contenders()[0][0][0] == ("demo_sts" if clear else search.recipes[0][0][0])
