@@ -17,6 +17,7 @@ from juzhen.core.errors import UserError
 from juzhen.core.machine import package_version
 from juzhen.core.paths import DISTRIBUTION
 from juzhen.core.safe_open import read_bytes
+from juzhen.core.text import short
 from juzhen.data.row_kinds import find_columns, pair_columns, text_cells
 from juzhen.data.tables import DELIMITERS, EXCEL, JSON, TableReading, read_own_table
 from juzhen.serving import schemas
@@ -363,6 +364,9 @@ async def _body(request: Request, kind: type[BaseModel], limits: Limits) -> Any:
     sort = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if sort != "application/json" and not sort.endswith("+json"):
         raise RequestError(415, "expected a body of JSON: Content-Type: application/json")
+    encoding = request.headers.get("content-encoding", "identity").strip().lower()
+    if encoding != "identity":
+        raise RequestError(415, f"Content-Encoding: {short(encoding)} is not read. Send the body as it is")
     return schemas.parsed(kind, await request.body(), most_values=limits.values)
 
 
