@@ -11,7 +11,7 @@ from pages import EDITIONS, quoted
 
 from juzhen.cli.main import main
 from juzhen.core.file_guard import check_overwritable
-from tools import generated, reached
+from tools import generated
 from tools.docs import speed_picture
 from tools.generated import PAGES, _content, stale
 
@@ -103,13 +103,13 @@ def test_a_page_is_stale_once_code_that_its_command_reaches_has_changed(
     (tmp_path / "made").mkdir()
     for name, text in MADE_BY.items():
         (tmp_path / "made" / f"{name}.py").write_text(text, encoding="utf-8")
-    monkeypatch.setattr(reached, "ROOT", tmp_path)
-    caches = (reached._file, reached._module)
+    monkeypatch.setattr(generated, "ROOT", tmp_path)
+    caches = (generated._file, generated._module)
 
     def code():
         for cache in caches:
             cache.cache_clear()
-        return reached.reached("python -m made.main")
+        return generated.reached("python -m made.main")
 
     first = code()
     assert first.keys() == {"made.main.main", "made.words.HEAD", "made.lines.write"}
@@ -122,11 +122,11 @@ def test_a_page_is_stale_once_code_that_its_command_reaches_has_changed(
 
 def test_what_makes_a_page_follows_from_its_command():
     """The letters of a table were once added in a file that no list of sources had."""
-    table = reached.reached("juzhen table runs")
+    table = generated.reached("juzhen table runs")
     assert {"juzhen.report.significance.beaten", "juzhen.report.table.to_markdown"} <= table.keys()
     assert not [name for name in table if name.startswith(("juzhen.report.page", "juzhen.core.atomic_write"))]
     for page in PAGES:
-        assert page.by_hand or len(reached.reached(page.command)) > 10, page.command
+        assert page.by_hand or len(generated.reached(page.command)) > 10, page.command
 
 
 def test_the_picture_of_the_terminal_has_the_numbers_of_the_first_run():
