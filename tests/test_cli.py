@@ -61,7 +61,8 @@ def test_without_the_clone_a_verb_of_the_suite_says_so(monkeypatch, tmp_path, ca
         assert main([name, "runs"]) == 2
         told = capsys.readouterr().err
         assert told.count("\n") == 1
-        assert f"juzhen {name} is of the suite" in told
+        assert f"juzhen {name}" in told
+        assert "clone" in told.lower()
     assert main(["archive", "runs", "--split", "dev"]) == 2
     assert (
         "--split: there is no such option; an option of space, mteb, distill, mine, table, compare, report;"

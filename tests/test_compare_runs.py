@@ -201,7 +201,7 @@ def test_nothing_is_computed_where_rows_were_kept_and_other_rows_are_not_compare
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["{run}"], "expected two runs or more"),
+        (["{run}"], "juzhen compare runs/FIRST runs/SECOND"),
         (["{run}", "{run}", "--sets", "lcqmc"], "--sets lcqmc: not all of these runs were scored on it"),
         (["{run}", "nowhere"], "no result here"),
         (["--published", "{run}", "{run}"], "expected one folder that holds runs"),

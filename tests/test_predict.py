@@ -170,7 +170,7 @@ def test_a_bad_file_is_named_and_nothing_is_written(run, tmp_path, capsys, conte
     [
         (["{run}-not", "今天", "明天"], "no such folder"),
         (["{empty}", "今天", "明天"], "neither a run with an encoder"),
-        (["{run}", "今天"], "expected two sentences ("),
+        (["{run}", "今天"], "--file"),
         (["{run}", "今天", " "], "is empty"),
         (
             ["{run}", "今天", "明天", "--backend", "onx"],

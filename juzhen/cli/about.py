@@ -1,4 +1,4 @@
-"""What --version and --info say: which juzhen, torch and machine this is. Nothing is loaded that takes time."""
+"""Versions and machine for --version and --info. Nothing slow is loaded."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -8,13 +8,21 @@ from juzhen.core.paths import DISTRIBUTION
 
 INFO = ("--info", "-i")
 OF_HYDRA = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
-"""What Hydra shows of a configuration."""
+"""Parts of a configuration that Hydra shows with --info."""
 
 SHOWN = ("torch", "pytorch-lightning", "transformers", "hydra-core")
 
 
 def tell_about(arguments: Sequence[str], *, conf_dir: Path) -> bool:
-    """Prints what --version, or --info as the only word, asks for; false where Hydra is asked."""
+    """Print the answer to --version, or to --info as the only word.
+
+    Args:
+        arguments: The command line.
+        conf_dir: Folder of the configuration.
+
+    Returns:
+        False if Hydra must answer.
+    """
     if "--version" in arguments:
         print(version_line())
         return True
@@ -25,14 +33,14 @@ def tell_about(arguments: Sequence[str], *, conf_dir: Path) -> bool:
 
 
 def version_line() -> str:
-    """`juzhen 0.1.0 (torch 2.9.1, Python 3.12.3)`"""
+    """Return a line such as `juzhen 0.1.0 (torch 2.9.1, Python 3.12.3)`."""
     import platform
 
     return f"juzhen {_version(DISTRIBUTION)} (torch {_version('torch')}, Python {platform.python_version()})"
 
 
 def info_lines(conf_dir: Path) -> Iterator[str]:
-    """Version, libraries, machine, and the folders that a job reads and writes where nothing else is said."""
+    """Yield version, libraries, machine, and the default folders of a job."""
     from juzhen.core.machine import describe_environment, found_hardware
 
     facts = describe_environment()

@@ -17,15 +17,13 @@ from juzhen.core.result import Threshold
 
 
 def calibrate(
-    run: Annotated[
-        str, Argument(help="run folder of a finished run · with --data also the folder of an encoder")
-    ],
+    run: Annotated[str, Argument(help="finished run, or with --data the folder of an encoder")],
     *,
     data: Annotated[
         list[Path] | None,
         Option(
             metavar="FILE…",
-            help="tables of pairs, instead of the sets of the run; dev.csv and test.csv of a folder are one set",
+            help="tables of pairs instead of the run's sets. dev.csv and test.csv of one folder are one set",
         ),
     ] = None,
     table: options.TableOptions = options.AS_IT_LOOKS,
@@ -36,17 +34,19 @@ def calibrate(
         Option(
             metavar="FOLDER",
             help="where to write",
-            show_default="analysis/ in the run, or beside the first file if there is no run",
+            show_default="analysis/ in the run, or next to the first file",
         ),
     ] = None,
     batch_tokens: options.BatchTokens = options.BATCH_TOKENS,
-    no_plot: Annotated[bool, Option("--no-plot", help="no picture; matplotlib is then not needed")] = False,
+    no_plot: Annotated[
+        bool, Option("--no-plot", help="draw no picture, so that matplotlib is not needed")
+    ] = False,
 ) -> None:
     """Fits temperature, Platt scaling and a threshold on dev and judges them on test, for each set of 0/1 pairs.
 
-    Of positive pairs and triplets, each row is a pair of label 1, and one of label 0 with the nearest other text.
-    Before scaling, a cross-encoder's probability is sigmoid(score); so is a cosine's, which never says more than 0.73.
-    Without a test split one half of dev judges what the other half fits. Written are calibration-<set>.json and .svg.
+    In positive pairs and triplets, each row is a pair of label 1. Its nearest other text makes a pair of label 0.
+    Before scaling, the probability is sigmoid(score). For a cosine it never exceeds 0.73. Without a test split, one
+    half of dev judges the fit of the other half. The verb writes calibration-<set>.json and .svg.
 
     juzhen calibrate runs/NAME
     juzhen calibrate builtin/mini_zh --data pairs.csv

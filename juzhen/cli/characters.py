@@ -1,4 +1,4 @@
-"""`juzhen characters`: what an encoder makes of characters, of both scripts, and of other forms of texts."""
+"""`juzhen characters`: unknown characters, scripts and other forms of a text."""
 
 import json
 import sys
@@ -18,32 +18,30 @@ if TYPE_CHECKING:
     from juzhen.report.table import ReportTable
 
 LIMIT = 2_000
-"""Texts that are looked at where nothing else is said."""
+"""Default number of texts to inspect."""
 
 SHOWN = 40
-"""Characters that are named."""
+"""Characters to list."""
 
 
 def characters(
     encoder: Encoder,
     file: Annotated[
         Path | None,
-        Argument(
-            help="texts: .txt with one in each line, or a table", show_default="lists of single characters"
-        ),
+        Argument(help="texts: .txt with one per line, or a table", show_default="lists of single characters"),
     ] = None,
     *,
-    limit: Annotated[int, Option(min=1, help="texts that are looked at, spread over the file")] = LIMIT,
+    limit: Annotated[int, Option(min=1, help="texts to inspect, spread over the file")] = LIMIT,
     table: TableOptions = AS_IT_LOOKS,
-    as_json: Annotated[bool, Option("--json", help="one object of JSON with all characters")] = False,
+    as_json: Annotated[bool, Option("--json", help="print one JSON object with all characters")] = False,
 ) -> None:
-    """Which characters an encoder does not know, and what it makes of other forms of a text.
+    """Finds characters that an encoder does not know, and compares other forms of each text.
 
-    Of a file it counts texts with unknown pieces and pairs of different texts with equal token numbers. It converts the
+    For a file it counts texts with unknown tokens, and pairs of different texts with equal token ids. It converts the
     texts to simplified and traditional characters, to full-width signs and to both cases, and counts how many keep
-    their token numbers. The score of a text with its other form is the cosine of embeddings; of a cross-encoder it is
-    its own. The scripts are converted by OpenCC where it is installed. Without a file it reads the two levels of
-    GB 2312, traditional characters, kana, Latin letters and emoji one by one.
+    their token ids. The score of a text and its other form is the cosine, or a cross-encoder's own score. OpenCC
+    converts the scripts if it is installed. Without a file, the verb reads the two levels of GB 2312, traditional
+    characters, kana, Latin letters and emoji one by one.
 
     juzhen characters builtin/mini_zh
     juzhen characters runs/NAME questions.txt
@@ -65,7 +63,7 @@ def characters(
 
 
 def _texts(file: Path, limit: int, reading: "TableReading") -> list[str]:
-    """Texts of a file, each once, spread over it."""
+    """Read the distinct texts of a file, spread over it."""
     from juzhen.data.tables import column_values, good_texts, read_texts, require_fields, with_split_cells
 
     require_fields(reading, "text")

@@ -1,4 +1,4 @@
-"""`juzhen compare`: runs beside one another, row by row; or beside published numbers."""
+"""`juzhen compare`: runs row by row, or with published numbers."""
 
 import sys
 from pathlib import Path
@@ -24,41 +24,39 @@ if TYPE_CHECKING:
     from juzhen.report.table import ReportTable
 
 MOST_SETS = 3
-"""Sets whose pairs are listed without --sets."""
+"""Sets whose pairs are listed without --sets, at most."""
 FEW_ROWS = 50
 LONGEST = 60
-"""Characters of a text in a list of pairs; --csv has them whole."""
+"""Characters of a text in a list of pairs. --csv has whole texts."""
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 def compare(
     runs: Annotated[
-        list[Path], Argument(help="run folders, two or more; with --published one folder that holds runs")
+        list[Path], Argument(help="two or more run folders, or with --published one folder that holds runs")
     ],
     *,
     sets: Annotated[
-        list[str] | None, Option(metavar="SET…", help="these sets", show_default="all in common")
+        list[str] | None, Option(metavar="SET…", help="sets to compare", show_default="all common sets")
     ] = None,
     split: options.Split = None,
     metric: Annotated[
-        str | None, Option(help="this measure alone", show_default="what speaks for a set, and accuracy")
+        str | None, Option(help="the only metric", show_default="the main metric of each set, and accuracy")
     ] = None,
-    worst: Annotated[int, Option(min=0, help="pairs of each list: those that flipped, and the worst")] = 3,
+    worst: Annotated[int, Option(min=0, help="pairs in each list of flipped pairs and worst pairs")] = 3,
     csv: Annotated[
         Path | None, Option(help="also write every row, with its texts, and scores of all runs")
     ] = None,
-    published: Annotated[
-        bool, Option("--published", help="instead: published numbers beside those of runs")
-    ] = False,
+    published: Annotated[bool, Option("--published", help="compare with published numbers instead")] = False,
     markdown: options.Markdown = None,
     data_dir: options.RunDataDir = None,
     batch_tokens: options.BatchTokens = options.BATCH_TOKENS,
 ) -> None:
-    """Runs on the same rows: differences to the first with 95 % intervals, other settings, pairs that flipped.
+    """Compares runs on the same rows: differences to the first run with 95 % intervals, settings, flipped pairs.
 
-    The scores of single rows that runs have kept are read, and compared row by row (of rankings: query by query), so
-    that a set that is hard for all says nothing. Texts are looked up in the data sets. With
-    --published: which published numbers the runs match, which they miss, and which they do not have.
+    Runs keep the scores of single rows. These are compared row by row, or query by query for rankings, so a set that is
+    hard for all runs adds no noise. Texts come from the data sets. --published shows which published numbers the runs
+    match, miss or lack.
 
     juzhen compare runs/FIRST runs/SECOND
     juzhen compare runs/FIRST runs/SECOND --sets lcqmc --worst 20 --csv rows.csv
@@ -71,12 +69,12 @@ def compare(
     else:
         if len(runs) > len(LETTERS):
             raise UserError(
-                f"{len(runs)} runs: at most {len(LETTERS)} can stand beside one another; juzhen table has all"
+                f"{len(runs)} runs: at most {len(LETTERS)} can be compared. juzhen table shows all"
             )
         if len(runs) < 2:
             raise UserError(
-                "expected two runs or more: juzhen compare runs/FIRST runs/SECOND; published numbers stand beside "
-                "those of runs with juzhen compare --published runs"
+                "two or more runs are needed: juzhen compare runs/FIRST runs/SECOND. For published numbers, type "
+                "juzhen compare --published runs"
             )
         from juzhen.calibration.paired_comparison import PairedRuns
 
@@ -107,9 +105,7 @@ def compare(
 
 def _published(runs: "Sequence[Path]", *, metric: str | None) -> "list[ReportTable]":
     if len(runs) != 1:
-        raise UserError(
-            "--published: expected one folder that holds runs, such as juzhen compare --published runs"
-        )
+        raise UserError("--published: give one folder that holds runs. Type juzhen compare --published runs")
     matrix = read_matrix(runs[0], metric=metric)
     from juzhen.report.compare import comparison_tables
     from juzhen.report.figures import load_published
@@ -126,7 +122,7 @@ def _beside(
     worst: int,
     with_texts: bool,
 ) -> "tuple[list[ReportTable], dict[str, pd.DataFrame]]":
-    """The tables, and for each column a line for each row, with its texts where they are asked for."""
+    """Make the tables, and for each column a row per evaluation row, with texts if asked for."""
     from juzhen.calibration.paired_comparison import differences, flipped_rows, flips, row_frame, worst_rows
     from juzhen.report.row_identity import label_runs, settings_beside
     from juzhen.report.table import ReportTable, heading
@@ -229,7 +225,7 @@ def _pairs(
 
 
 def _kinds(frame: "pd.DataFrame") -> list[str]:
-    """What is shown of each run: its score, or the measure of its query; not whether it is right."""
+    """Kinds of columns that each run has, such as its score, without `right`."""
     kinds = dict.fromkeys(name.split(": ")[0] for name in frame.columns if ": " in name)
     return [kind for kind in kinds if kind != "right"]
 

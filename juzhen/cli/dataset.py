@@ -1,4 +1,4 @@
-"""`juzhen dataset`: a table of pairs, triplets or texts becomes a data set."""
+"""`juzhen dataset`: makes a data set from a table of pairs, triplets or texts."""
 
 import itertools
 import json
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from juzhen.data.tables import TableReading
 
 NUM_LINES = 8
-"""Lines that a reason for leaving rows out lists."""
+"""Line numbers to list for each reason."""
 
 RowKind = Literal[
     "labelled_pair", "scored_pair", "nli_pair", "positive_pair", "triplet", "sentence", "labelled_text"
@@ -41,12 +41,12 @@ LOSSES: dict[str, dict[str, str]] = {
     "splade": {"positive_pair": "info_nce", "triplet": "info_nce"},
     "reranker": {"labelled_pair": "bce", "scored_pair": "bce"},
 }
-"""Model → what it learns rows of a kind by, where that is not cosent, which jobs begin with."""
+"""Model → loss for each row type, if it is not the default, cosent."""
 
 
 @dataclass(frozen=True)
 class Choices:
-    """What a person may say of a table; None: as it looks."""
+    """User choices for a table. None means: recognise it."""
 
     name: str | None = None
     kind: RowKind | None = None
@@ -60,7 +60,7 @@ class Choices:
     seed: int = 0
 
     def words(self) -> list[str]:
-        """As options of the verb, those that are not left at their defaults."""
+        """Return non-default choices as options of the verb."""
         values = {key: value for key, value in asdict(self).items() if value != getattr(Choices, key)}
         switches = {key: values.pop(key) for key in ("header", "quoted") if key in values}
         arguments = [f"--{key}" if value else f"--no-{key}" for key, value in switches.items()]
@@ -69,7 +69,11 @@ class Choices:
         ]
 
     def reading(self, spell: Callable[[str, object], str] | None) -> "TableReading":
-        """How the table is read. spell: how options are written in messages; None: as those of this verb."""
+        """Return how the table is read.
+
+        Args:
+            spell: Formats an option in messages. None formats it as an option of this verb.
+        """
         from juzhen.data.tables import TableReading, parse_columns, typed
 
         return TableReading(
@@ -86,33 +90,33 @@ def dataset(
     file: Annotated[
         Path | None,
         Argument(
-            help="csv, tsv, txt, jsonl, parquet, arrow or xlsx; text in UTF-8, UTF-16 or GBK. With --queries: the name "
-            "of the set",
+            help="csv, tsv, txt, jsonl, parquet, arrow or xlsx, in UTF-8, UTF-16 or GBK. With --queries: "
+            "name of the set",
             show_default=False,
         ),
     ] = None,
     *,
     queries: Annotated[
         Path | None,
-        Option(metavar="TABLE", help="of a search: an id and a text in each row, or texts; see --answers"),
+        Option(metavar="TABLE", help="queries of a retrieval set: an id and a text per row, or texts"),
     ] = None,
     corpus: Annotated[
         Path | None,
         Option(
             metavar="TABLE",
-            help="of a search: the documents, an id and a text, and a title where there is one",
+            help="documents of a retrieval set: id, text and optional title",
         ),
     ] = None,
     answers: Annotated[
         Path | None,
         Option(
             metavar="TABLE",
-            help="of a search: a query, a document, and a gain where there are grades; named by ids or texts",
-            show_default="a column of the queries names the documents",
+            help="judgements of a retrieval set: query and document by id or text, and optional gain",
+            show_default="a column of the queries with documents",
         ),
     ] = None,
-    name: Annotated[str | None, Option(help="of the set", show_default="that of the file")] = None,
-    kind: Annotated[RowKind | None, Option(help="what a row is", show_default="as it looks")] = None,
+    name: Annotated[str | None, Option(help="name of the set", show_default="name of the file")] = None,
+    kind: Annotated[RowKind | None, Option(help="row type", show_default="recognised")] = None,
     columns: options.Columns = None,
     header: options.Header = None,
     quoted: options.Quoted = None,
@@ -120,33 +124,34 @@ def dataset(
     split_cells: options.SplitCells = None,
     dev: Annotated[
         float | None,
-        Option(help="share of the rows that chooses the checkpoint", show_default="0.1; of a search 0"),
+        Option(
+            help="share of rows for dev, which chooses the checkpoint", show_default="0.1, or 0 for retrieval"
+        ),
     ] = None,
     test: Annotated[
         float | None,
         Option(
-            help="share of the rows that gives the final score", show_default="0.1; of a search all queries"
+            help="share of rows for test, which gives the final score",
+            show_default="0.1, or all queries for retrieval",
         ),
     ] = None,
-    seed: Annotated[int, Option(min=0, max=LARGEST, help="of the split")] = Choices.seed,
+    seed: Annotated[int, Option(min=0, max=LARGEST, help="seed of the split")] = Choices.seed,
     data_dir: DataDir = None,
     config_dir: Annotated[
         Path | None,
         Option(
             metavar="FOLDER",
-            help="write the description to its dataset/",
-            show_default="conf of the clone, or of this folder where there is none",
+            help="folder whose dataset/ gets the description",
+            show_default="conf of the clone, or of this folder",
         ),
     ] = None,
-    yes: Annotated[bool, Option("--yes", "-y", help="do not ask whether the guess is right")] = False,
+    yes: Annotated[bool, Option("--yes", "-y", help="accept the guess without asking")] = False,
 ) -> None:
-    """Makes a data set of a table: recognises its columns, leaves bad rows out, splits it, and describes it.
+    """Makes a data set from a table: recognises the columns, drops bad rows, splits the rows and writes a description.
 
-    The rows become train, dev and test such that no sentence is in two of them, on either side. In a terminal the guess
-    is shown and asked about.
+    No sentence is in two splits, on either side. In a terminal the verb shows its guess and asks.
 
-    Of a search, which takes two tables or three, the queries are split, and are all for test unless --dev or --test
-    says otherwise.
+    A retrieval set takes two or three tables. Its queries are split. By default all of them are for test.
 
     juzhen dataset faq.csv
     juzhen dataset search --queries queries.csv --corpus documents.csv --answers answers.csv
@@ -177,7 +182,7 @@ def dataset(
         return
     if file is None:
         raise UserError(
-            "expected a table, as in juzhen dataset faq.csv, or the tables of a search: --queries, --corpus"
+            "no table. Type juzhen dataset faq.csv, or give the tables of a retrieval set: --queries, --corpus"
         )
     new_set = _make(
         file, choices, data_dir=data_folder(data_dir, may_lack=True), descriptions=folder, ask=ask
@@ -188,7 +193,7 @@ def dataset(
 def _tables(
     file: Path | None, queries: Path | None, corpus: Path | None, answers: Path | None
 ) -> dict[str, Path]:
-    """Part of a search → its table. Raises UserError where queries or documents are missing."""
+    """Return the table of each part of a retrieval set, and check that queries and documents are there."""
     from juzhen.data.tables import is_table
 
     if queries is None and file is not None and is_table(file):
@@ -214,7 +219,7 @@ def _make_search(
     from juzhen.data.tables import is_table
 
     if choices.kind is not None:
-        raise UserError(f"--kind {choices.kind}: queries and documents are no rows of one kind. Leave it out")
+        raise UserError(f"--kind {choices.kind}: a retrieval set has no row type. Leave it out")
     stem = None if file is None or is_table(file) else str(file)
     name, folder = choices.name or stem or "search", _descriptions(config_dir)
     shares = {"dev": choices.dev, "test": choices.test}
@@ -223,7 +228,7 @@ def _make_search(
     )
     print("\n".join(search.taken))
     if ask and not typer.confirm("Is this right?", default=True):
-        raise UserError("nothing was written; say which column is what: --columns query=…,document=…")
+        raise UserError("nothing was written. Name the columns: --columns query=…,document=…")
     words = [word for part, path in tables.items() for word in (f"--{part}", path.resolve())]
     said = replace(choices, name=None, dev=Choices.dev, test=Choices.test).words()
     if shares != {"dev": 0.0, "test": 1.0}:
@@ -231,7 +236,7 @@ def _make_search(
     origin = Origin(content_of(tables.values()), command("juzhen", "dataset", name, *words, *said))
     previous = read_origin(name, folder, tables["queries"])
     if previous is not None and previous.path != origin.path:
-        raise UserError(f"{name}: a set of this name was made by {previous.command}; choose another name")
+        raise UserError(f"{name}: a set of this name was made by {previous.command}. Choose another name")
     judged = search.splits(**shares, seed=choices.seed)
     places = {"data_dir": data_folder(data_dir, may_lack=True), "descriptions": folder}
     path = write_search(search, judged, **places, origin=origin)
@@ -247,7 +252,7 @@ def _make_search(
 
 
 class SetOfFile(NamedTuple):
-    """description: the yaml of a set that is not written; "" where it lies beside the others."""
+    """A set by its name, row type and, if it was not written, its description as YAML."""
 
     name: str
     kind: str
@@ -257,10 +262,19 @@ class SetOfFile(NamedTuple):
 def set_of_file(
     file: Path, *, data_dir: Path | None = None, config_dir: Path | None = None, write: bool = True
 ) -> SetOfFile:
-    """The set that `juzhen dataset` makes of a file. It is made, and written unless `write` is false, if it is missing
-    or the file has changed.
+    """Make the set of a file, unless it exists and the file is unchanged.
 
-    Raises UserError where a set of this name was made of another file, or of another content by other choices.
+    Args:
+        file: Table with the rows.
+        data_dir: Folder of the data sets.
+        config_dir: Folder whose dataset/ has the description.
+        write: Write the set. False only makes the description.
+
+    Returns:
+        Name, row type and description of the set.
+
+    Raises:
+        UserError: A set of this name comes from another file, or from other content with other choices.
     """
     from juzhen.data.dataset_from_table import description, files_of, origin_of, read_origin
     from juzhen.data.rows import set_name
@@ -274,7 +288,7 @@ def set_of_file(
             return SetOfFile(name, described.kind)
     if previous is not None and previous.command != origin.command:
         raise UserError(
-            f"data={file}: the set {name} was made by {previous.command}, of another content; type that again, "
+            f"data={file}: the set {name} was made by {previous.command}, from other content. Type that again, "
             f"or {command('juzhen', 'dataset', file, '--name', f'{name}_2')}"
         )
     places = {"data_dir": data_folder(data_dir, may_lack=True), "descriptions": folder}
@@ -308,14 +322,12 @@ def _make(
     origin, previous = origin_of(file, choices.words()), read_origin(name, descriptions, file)
     if previous is not None and previous.path != origin.path and previous.content != origin.content:
         other = command("juzhen", "dataset", file, "--name", f"{name}_2")
-        raise UserError(f"{name}: a set of this name was made by {previous.command}; choose another: {other}")
+        raise UserError(f"{name}: a set of this name was made by {previous.command}. Choose another: {other}")
     table = read_raw(file, choices.reading(spell))
     rows = guess(table, kind=Kind(choices.kind) if choices.kind else None)
     print("\n".join(_described(table, rows)), file=to)
     if ask and not typer.confirm("Is this right?", default=True):
-        raise UserError(
-            "nothing was written; say what the rows are: --kind, --columns, --header, --no-header"
-        )
+        raise UserError("nothing was written. Describe the rows: --kind, --columns, --header, --no-header")
     new_set = make_set(
         name, split_raw(table, rows), rows, dev=choices.dev, test=choices.test, seed=choices.seed
     )
@@ -330,7 +342,7 @@ def _make(
 
 
 def training_words(name: str, kind: str, *, model: str = "biencoder") -> list[str]:
-    """What is typed after train.py to train on a set and score its test split."""
+    """Return the arguments of train.py that train on a set and score its test split."""
     if model in LEXICAL:
         return ["dataset=[]", setting(f"+dataset@evaluate.{name}", name), "benchmark=none"]
     arguments = [setting("dataset", name)]
@@ -345,7 +357,7 @@ def _descriptions(config_dir: Path | None) -> Path:
 
 
 def _described(table: "RawTable", rows: "Guess") -> Iterator[str]:
-    """What the table is taken for."""
+    """Describe how the table was recognised."""
     yield f"{table.place}: {len(table.cells):,} rows; {table.format}"
     scores = ", scores from {} to {}".format(*rows.score_range) if rows.score_range else ""
     yield f"each row is a {rows.kind}{scores}:"
@@ -360,7 +372,7 @@ def _described(table: "RawTable", rows: "Guess") -> Iterator[str]:
 
 
 def _summary(new_set: "NewSet") -> Iterator[str]:
-    """What became of the rows."""
+    """Count dropped rows and rows of each split."""
     yield from _left_out(new_set.left_out)
     sizes = ", ".join(f"{split} {len(rows):,}" for split, rows in new_set.splits.items())
     parted = "query or positive" if new_set.guess.kind == "triplet" else "sentence"
@@ -368,7 +380,7 @@ def _summary(new_set: "NewSet") -> Iterator[str]:
 
 
 def _left_out(lines: Mapping[int, str]) -> Iterator[str]:
-    """How many rows are left out for each reason. lines: line → reason"""
+    """Count dropped rows by reason, from line → reason."""
     by_reason: dict[str, list[int]] = {}
     for line, reason in lines.items():
         by_reason.setdefault(reason, []).append(line)
@@ -382,7 +394,7 @@ def _left_out(lines: Mapping[int, str]) -> Iterator[str]:
 
 
 def _next(new_set: "NewSet", config_dir: Path | None, data_dir: Path) -> Iterator[str]:
-    """The command that trains on a set; without a clone, lines of Python."""
+    """Return the command that trains on a set, or lines of Python without a clone."""
     arguments = training_words(new_set.name, new_set.guess.kind)
     if IS_CLONE:
         program = "train.py" if Path.cwd() == ROOT else ROOT / "train.py"

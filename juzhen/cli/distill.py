@@ -13,47 +13,47 @@ def distill(
     teacher: Annotated[
         str,
         Argument(
-            help="run folder, or folder of an encoder, best of a cross-encoder · or fusion-<set>.json, which juzhen "
-            "fuse writes: two runs as one teacher"
+            help="run, or folder of an encoder, best a cross-encoder · or fusion-<set>.json of juzhen "
+            "fuse: two runs as one teacher"
         ),
     ],
-    dataset: Annotated[str, Argument(help="a set of pairs or triplets: lcqmc, snli …, or a table of them")],
+    dataset: Annotated[str, Argument(help="set of pairs or triplets, such as lcqmc or snli, or a table")],
     *,
     out: options.Table,
     split: options.ReadSplit = "train",
     grade: Annotated[
         Literal["logit", "probability"],
         Option(
-            help="logit: as it is, for losses of order · probability: its sigmoid, for losses that meet a value, from "
-            "a teacher trained with bce or ce; of a fused teacher the one that fuse has fitted on 0/1 pairs"
+            help="logit: raw score, for ranking losses · probability: its sigmoid, for regression losses "
+            "and teachers trained with bce or ce (a fused teacher has its own scaling, fitted on 0/1"
+            " pairs)"
         ),
     ] = "logit",
     triplets: Annotated[
         bool,
         Option(
             "--triplets",
-            help="write triplets with a score for each document, for margin_mse, list_kl and list_mle, in the place of "
-            "pairs",
+            help="write triplets with a score per document instead of pairs, for margin_mse, list_kl and list_mle",
         ),
     ] = False,
     fuse: Annotated[
         tuple[str, str] | None,
-        Option(metavar="RUN RUN", help="where the two runs of a fused teacher are, if they were moved"),
+        Option(metavar="RUN RUN", help="new folders of a fused teacher's two runs, if they were moved"),
     ] = None,
     data_dir: options.DataDir = None,
     config_dir: options.ConfigDir = None,
     table: options.TableOptions = options.AS_IT_LOOKS,
     limit: Annotated[
-        int | None, Option(min=2, help="at most so many pairs, with --triplets rows, drawn at random")
+        int | None, Option(min=2, help="draw at most this many pairs at random (rows with --triplets)")
     ] = None,
     seed: options.Seed = options.SEED,
     batch_tokens: options.BatchTokens = options.BATCH_TOKENS,
 ) -> None:
-    """Scores the pairs of a set with a finished run, or with two runs fused, and writes them as a set of graded pairs.
+    """Scores the pairs of a set with a run, or with two fused runs, and writes them as a set of graded pairs.
 
-    Written are a table, and the configuration that reads it. Gold labels are not read, so positive pairs will do as
-    well. A cross-encoder is too sure of pairs that it has learnt from itself: others make a better set. A larger
-    bi-encoder can teach by its cosines too.
+    The verb writes a table and its configuration. It ignores gold labels, so positive pairs work as well. A
+    cross-encoder is overconfident on pairs that it was trained on, so choose other pairs. A larger bi-encoder can teach
+    by its cosines.
 
     juzhen distill runs/TEACHER lcqmc --out silver/lcqmc_graded.tsv
     """

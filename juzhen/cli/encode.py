@@ -33,50 +33,50 @@ def encode(
     file: Annotated[
         Path,
         Argument(
-            help="texts: .txt with one in each line, or a table: .csv, .tsv, .jsonl, .parquet, .xlsx; also .gz, .zst; "
-            "- reads lines of standard input"
+            help="texts: .txt with one per line, or a table: .csv, .tsv, .jsonl, .parquet, .xlsx, also "
+            ".gz or .zst. - reads standard input"
         ),
     ],
     *,
     output: Annotated[
         Path | None,
-        Option(metavar="FILE.npy", help="where to write", show_default="<file>.npy beside the file"),
+        Option(metavar="FILE.npy", help="where to write", show_default="<file>.npy next to the file"),
     ] = None,
     truncate_dim: TruncateDim = None,
-    precision: Annotated[Literal["float32", "int8", "binary"], Option(help="what is written")] = "float32",
+    precision: Annotated[
+        Literal["float32", "int8", "binary"], Option(help="format of the output")
+    ] = "float32",
     ranges: Annotated[
         Path | None,
         Option(
             metavar="FILE.npy",
-            help="ranges of int8, such as those of a corpus",
-            show_default="of these texts",
+            help="ranges for int8, for example of a corpus",
+            show_default="computed from these texts",
         ),
     ] = None,
     batch_tokens: BatchTokens = BATCH_TOKENS,
     backend: Backend = BackendName.TORCH,
     cache: Cache = None,
-    workers: Annotated[
-        int | None, Option(min=1, help="processes that share the work", show_default="this one")
-    ] = None,
-    prompt_name: Annotated[str | None, Option(help="prompt of the encoder, such as query or passage")] = None,
+    workers: Annotated[int | None, Option(min=1, help="number of processes", show_default="1")] = None,
+    prompt_name: Annotated[str | None, Option(help="name of a prompt, such as query or passage")] = None,
     prompt: Annotated[
-        str | None, Option(metavar="TEXT", help="this before every line; '' for nothing")
+        str | None, Option(metavar="TEXT", help="prompt text before every line ('' for none)")
     ] = None,
     table: TableOptions = AS_IT_LOOKS,
     long_texts: LongTexts = "cut",
     overlap: Overlap = None,
     cut_report: Annotated[
         Path | None,
-        Option(metavar="FILE.tsv", help="a row for each line that was cut: its number, tokens, tokens lost"),
+        Option(metavar="FILE.tsv", help="list truncated lines: number, tokens, lost tokens"),
     ] = None,
 ) -> None:
-    """Writes the embeddings of the texts of a file as a NumPy array, float32, a row for each.
+    """Writes the embeddings of the texts of a file as a NumPy array, float32, one row per text.
 
-    --precision int8 writes a byte for each number, and beside it FILE.ranges.npy, the ends between which they are
-    spread; binary a bit for each, 1 where it is above 0.
+    --precision int8 writes one byte per dimension and FILE.ranges.npy with the ranges. binary writes one bit per
+    dimension, 1 if the value is above 0.
 
-    Texts that were cut are counted, and the lines of the first ones named. Of a table the column `text` is read, or the
-    only one.
+    Truncated texts are counted, and the first ones are listed by line. In a table the column `text` is read, or the
+    only column.
 
     juzhen encode runs/NAME lines.txt
     juzhen encode runs/NAME faq.csv --columns text=问题
@@ -94,18 +94,18 @@ def encode(
 
     is_stream = str(file) == "-"
     if is_stream and output is None:
-        raise UserError("-: standard input has no name; say where to write: --output FILE.npy")
+        raise UserError("-: standard input has no file name. Name the output: --output FILE.npy")
     output = output or file.with_name(f"{plain_name(file)}.npy")
     kept_ranges = output.with_name(f"{output.name.removesuffix('.npy')}.ranges.npy")
     writes_ranges = precision == "int8" and ranges is None
     if ranges is not None and precision != "int8":
-        raise UserError("--ranges is of --precision int8")
+        raise UserError("--ranges needs --precision int8. Add it, or leave --ranges out")
     if workers is not None and backend != BackendName.TORCH:
-        raise UserError("--workers, --backend: give one of the two")
+        raise UserError("--workers and --backend exclude each other. Give one of them")
     if overlap is not None and long_texts == "cut":
-        raise UserError("--overlap is of --long-texts chunk")
+        raise UserError("--overlap needs --long-texts chunk. Add it, or leave --overlap out")
     if cut_report is not None and long_texts != "cut":
-        raise UserError("--cut-report: with --long-texts chunk nothing is cut; leave out one of the two")
+        raise UserError("--cut-report: --long-texts chunk truncates nothing. Leave out one of them")
     check_overwritable(
         output, *([kept_ranges] if writes_ranges else []), *([cut_report] if cut_report else [])
     )
@@ -167,26 +167,29 @@ def encode(
 
 
 SHOWN = 5
-"""Lines that are named."""
+"""Truncated lines to list."""
 
 
 def _standard_input() -> bytes:
-    """As bytes: a text stream of Python would end lines at carriage returns, too."""
+    """Read bytes, because a text stream of Python also ends lines at carriage returns."""
     stream = getattr(sys.stdin, "buffer", None)
     return sys.stdin.read().encode() if stream is None else stream.read()
 
 
 def cut_lines(lost: Any, max_length: int, line_numbers: Sequence[int]) -> str | None:
-    """How many texts were cut, and the lines of the first; None where none was.
+    """Return a line about truncated texts, or None if there are none.
 
-    lost  tokens of each text that were left out
+    Args:
+        lost: Number of truncated tokens of each text.
+        max_length: Longest text of the encoder, in tokens.
+        line_numbers: Line of each text in its file.
     """
     cut = [number for number, count in zip(line_numbers, lost.tolist(), strict=True) if count]
     if not cut:
         return None
     named = ", ".join(f"{number:,}" for number in cut[:SHOWN]) + (", …" if cut[SHOWN:] else "")
     return (
-        f"{len(cut):,} of {len(lost):,} lines are longer than {max_length} tokens and were cut: {named}. "
+        f"{len(cut):,} of {len(lost):,} lines are longer than {max_length} tokens and were truncated: {named}. "
         "--cut-report FILE lists them; --long-texts chunk reads them whole"
     )
 

@@ -1,4 +1,4 @@
-"""`juzhen export`: an encoder as a folder for other programs, with the proof that it computes the same."""
+"""`juzhen export`: an encoder as a folder for other programs, with a verification report."""
 
 from pathlib import Path
 from typing import Annotated
@@ -17,32 +17,36 @@ def export(
     encoder: Encoder,
     out: Annotated[Path, Argument(metavar="OUT", help="folder to write")],
     *,
-    format: Annotated[Format, Option(help="what is written")] = Format.ONNX,
+    format: Annotated[Format, Option(help="format of the export")] = Format.ONNX,
     dim: Annotated[
         int | None,
         Option(
             metavar="N",
             min=1,
-            help="numbers of an embedding: the first N, of length 1 again",
-            show_default="all; static: 256",
+            help="truncate embeddings to N dimensions and normalise again",
+            show_default="all, or 256 for static",
         ),
     ] = None,
     sets: Annotated[
         list[str] | None,
-        Option(metavar="SET…", help="sets whose dev split is scored before and after", show_default=SETS[0]),
+        Option(
+            metavar="SET…",
+            help="sets whose dev split is scored before and after the export",
+            show_default=SETS[0],
+        ),
     ] = None,
     data_dir: DataDir = None,
     config_dir: ConfigDir = None,
-    limit: Annotated[int, Option(min=2, help="rows of a dev split that are scored")] = 1000,
+    limit: Annotated[int, Option(min=2, help="rows of a dev split to score")] = 1000,
     allow_difference: Annotated[
-        bool, Option("--allow-difference", help="write it even if it differs beyond the bound")
+        bool, Option("--allow-difference", help="keep an export that differs beyond the bound")
     ] = False,
 ) -> None:
-    """Writes an encoder as one folder for another program, and proves that it computes the same.
+    """Writes an encoder as one folder for another program, and verifies that it computes the same vectors.
 
-    The folder holds tokenizer, weights and a card; pooling and length 1 are inside the graph. parity.json has the
-    proof: the largest difference from transformers, a correlation before and after, and speed. In float32 more than
-    1e-5 is refused, in 8 bits a loss of more than 0.3 points; static says what it loses.
+    The folder holds tokenizer, weights and a card. Pooling and normalisation are inside the graph. parity.json reports
+    the largest difference from transformers, a correlation before and after, and speed. An export in float32 may differ
+    by 1e-5, one in 8 bits may lose 0.3 points. static reports its loss.
 
     juzhen export runs/NAME out/onnx --format onnx
     juzhen export runs/NAME out/small --format onnx-int8 --dim 128 --sets csts lcqmc --data-dir data

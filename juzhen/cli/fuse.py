@@ -13,18 +13,17 @@ from juzhen.core.text import markdown_table
 
 
 def fuse(
-    runs: Annotated[tuple[str, str], Argument(metavar="RUN RUN", help="run folders of two finished runs")],
+    runs: Annotated[tuple[str, str], Argument(metavar="RUN RUN", help="two finished runs")],
     *,
     sets: FittedSets = None,
     data_dir: RunDataDir = None,
     output: Analysis = None,
     batch_tokens: BatchTokens = BATCH_TOKENS,
 ) -> None:
-    """Two runs as one score, such as a cross-encoder trained with ce and one trained with cosent.
+    """Fuses two runs into one score, for example cross-encoders trained with ce and with cosent.
 
-    The score is α · first + (1 − α) · second. α is fitted on dev, where both scores are also brought to mean 0 and
-    deviation 1, and judged on test. Written is fusion-<set>.json; of 0/1 pairs it also scales the fused score to a
-    probability.
+    The score is α · first + (1 − α) · second. Both scores are standardised on dev, where α is fitted too. Test judges
+    the result. The verb writes fusion-<set>.json. For 0/1 pairs it also scales the fused score to a probability.
 
     juzhen fuse runs/FIRST runs/SECOND
     juzhen score --fuse runs/FIRST runs/SECOND --calibration runs/FIRST/analysis/fusion-lcqmc.json --file pairs.tsv
@@ -43,7 +42,7 @@ def fuse(
     if not shared:
         raise UserError(
             f"{first.folder} was evaluated on {', '.join(names)} and {second.folder} on {', '.join(other_names)}: "
-            "no set in common; evaluate one of them again on sets of the other"
+            "no common set. Evaluate one of them on a set of the other"
         )
     folder = output or first.folder / "analysis"
     folder.mkdir(parents=True, exist_ok=True)

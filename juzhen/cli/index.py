@@ -1,4 +1,4 @@
-"""`juzhen index`: texts and their vectors on disk, to be searched."""
+"""`juzhen index`: texts and their vectors on disk, for search."""
 
 import json
 import sys
@@ -28,30 +28,31 @@ from juzhen.core.text_warnings import collected
 
 WHOLE = "An index that was built with --chunk-tokens N, or --long-texts chunk, holds them whole."
 
-Folder = Annotated[Path, Argument(help="of the index")]
+Folder = Annotated[Path, Argument(help="folder of the index")]
 Encoder = Annotated[str, Argument(help="run folder, or folder of an encoder")]
 Texts = Annotated[
     Path,
     Argument(
-        help="texts: .txt with one in each line, or a table: .tsv, .csv, .jsonl, .parquet, .xlsx; also .gz, .zst"
+        help="texts: .txt with one per line, or a table: .tsv, .csv, .jsonl, .parquet, .xlsx, also .gz or .zst"
     ),
 ]
 TextColumn = Annotated[
     str | None,
-    Option("--text", metavar="COLUMN", help="of a table", show_default="text, or the only column"),
+    Option("--text", metavar="COLUMN", help="column with the texts", show_default="text, or the only column"),
 ]
 IdColumn = Annotated[
-    str | None, Option("--id", metavar="COLUMN", help="names each text", show_default="numbers, from 0")
+    str | None,
+    Option("--id", metavar="COLUMN", help="column with an id for each text", show_default="numbers, from 0"),
 ]
 Metadata = Annotated[
     list[str] | None,
-    Option(metavar="COLUMN…", help="what is kept beside each text, to be shown and to filter by"),
+    Option(metavar="COLUMN…", help="columns to store with each text, for display and filters"),
 ]
-Workers = Annotated[int | None, Option(min=1, help="processes that encode", show_default="this one")]
+Workers = Annotated[int | None, Option(min=1, help="number of processes", show_default="1")]
 PromptName = Annotated[
-    str | None, Option(help="prompt of the encoder before each text", show_default="that for documents")
+    str | None, Option(help="name of a prompt for the texts", show_default="the document prompt")
 ]
-Prompt = Annotated[str | None, Option(metavar="TEXT", help="this before each text; '' for nothing")]
+Prompt = Annotated[str | None, Option(metavar="TEXT", help="prompt text before each text ('' for none)")]
 
 
 def build(
@@ -62,7 +63,7 @@ def build(
     kind: Annotated[
         Literal["flat", "hnsw", "ivf_pq", "int8", "binary"],
         Option(
-            help="all vectors · a graph of neighbours · codes in lists · bytes · bits; the last three are small"
+            help="exact vectors · neighbour graph · codes in lists · bytes · bits (the last three are small)"
         ),
     ] = "flat",
     text: TextColumn = None,
@@ -71,7 +72,7 @@ def build(
     table: TableOptions = AS_IT_LOOKS,
     tokens: Annotated[
         Literal["characters", "jieba"],
-        Option(help="Chinese terms of BM25: characters and their pairs, or words"),
+        Option(help="Chinese terms of BM25: characters and character pairs, or words"),
     ] = "characters",
     truncate_dim: TruncateDim = None,
     prompt_name: PromptName = None,
@@ -82,7 +83,7 @@ def build(
         Option(
             metavar="N",
             min=1,
-            help="store each text by passages of at most N tokens",
+            help="split each text into passages of at most N tokens",
             show_default="texts are whole",
         ),
     ] = None,
@@ -90,7 +91,8 @@ def build(
     late: Annotated[
         bool,
         Option(
-            "--late", help="passages are pooled of one pass over the whole text (late chunking; pooling=mean)"
+            "--late",
+            help="pool passages from one pass over the whole text (late chunking, needs pooling=mean)",
         ),
     ] = False,
     backend: Backend = BackendName.TORCH,
@@ -100,11 +102,11 @@ def build(
 ) -> None:
     """Builds an index of the texts of a file in a new folder.
 
-    What is found has the exact score of the encoder, whatever the kind; only flat compares all texts. A build that was
-    cut off goes on when the same command is given again.
+    Search returns exact scores of the encoder for every kind. Only flat compares all texts. To resume an interrupted
+    build, repeat the command.
 
-    Texts that the encoder cut are counted. --long-texts chunk has one vector of a whole text, --chunk-tokens one of
-    each passage; what is added later, and queries, are read in the same way.
+    Truncated texts are counted. --long-texts chunk stores one vector per whole text, --chunk-tokens one per passage.
+    Later texts and queries are read in the same way.
 
     juzhen index build indexes/faq runs/NAME faq.csv --text question --id number --metadata answer
     juzhen index build indexes/laws runs/NAME laws.jsonl --id title --chunk-tokens 200 --overlap 20
@@ -156,10 +158,10 @@ def add(
     workers: Workers = None,
     cache: Cache = None,
 ) -> None:
-    """Adds the texts of a file to an index, all or none; one whose id is there takes the place of that text.
+    """Adds the texts of a file to an index, all or none. A text with a known id replaces the old one.
 
-    When it says so they are on the disk. An encoder of other weights is refused. --cache keeps vectors for the next
-    time, should the work be cut off.
+    When the verb ends, the texts are on disk. An encoder with other weights is refused. --cache stores vectors, so that
+    an interrupted command can be repeated cheaply.
 
     juzhen index add indexes/faq runs/NAME more.csv --text question --id number --metadata answer
     """
@@ -182,11 +184,11 @@ def add(
 def remove(
     folder: Folder,
     ids: Annotated[
-        list[str] | None, Argument(help="of texts; numbers where the index has no ids of its own")
+        list[str] | None, Argument(help="ids of texts, or their numbers if the index has no ids")
     ] = None,
     *,
     file: Annotated[
-        Path | None, Option(help="ids: one in each line, or a table with a column of them")
+        Path | None, Option(help="file with one id per line, or a table with a column of ids")
     ] = None,
     id_column: IdColumn = None,
     columns: Columns = None,
@@ -204,7 +206,7 @@ def remove(
     said = {"id": id_column} if id_column else parse_columns(columns)
     names = [*(ids or []), *(read_ids(file, TableReading(said, header, sheet=sheet)) if file else [])]
     if not names:
-        raise UserError("expected ids of texts, or --file with one in each line")
+        raise UserError("no ids given. Type ids of texts, or --file with one per line")
     from juzhen.index.writing import remove as remove_ids
 
     remove_ids(folder, list(dict.fromkeys(names)))
@@ -213,32 +215,31 @@ def remove(
 
 def search(
     folder: Folder,
-    queries: Annotated[list[str], Argument(help="one text or several")],
+    queries: Annotated[list[str], Argument(help="one or more texts")],
     *,
     encoder: Annotated[
-        str | None, Option(metavar="RUN", help="makes vectors of queries", show_default="that of the build")
+        str | None,
+        Option(metavar="RUN", help="encoder for the queries", show_default="the encoder of the build"),
     ] = None,
     mode: Annotated[
-        Literal["dense", "bm25", "hybrid"], Option(help="by vectors · by shared terms · by both ranks")
+        Literal["dense", "bm25", "hybrid"], Option(help="vectors · shared terms · both ranks")
     ] = "dense",
-    top_k: Annotated[int, Option(min=1, max=1000, help="texts for each query")] = 10,
+    top_k: Annotated[int, Option(min=1, max=1000, help="number of results per query")] = 10,
     filter: Annotated[
-        list[str] | None, Option(metavar="NAME=VALUE…", help="metadata that a text must have")
+        list[str] | None, Option(metavar="NAME=VALUE…", help="required metadata of a result")
     ] = None,
     rerank: Annotated[
-        str | None, Option(metavar="RUN", help="a cross-encoder, which puts the best 50 in order")
+        str | None, Option(metavar="RUN", help="cross-encoder that reranks the best 50")
     ] = None,
     per_document: Annotated[
-        bool, Option("--per-document", help="of the passages of a document the best one alone")
+        bool, Option("--per-document", help="show only the best passage of each document")
     ] = False,
     prompt_name: Annotated[
-        str | None, Option(help="prompt of the encoder before each query", show_default="that for queries")
+        str | None, Option(help="name of a prompt for the queries", show_default="the query prompt")
     ] = None,
-    as_json: Annotated[
-        bool, Option("--json", help="an object of JSON for each query, with metadata")
-    ] = False,
+    as_json: Annotated[bool, Option("--json", help="print one JSON object per query, with metadata")] = False,
 ) -> None:
-    """The texts of an index that are nearest to a text.
+    """Finds the texts of an index that are nearest to a query.
 
     juzhen index search indexes/faq 怎么退货 --mode hybrid --rerank runs/CE
     """
@@ -254,7 +255,7 @@ def search(
         if encoder is not None:
             raise
         raise UserError(
-            f"{folder}: was built with {name}, which cannot be loaded. Give its place now: --encoder RUN. ({error})"
+            f"{folder}: its encoder {name} cannot be loaded. Give its new folder: --encoder RUN. ({error})"
         ) from error
     with Index.open(folder, loaded) as opened:
         depth = top_k if rerank is None else max(top_k, RERANKED)
@@ -277,7 +278,7 @@ def search(
 
 
 def info(folder: Folder) -> None:
-    """What an index holds: texts, encoder, kind, bytes on disk and in memory.
+    """Shows texts, encoder, kind and size of an index.
 
     juzhen index info indexes/faq
     """
@@ -292,10 +293,10 @@ def info(folder: Folder) -> None:
 def push(
     folder: Folder,
     address: Annotated[
-        str, Argument(help="http://HOST:PORT/COLLECTION of a server, or qdrant:FOLDER/COLLECTION without one")
+        str, Argument(help="http://HOST:PORT/COLLECTION, or qdrant:FOLDER/COLLECTION without a server")
     ],
 ) -> None:
-    """Makes a collection of Qdrant hold what an index does, for juzhen serve --index ADDRESS; again after changes.
+    """Copies an index to a collection of Qdrant, for juzhen serve --index ADDRESS. Repeat it after changes.
 
     juzhen index push indexes/faq http://127.0.0.1:6333/faq
     """
@@ -323,21 +324,23 @@ def _check_passages(
     workers: int | None,
     cache: Path | None,
 ) -> None:
-    """Before anything is read."""
+    """Refuse options that exclude each other, before anything is read."""
     if chunk_tokens is not None and long_texts == "chunk":
         raise UserError(
-            "--long-texts chunk, --chunk-tokens: one vector of a text, or one of each passage; choose"
+            "--long-texts chunk and --chunk-tokens exclude each other. Store one vector per text, or one per passage"
         )
     if overlap is not None and chunk_tokens is None and long_texts == "cut":
-        raise UserError("--overlap is of --chunk-tokens N, or of --long-texts chunk")
+        raise UserError(
+            "--overlap needs --chunk-tokens N or --long-texts chunk. Add one, or leave --overlap out"
+        )
     if late and chunk_tokens is None:
-        raise UserError("--late is of --chunk-tokens N")
+        raise UserError("--late needs --chunk-tokens N. Add it, or leave --late out")
     if late and (backend != BackendName.TORCH or workers is not None):
         raise UserError(
-            "--late reads the states of tokens, which --backend and --workers do not give; leave them out"
+            "--late needs token states, which --backend and --workers do not return. Leave them out"
         )
     if chunk_tokens is not None and cache is not None:
-        raise UserError("--cache: the vectors of passages are not kept there; leave it out")
+        raise UserError("--cache does not store vectors of passages. Leave it out")
 
 
 def _encoding(encoder: Any, backend: str, batch_tokens: int, workers: int | None, cache: Path | None) -> Any:
@@ -352,7 +355,7 @@ def _encoding(encoder: Any, backend: str, batch_tokens: int, workers: int | None
     if workers is None:
         options["backend"] = Deferred(encoder, backend)
     elif backend != BackendName.TORCH:
-        raise UserError("--workers, --backend: give one of the two")
+        raise UserError("--workers and --backend exclude each other. Give one of them")
     return Encoding(options, workers)
 
 
@@ -361,14 +364,16 @@ def _dropped(rows: Any) -> str:
 
 
 def _where(filters: list[str], fields: list[str]) -> dict[str, list[Any]]:
-    """Values of each name; one that spells a number or a word of JSON is taken as that, too."""
+    """Read the values of each name. One that spells JSON, such as a number, also counts as that value."""
     from juzhen.index.store import is_value
 
     where: dict[str, list[Any]] = {}
     for word in filters:
         name, is_pair, value = word.partition("=")
         if not is_pair:
-            raise UserError(f"--filter {word}: expected NAME=VALUE, of {', '.join(fields) or 'no metadata'}")
+            raise UserError(
+                f"--filter {word}: not NAME=VALUE. Names are {', '.join(fields) or 'none: there is no metadata'}"
+            )
         where.setdefault(name, []).append(value)
         try:
             spelt = json.loads(value)

@@ -1,4 +1,4 @@
-"""`juzhen leaks`: the audit of what training sets share with evaluation sets."""
+"""`juzhen leaks`: the audit of rows shared by training and evaluation sets."""
 
 import sys
 from pathlib import Path
@@ -13,13 +13,13 @@ from juzhen.core.paths import DATASETS
 
 def leaks(
     *,
-    train: Annotated[list[str] | None, Option(metavar="SET…", help="training sets to look at")] = None,
-    all: Annotated[bool, Option("--all", help="every training set that has a file")] = False,
+    train: Annotated[list[str] | None, Option(metavar="SET…", help="training sets to audit")] = None,
+    all: Annotated[bool, Option("--all", help="audit every training set that has a file")] = False,
     text: Annotated[
-        list[str] | None, Option(metavar="FILE|SET…", help="running text: .txt, .txt.zst, .txt.gz")
+        list[str] | None, Option(metavar="FILE|SET…", help="running text to audit: .txt, .txt.zst, .txt.gz")
     ] = None,
     run: Annotated[
-        str | None, Option(metavar="FOLDER", help="the very text that a run has learnt from")
+        str | None, Option(metavar="FOLDER", help="audit the text that a run was trained on")
     ] = None,
     evaluate: Annotated[
         list[str] | None,
@@ -29,18 +29,18 @@ def leaks(
     config_dir: ConfigDir = None,
     output: Annotated[Path, Option(metavar="FOLDER", help="where to write")] = Path("runs/leaks"),
     threshold: Annotated[
-        float | None, Option(help="Jaccard index of near duplicates, at most 1", show_default="0.7")
+        float | None, Option(help="lowest Jaccard index of near duplicates, at most 1", show_default="0.7")
     ] = None,
-    counts: Annotated[bool, Option("--counts", help="leave row numbers out of the json file")] = False,
-    examples: Annotated[int, Option(min=0, help="also quote N rows for each pair of sets")] = 0,
-    no_progress: Annotated[bool, Option("--no-progress", help="no progress bars")] = False,
+    counts: Annotated[bool, Option("--counts", help="omit row numbers from the json file")] = False,
+    examples: Annotated[int, Option(min=0, help="quote N rows for each pair of sets")] = 0,
+    no_progress: Annotated[bool, Option("--no-progress", help="hide progress bars")] = False,
 ) -> None:
-    """Which rows of dev and test splits are in training sets: the same pair, near duplicates, single sentences.
+    """Finds rows of dev and test splits in training sets: equal pairs, near duplicates, single sentences.
 
-    It also tells where the labels differ. With --text and --run: which lines of running text hold evaluation sentences.
-    One of --train, --all, --text and --run says what is looked at. A set is named as in conf/dataset, or with a split,
-    such as csts/dev. Written are pairs.json and pairs.md, with --text and --run text.json and text.md; no file holds a
-    sentence unless --examples asks for some.
+    It also reports different labels. --text and --run find lines of running text that contain evaluation sentences.
+    Give one of --train, --all, --text and --run. Name a set as in conf/dataset, or with a split, such as csts/dev. The
+    verb writes pairs.json and pairs.md, or text.json and text.md for running text. The files quote sentences only with
+    --examples.
 
     juzhen leaks --all
     juzhen leaks --train lcqmc afqmc --evaluate csts/test --examples 3
@@ -51,17 +51,19 @@ def leaks(
     ]
     if len(sources_given) != 1:
         flags = " and ".join(f"--{name}" for name in sources_given) or "nothing"
-        raise UserError(f"say what to look at with one of --train, --all, --text, --run; given: {flags}")
+        raise UserError(f"what to audit is unclear, given {flags}. Give one of --train, --all, --text, --run")
     if threshold is not None and not 0 < threshold <= 1:
         raise UserError(
-            f"--threshold {threshold:g}: expected more than 0 and at most 1, such as 0.7 (1: the same letters)"
+            f"--threshold {threshold:g}: not above 0 and at most 1. Give one such as 0.7 (1: equal letters)"
         )
     if threshold is not None and (text or run):
         raise UserError(
-            "--threshold: running text is searched for whole sentences; leave it out with --text and --run"
+            "--threshold: running text is searched for whole sentences. Leave it out with --text and --run"
         )
     if data_dir and not data_dir.is_dir():
-        raise UserError(f"--data-dir {data_dir}: no such folder; expected the one that holds lcqmc, atec, …")
+        raise UserError(
+            f"--data-dir {data_dir}: no such folder. Give the folder that contains lcqmc, atec, …"
+        )
     from juzhen.data.leaks import audit as written
     from juzhen.data.leaks.audit import Detail, audit_pairs, audit_text
     from juzhen.data.rows import ConfiguredSets, read_lines

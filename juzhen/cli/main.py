@@ -1,4 +1,4 @@
-"""The one command line: `juzhen VERB …`, or `python -m juzhen VERB …`."""
+"""The command line `juzhen VERB …`, or `python -m juzhen VERB …`."""
 
 import os
 import re
@@ -20,16 +20,20 @@ PROGRAM = "juzhen"
 PARAMETER = re.compile(
     r"(?<![\w.\"'{-])(on_bad_row|data_dir|config_dir|truncate_dim|prompt_name|batch_tokens|long_texts|metric|threshold)="
 )
-"""What messages of the library name, and several verbs have as an option."""
+"""Parameters in library messages that are options of several verbs."""
 
 ADVICE = re.compile(r",? or choose (?P<name>on_bad_row|data_dir)=[^.;]*")
-"""A way out that some entry points have, as the end of a sentence."""
+"""Advice at the end of a sentence that only some entry points can follow."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one verb and gives the exit status: 0, 2 for a mistake of the user, 130 after Ctrl-C.
+    """Run one verb.
 
-    words  the verb and its words; None: those that the program was started with, whose streams are made to last
+    Args:
+        arguments: The verb and its arguments. None takes those of the program, and prepares its streams.
+
+    Returns:
+        Exit status: 0, 2 after a mistake of the user, 130 after Ctrl-C.
     """
     if arguments is None:
         return run_program(lambda: _answer(sys.argv[1:]), _spoken(sys.argv[1:]))
@@ -37,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _spoken(arguments: Sequence[str]) -> str:
-    """The verb as a line about it names it."""
+    """Name a verb in a message."""
     return f"{PROGRAM} {short(arguments[0])}" if arguments else PROGRAM
 
 
@@ -61,7 +65,7 @@ def _answer(arguments: Sequence[str]) -> int:
 
 
 def in_flags(message: str, known: Collection[str]) -> str:
-    """A message of the library, which names parameters, with the options of a verb; advice that it lacks is left out.
+    """Write parameters in a library message as options of a verb, and drop advice that the verb cannot follow.
 
     >>> in_flags("line 3: no text. Mend the file, or choose on_bad_row=drop to leave such rows out", ["--on-bad-row"])
     'line 3: no text. Mend the file, or choose --on-bad-row drop to leave such rows out'
@@ -77,7 +81,7 @@ def in_flags(message: str, known: Collection[str]) -> str:
 
 
 def _explained(error: typer.TyperException, arguments: Sequence[str]) -> str:
-    """What is wrong with a command line, and where its help is."""
+    """Describe a mistake in a command line, and where its help is."""
     name = arguments[0] if arguments and arguments[0] in VERBS else ""
     message = error.format_message().rstrip(".").replace("Value error, ", "")
     if hasattr(error, "possibilities"):  # an option that is not there

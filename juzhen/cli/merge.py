@@ -1,4 +1,4 @@
-"""`juzhen merge`: one model of several that started alike, with a row in the matrix."""
+"""`juzhen merge`: one model from several with the same start."""
 
 import sys
 from pathlib import Path
@@ -24,48 +24,48 @@ Method = Literal[
 
 
 def merge(
-    models: Annotated[list[str], Argument(metavar="RUN", help="runs, or folders of encoders; two or more")],
-    folder: Annotated[Path, Argument(metavar="OUT", help="where the merged model is written")],
+    models: Annotated[list[str], Argument(metavar="RUN", help="two or more runs or folders of encoders")],
+    folder: Annotated[Path, Argument(metavar="OUT", help="folder for the merged model")],
     *,
-    method: Annotated[Method, Option(help="how tensors are merged")] = "linear",
+    method: Annotated[Method, Option(help="merge method")] = "linear",
     weights: Annotated[
         str | None,
         Option(
             metavar="0.3,0.7|dev",
-            help="a number for each model, in their order; dev: those that do best on dev splits",
-            show_default="equal ones",
+            help="one weight per model, in their order, or dev: the best weights on dev splits",
+            show_default="equal weights",
         ),
     ] = None,
     dataset: Annotated[
         list[str] | None,
         Option(
             metavar="SET…",
-            help="whose dev splits weights are chosen on",
-            show_default="what the runs were trained on",
+            help="sets whose dev splits choose the weights",
+            show_default="training sets of the runs",
         ),
     ] = None,
     base: Annotated[
         str | None,
         Option(
             metavar="RUN",
-            help="what the models started from, for task_arithmetic, ties, dare and model_stock",
-            show_default="what the runs say",
+            help="common start of the models, for task_arithmetic, ties, dare and model_stock",
+            show_default="taken from the runs",
         ),
     ] = None,
     density: Annotated[
-        float, Option(metavar="SHARE", help="of what training added, how much stays: ties and dare")
+        float, Option(metavar="SHARE", help="share of the training updates to keep, for ties and dare")
     ] = 0.5,
-    scale: Annotated[float, Option(help="factor of what is added to the base")] = 1.0,
-    trials: Annotated[int, Option(min=1, help="mixtures that are measured on dev, at most")] = 30,
+    scale: Annotated[float, Option(help="factor for the updates that are added to the base")] = 1.0,
+    trials: Annotated[int, Option(min=1, help="most mixtures to evaluate on dev")] = 30,
     seed: Seed = SEED,
     data_dir: RunDataDir = None,
 ) -> None:
-    """Merges models that started from the same weights, and scores what comes of it beside them.
+    """Merges models that started from the same weights, and scores the result next to them.
 
-    linear, slerp (two models) and multislerp average weights. task_arithmetic, ties, dare and model_stock combine what
-    training has added to the base. greedy_soup is the mean of the models that help on dev. With finished runs OUT is a
-    run: `juzhen table` shows it with its parents, what it gains and what it has forgotten. All models are in memory,
-    4 bytes for each of their numbers.
+    linear, slerp (two models) and multislerp average weights. task_arithmetic, ties, dare and model_stock combine the
+    training updates of the base. greedy_soup averages the models that help on dev. If all models are finished runs, OUT
+    is a run too: `juzhen table` shows it next to its parents, with gains and losses. All models are in memory, with 4
+    bytes per parameter.
 
     juzhen merge runs/A runs/B runs/AB
     juzhen merge runs/A runs/B runs/C runs/ABC --method ties --density 0.3
@@ -108,7 +108,7 @@ def _weights(text: str | None) -> list[float] | Literal["dev"] | None:
     numbers = [number_or_nan(word) for word in text.split(",")]
     if any(number != number for number in numbers):
         raise UserError(
-            f"--weights {text}: expected numbers with commas between them, such as 0.3,0.7, or dev"
+            f"--weights {text}: not numbers. Give numbers separated by commas, such as 0.3,0.7, or dev"
         )
     return numbers
 

@@ -16,25 +16,25 @@ def mteb(
     encoder: options.Encoder,
     *,
     tasks: Annotated[
-        list[str], Option(metavar="TASK…", help="as mteb names them: AFQMC LCQMC STSB T2Retrieval …")
+        list[str], Option(metavar="TASK…", help="names of mteb tasks: AFQMC LCQMC STSB T2Retrieval …")
     ],
     data_dir: options.DataDir = None,
     split: Annotated[
         Literal["dev", "test"] | None,
-        Option(help="split of local files", show_default="dev, or test where there is no dev"),
+        Option(help="split of local files", show_default="dev, or test if there is no dev"),
     ] = None,
     truncate_dim: options.TruncateDim = None,
     batch_tokens: options.BatchTokens = options.BATCH_TOKENS,
-    device: Annotated[str, Option(metavar="DEVICE", help="such as cuda:0")] = "cpu",
-    out: Annotated[Path, Option(metavar="FOLDER", help="where to write results, as mteb has them")] = Path(
-        "mteb"
-    ),
+    device: Annotated[str, Option(metavar="DEVICE", help="device, such as cuda:0")] = "cpu",
+    out: Annotated[
+        Path, Option(metavar="FOLDER", help="where to write results, in the format of mteb")
+    ] = Path("mteb"),
 ) -> None:
-    """Scores a run by the package mteb, with the prompts of the run, and writes mteb's own results.
+    """Scores a run with the package mteb and the prompts of the run, and writes results in the format of mteb.
 
-    AFQMC, ATEC, BQ, LCQMC, PAWSX, STSB, QBQTC, Ocnli, Cmnli and TNews are read from the files of the data sets where
-    these are there; all others come from the hub. mteb.ResultCache reads what is written. --truncate-dim is part of the
-    model's name, its other settings of its revision; the splits of a task are in one file.
+    AFQMC, ATEC, BQ, LCQMC, PAWSX, STSB, QBQTC, Ocnli, Cmnli and TNews are read from local files of the data sets if
+    these exist. All others come from the hub. mteb.ResultCache reads the results. --truncate-dim is part of the model
+    name, other settings are part of its revision. The splits of a task are in one file.
 
     juzhen mteb runs/NAME --tasks AFQMC LCQMC STSB --data-dir data
     """

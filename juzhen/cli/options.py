@@ -1,6 +1,6 @@
-"""Arguments and options of verbs. What several verbs have is declared here once.
+"""Arguments and options of several verbs, each declared once.
 
-A metavar that ends in … takes every word up to the next option: `--sets lcqmc atec`.
+A metavar that ends in … takes all words up to the next option: `--sets lcqmc atec`.
 """
 
 import inspect
@@ -25,112 +25,125 @@ SEED = 42
 BATCH_TOKENS = 16384
 
 Encoder = Annotated[str, Argument(help="run folder, or folder of an encoder")]
-BatchTokens = Annotated[int, Option(min=1, help="tokens at a time")]
-Backend = Annotated[BackendName, Option(help="what computes the embeddings")]
-Cache = Annotated[Path | None, Option(metavar="FOLDER", help="keep embeddings here for the next time")]
+BatchTokens = Annotated[int, Option(min=1, help="tokens per batch")]
+Backend = Annotated[BackendName, Option(help="backend that computes the embeddings")]
+Cache = Annotated[Path | None, Option(metavar="FOLDER", help="folder for a cache of embeddings")]
 TruncateDim = Annotated[
-    int | None, Option(metavar="N", min=1, help="only the first N numbers of embeddings", show_default="all")
+    int | None,
+    Option(metavar="N", min=1, help="truncate embeddings to the first N dimensions", show_default="all"),
 ]
 LongTexts = Annotated[
     Literal["cut", "chunk"],
-    Option(help="of more tokens than the encoder reads: cut there · chunk: the mean of their chunks"),
+    Option(
+        help="for texts above the length of the encoder: truncate · chunk: average the embeddings of chunks"
+    ),
 ]
 Overlap = Annotated[
-    int | None, Option(metavar="N", min=0, help="tokens that neighbouring chunks share", show_default="0")
+    int | None, Option(metavar="N", min=0, help="tokens shared by neighbouring chunks", show_default="0")
 ]
-Seed = Annotated[int, Option(min=0, max=LARGEST, help="of all that is drawn")]
+Seed = Annotated[int, Option(min=0, max=LARGEST, help="random seed")]
 
 DataDir = Annotated[
     Path | None,
-    Option(metavar="FOLDER", help="where the data sets lie", show_default="$JUZHEN_DATA, or data"),
+    Option(metavar="FOLDER", help="folder of the data sets", show_default="$JUZHEN_DATA, or data"),
 ]
 RunDataDir = Annotated[
     Path | None,
     Option(
         "--data-dir",
         metavar="FOLDER",
-        help="where the data sets lie",
-        show_default="where the run read its sets",
+        help="folder of the data sets",
+        show_default="the folder that the run used",
     ),
 ]
 ConfigDir = Annotated[
     Path | None,
-    Option(metavar="FOLDER", help="a further folder of dataset/ files, such as juzhen mine writes"),
+    Option(metavar="FOLDER", help="another folder with dataset/ files, such as juzhen mine writes"),
 ]
-OnBadRow = Annotated[
-    Literal["error", "drop"], Option(help="what faulty rows do: end the work, or are left out")
-]
+OnBadRow = Annotated[Literal["error", "drop"], Option(help="stop at a faulty row, or drop faulty rows")]
 Columns = Annotated[
     str | None,
     Option(
         metavar="FIELD=COLUMN,…",
-        help="of a table: which column is what, by name, or by number from 1",
-        show_default="as they look",
+        help="columns of a table, by name or by number from 1",
+        show_default="recognised",
     ),
 ]
 Header = Annotated[
     bool | None,
     Option(
         "--header/--no-header",
-        help="of a table: whether the first line names the columns",
-        show_default="as it looks",
+        help="the first line of a table names the columns, or not",
+        show_default="recognised",
     ),
 ]
 Quoted = Annotated[
     bool | None,
     Option(
         "--quoted/--no-quoted",
-        help='of a table: whether cells may be in double quotes ("")',
-        show_default="as it looks",
+        help='cells of a table may be in double quotes (""), or not',
+        show_default="recognised",
     ),
 ]
 Sheet = Annotated[
     str | None,
-    Option(help="of an Excel file: by name, or by number from 1", show_default="the first that is not empty"),
+    Option(
+        help="sheet of an Excel file, by name or by number from 1", show_default="the first non-empty sheet"
+    ),
 ]
 SplitCells = Annotated[
     str | None,
-    Option(metavar="SIGN", help="what divides several texts of one cell, such as '||': each becomes a row"),
+    Option(metavar="SIGN", help="separator of several texts in one cell, such as '||'. Each becomes a row"),
 ]
 ReadSplit = Annotated[Literal["train", "dev", "test"], Option(help="split to read")]
-Table = Annotated[Path, Option(metavar="FILE.tsv", help="table to write; its name names the set")]
-Numbers = Annotated[Path | None, Option(help="also write the numbers here, as JSON")]
+Table = Annotated[
+    Path, Option(metavar="FILE.tsv", help="table to write, whose name becomes the name of the set")
+]
+Numbers = Annotated[Path | None, Option(help="write the numbers as JSON")]
 FittedSets = Annotated[
     list[str] | None,
-    Option(metavar="SET…", help="sets to fit on", show_default="every fitting set of the run"),
+    Option(metavar="SET…", help="sets for the fit", show_default="every suitable set of the run"),
 ]
 Analysis = Annotated[
     Path | None, Option(metavar="FOLDER", help="where to write", show_default="analysis/ in the (first) run")
 ]
 
-Runs = Annotated[Path, Argument(help="folder that holds runs, at any depth")]
+Runs = Annotated[Path, Argument(help="folder with runs, at any depth")]
 Metric = Annotated[
     str | None,
-    Option(help="spearman, recall_at_1, nDCG@10, accuracy, …", show_default="of each set what speaks for it"),
+    Option(
+        help="metric, such as spearman, recall_at_1, nDCG@10 or accuracy",
+        show_default="the main metric of each set",
+    ),
 ]
 Split = Annotated[
     Literal["dev", "test", "both"] | None,
     Option(
-        help="columns of this split, or of both side by side",
-        show_default="one of each set, test if it is as full",
+        help="split of the columns",
+        show_default="one per set, test if it is as complete",
     ),
 ]
-Debug = Annotated[bool, Option("--debug", help="also debug runs, which learn from some rows alone")]
-Markdown = Annotated[Path | None, Option(help="also write the table as Markdown")]
+Debug = Annotated[bool, Option("--debug", help="include debug runs, which train on a few rows")]
+Markdown = Annotated[Path | None, Option(help="write the table as Markdown, too")]
 Out = Annotated[
     Path | None,
     Option(metavar="FOLDER", help="where to write", show_default="report/ in the folder of the runs"),
 ]
 Reference = Annotated[
-    Path | None, Option(metavar="FOLDER", help="published numbers as CSV", show_default="the shipped ones")
+    Path | None,
+    Option(
+        metavar="FOLDER", help="folder of CSV files with published numbers", show_default="the included ones"
+    ),
 ]
-Leaks = Annotated[Path | None, Option(help="audit of leaks", show_default="results/leaks/pairs.json")]
-Title = Annotated[str, Option(help="of the page")]
+Leaks = Annotated[
+    Path | None, Option(help="JSON file of the leak audit", show_default="results/leaks/pairs.json")
+]
+Title = Annotated[str, Option(help="title of the page")]
 
 
 @dataclass(frozen=True)
 class TableOptions:
-    """Options of verbs that read a table; the defaults recognise it."""
+    """Options of verbs that read a table. The defaults recognise its format."""
 
     columns: Columns = None
     header: Header = None
@@ -151,13 +164,16 @@ AS_IT_LOOKS = TableOptions()
 
 
 def flat_options(function: Callable[..., None]) -> Callable[..., None]:
-    """Replace parameters that are dataclasses by their fields, as options of their own.
+    """Replace parameters that are dataclasses by their fields, each as an option.
 
-    The help of an option is its line under `Args:` in the docstring of the dataclass, unless the field is annotated
-    with an option of its own.
+    The help of an option comes from `Args:` in the docstring of the dataclass, unless the field is annotated with an
+    option.
 
     Args:
-        function: A verb. It is called with an object of each dataclass.
+        function: A verb, which is called with an object of each dataclass.
+
+    Returns:
+        A function with the options as parameters, for typer.
     """
     signature = inspect.signature(function)
     groups = {
@@ -184,7 +200,7 @@ def flat_options(function: Callable[..., None]) -> Callable[..., None]:
 
 @cache
 def _options_of(kind: type) -> dict[str, inspect.Parameter]:
-    """Name of a field → the parameter that typer reads."""
+    """Return the parameter for typer of each field."""
     hints, about = get_type_hints(kind, include_extras=True), described_args(kind.__doc__ or "")
     parameters = {}
     for field in fields(kind):
@@ -201,10 +217,17 @@ def _options_of(kind: type) -> dict[str, inspect.Parameter]:
 
 
 def described_args(docstring: str) -> Mapping[str, str]:
-    """Read the lines under `Args:`, or `Attributes:`, of a docstring.
+    """Read the entries under `Args:`, or `Attributes:`, of a docstring.
 
-    >>> described_args("Sum.\\n\\nArgs:\\n    a: One number,\\n        or several.\\n    b: Another.\\n")
-    {'a': 'One number, or several.', 'b': 'Another.'}
+    Args:
+        docstring: A docstring in Google style.
+
+    Returns:
+        Name → description in one line.
+
+    Example:
+        >>> described_args("Sum.\\n\\nArgs:\\n    a: One number,\\n        or several.\\n    b: Another.\\n")
+        {'a': 'One number, or several.', 'b': 'Another.'}
     """
     _, *after = re.split(r"^(?:Args|Attributes):\n", inspect.cleandoc(docstring), flags=re.MULTILINE)
     block = re.split(r"^\S", after[0] if after else "", maxsplit=1, flags=re.MULTILINE)[0]
@@ -213,15 +236,24 @@ def described_args(docstring: str) -> Mapping[str, str]:
 
 
 def data_folder(folder: Path | None, *, may_lack: bool = False) -> Path:
-    """Where the data sets lie. Raises UserError for a folder that is not there, unless it is to be made."""
+    """Return the folder of the data sets.
+
+    Args:
+        folder: As typed. None takes $JUZHEN_DATA, or data.
+        may_lack: Accept a missing folder, because it is going to be made.
+
+    Raises:
+        UserError: The folder does not exist.
+    """
     if folder is not None and not may_lack and not folder.expanduser().is_dir():
-        raise UserError(f"--data-dir {folder}: no such folder; give the one that holds the data sets")
+        raise UserError(f"--data-dir {folder}: no such folder. Give the folder of the data sets")
     return folder or Path(os.environ.get("JUZHEN_DATA", "data"))
 
 
 def require_matplotlib(otherwise: str = "") -> None:
-    """Raises UserError where there is no matplotlib: better before scores are computed than after.
+    """Check that matplotlib is installed, before scores are computed.
 
-    otherwise  end of the message: what can be done instead
+    Args:
+        otherwise: End of the message, with an alternative.
     """
     require_packages("the picture", "matplotlib", extra="analysis", otherwise=otherwise)

@@ -1,7 +1,7 @@
-"""What stands around every program: its streams, its exit status, and the one handler of whatever is raised.
+"""Streams and exit status of every program, and the one handler of its exceptions.
 
-A mistake, or an error of a library, becomes one line on stderr, with a file that holds the traceback. Imports nothing
-that takes time, so that Ctrl-C finds this in place.
+A mistake, or an error of a library, becomes one line on stderr and a file with the traceback. This module imports
+nothing slow, so that Ctrl-C finds the handler in place.
 """
 
 import errno
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 SPINS = "4000"
-"""How often a thread that waits for others looks before it sleeps, in libgomp, the OpenMP of torch on Linux."""
+"""Spins of a waiting thread before it sleeps, in libgomp, the OpenMP of torch on Linux."""
 
 NOBODY_READS = (errno.EPIPE, errno.EIO)
-"""The reader of a pipe has seen enough, or the terminal is gone: no reason to lose what was computed."""
+"""The reader of a pipe has stopped, or the terminal is gone. Results must not be lost for that."""
 
 FULL_ERROR = "HYDRA_FULL_ERROR"
-"""A variable that asks for tracebacks with 1, of Hydra and of us."""
+"""Variable of Hydra, and ours, that shows tracebacks if it is 1."""
 
 FAILED_STATUS = 1
-"""Exit status where starting the program again may help, or where nobody knows."""
+"""Exit status if starting the program again may help, or if the cause is unknown."""
 
 ADVICE = {
     errno.ENOSPC: "free some space, or choose a folder on another disk",
@@ -51,21 +51,27 @@ ADVICE = {
     errno.ENAMETOOLONG: "give a shorter one",
     errno.EINVAL: "choose a file or a folder",
 }
-"""What the system refuses → what to do."""
+"""Error number → advice."""
 
 MISTAKES = ADVICE.keys() - {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EPERM}
-"""Refusals that will come again with the same command."""
+"""Errors that the same command would meet again."""
 
 LONGEST_REASON = 400
-"""Characters of what another library says; the file with the traceback has all of it."""
+"""Longest message of another library in characters. The file with the traceback has all of it."""
 
 
 def run_program(main: Callable[[], int | None], work: str = "") -> int:
-    """Runs `main` and gives the exit status: its own, 2 after a mistake of the user, 130 after Ctrl-C, 1 after all
-    else that is raised, and where its output could not be written (a full disk). A reader that has gone
-    (`| head -1`) is no error.
+    """Run a program from its first stream to its exit status.
 
-    work  what is being done, for the line that tells of an exception
+    A reader that stops (`| head -1`) is not an error.
+
+    Args:
+        main: The program.
+        work: Name of the work in the line about an exception.
+
+    Returns:
+        The status of `main`, 2 after a mistake of the user, 130 after Ctrl-C, and 1 after any other exception or if the
+            output could not be written, for example to a full disk.
     """
     wait_briefly()
     collect_rarely()
@@ -84,26 +90,29 @@ def run_program(main: Callable[[], int | None], work: str = "") -> int:
 def _in_a_line(
     message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
 ) -> str:
-    """A warning of ours without the line of code that gave it; those of libraries with their place."""
+    """Format a warning in one line: ours without its line of code, those of libraries with their place."""
     place = "" if category is UserWarning else f"{filename}:{lineno}: {category.__name__}: "
     return f"warning: {place}{message}\n"
 
 
 def wait_briefly() -> None:
-    """Threads that wait for others soon sleep. Must be called before torch is loaded; a choice of the user's stays.
+    """Let waiting threads sleep soon, before torch is loaded. The user's own variables win.
 
-    By default they spin 300,000 times. Where another program takes one of the cores, they then hold the core that the
-    thread they wait for needs. The short spin costs about 4 % when quiet (docs/guides/speed.md).
+    By default they spin 300,000 times. If another program takes a core, they keep the core that the awaited thread
+    needs. The short spin costs about 4 % on a quiet machine (docs/guides/speed.md).
     """
     if not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & os.environ.keys():
         os.environ["GOMP_SPINCOUNT"] = SPINS
 
 
 def open_streams() -> "Lasting":
-    """Makes stdout and stderr such that no text and no reader can end the program; gives what stdout writes to.
+    """Prepare stdout and stderr so that no text and no reader can end the program.
 
-    What an encoding lacks is written as \\u4eca. Closed streams go nowhere: the next file to be opened would take their
-    number, and their text.
+    A character that the encoding lacks is written as \\u4eca. Closed streams are opened on the null device, because the
+    next opened file would take their number, and their text.
+
+    Returns:
+        The file under stdout.
     """
     for number in range(3):
         try:
@@ -117,9 +126,10 @@ def open_streams() -> "Lasting":
 
 
 class Lasting(io.FileIO):
-    """A file to write to whose reader may go: from then on what is written is dropped.
+    """A file for output that drops everything once its reader is gone.
 
-    problem  why it could not be written, unless because nobody reads it any more
+    Attributes:
+        problem: Why writing failed, unless the reader is gone.
     """
 
     def __init__(self, number: int) -> None:
@@ -139,7 +149,7 @@ class Lasting(io.FileIO):
 
 
 def _over(file: Lasting, stream: TextIO | None) -> TextIO:
-    """A text stream over `file` that encodes as `stream` does."""
+    """Open a text stream over `file` with the encoding of `stream`."""
     wrapper = stream if isinstance(stream, io.TextIOWrapper) else None
     return io.TextIOWrapper(
         io.BufferedWriter(file),
@@ -151,9 +161,14 @@ def _over(file: Lasting, stream: TextIO | None) -> TextIO:
 
 
 def status_of(main: Callable[[], int | None], work: str = "") -> int:
-    """Runs `main` and gives the exit status; what it raises is answered in one line.
+    """Run a program, and answer an exception in one line.
 
-    work  what is being done, for the line: the program or the verb
+    Args:
+        main: The program.
+        work: Program or verb, for the line.
+
+    Returns:
+        The exit status.
     """
     try:
         return main() or 0
@@ -173,7 +188,15 @@ def wants_traceback() -> bool:
 
 
 def answer(error: BaseException, work: str = "") -> int:
-    """Says in one line on stderr what was raised, and where its traceback is; gives the exit status."""
+    """Print one line on stderr about an exception, with the file of its traceback.
+
+    Args:
+        error: The exception.
+        work: Program or verb, for the line.
+
+    Returns:
+        The exit status.
+    """
     if isinstance(error, KeyboardInterrupt):
         print(INTERRUPTED, file=sys.stderr)
         return INTERRUPTED_STATUS
@@ -192,7 +215,14 @@ def answer(error: BaseException, work: str = "") -> int:
 
 
 def reason_of(error: BaseException) -> str:
-    """What an exception says, in the words of whoever raised it, with the file and what can be done about it."""
+    """Describe an exception in the words of its author, with the file and advice.
+
+    Args:
+        error: The exception.
+
+    Returns:
+        The description, without a full stop.
+    """
     if isinstance(error, OSError) and error.strerror:
         names = [
             short(os.fsdecode(name), 200) for name in (error.filename, error.filename2) if _is_name(name)
@@ -216,7 +246,7 @@ def _is_name(name: object) -> bool:
 
 
 def _last_line(error: BaseException) -> str:
-    """The message on one line; of a worker's traceback that another process has sent, its end."""
+    """Put a message on one line. From the traceback of another process take the last line."""
     text_lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if any("Traceback (most recent call last)" in line for line in text_lines):
         text_lines = text_lines[-1:]
@@ -224,12 +254,12 @@ def _last_line(error: BaseException) -> str:
 
 
 def _tells_all(error: BaseException) -> bool:
-    """A refusal of the system, with its file: a traceback would say nothing more."""
+    """True for a refusal of the system with a file name, where a traceback adds nothing."""
     return isinstance(error, OSError) and error.errno in ADVICE and _is_name(error.filename)
 
 
 def _logged(error: BaseException) -> str | None:
-    """A new file that holds the traceback, readable by its owner alone; None where none can be written."""
+    """Write the traceback to a new private file, or return None if that fails."""
     with suppress(Exception):
         from juzhen.core.atomic_write import remove_file
         from juzhen.core.secrets import redacted

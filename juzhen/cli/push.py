@@ -10,22 +10,20 @@ from juzhen.export.formats import PARITY
 
 
 def push(
-    encoder: Annotated[str, Argument(help="run folder, folder of an encoder, or of an export")],
-    name: Annotated[str, Argument(metavar="OWNER/NAME", help="repository, made where there is none")],
+    encoder: Annotated[str, Argument(help="run, or folder of an encoder or an export")],
+    name: Annotated[str, Argument(metavar="OWNER/NAME", help="repository, created if missing")],
     *,
-    public: Annotated[
-        bool, Option("--public", help="of a repository that is made: everybody sees it")
-    ] = False,
+    public: Annotated[bool, Option("--public", help="make a new repository public")] = False,
     revision: Annotated[
-        str | None, Option(metavar="BRANCH", help="an existing branch", show_default="main")
+        str | None, Option(metavar="BRANCH", help="existing branch", show_default="main")
     ] = None,
-    message: Annotated[str, Option(metavar="TEXT", help="of the commit")] = "Upload an encoder",
-    dry_run: Annotated[bool, Option("--dry-run", help="list the files, and upload none")] = False,
+    message: Annotated[str, Option(metavar="TEXT", help="message of the commit")] = "Upload an encoder",
+    dry_run: Annotated[bool, Option("--dry-run", help="list the files without uploading")] = False,
 ) -> None:
-    """Uploads an encoder, as sentence-transformers loads it, or what juzhen export wrote.
+    """Uploads an encoder in the format of sentence-transformers, or an export.
 
-    The token is that of HF_TOKEN or of `hf auth login`. Without one, and with --dry-run, the files are listed and
-    nothing is sent.
+    The token comes from HF_TOKEN or `hf auth login`. Without a token, or with --dry-run, the verb lists the files and
+    sends nothing.
 
     juzhen push runs/NAME me/faq-encoder
     """
@@ -48,7 +46,7 @@ def push(
             write_encoder(source, folder, {"name": name.rpartition("/")[2]}, place=name)
         print("\n".join(file_lines(folder)))
         if is_tried:
-            why = "--dry-run" if dry_run else "there is no token of the hub: hf auth login, or set HF_TOKEN"
+            why = "--dry-run" if dry_run else "no token of the hub. Type hf auth login, or set HF_TOKEN"
             print(f"nothing was uploaded to {name}: {why}")
             return
         options = {"private": not public, "revision": revision, "token": None, "message": message}

@@ -1,4 +1,4 @@
-"""`juzhen table`, `report` and `archive`: what finished runs say."""
+"""`juzhen table`, `report` and `archive`: tables and reports of finished runs."""
 
 import sys
 from pathlib import Path
@@ -20,22 +20,21 @@ def table(
     metric: options.Metric = None,
     split: options.Split = None,
     debug: options.Debug = False,
-    folders: Annotated[bool, Option("--folders", help="also the folders of the runs of each row")] = False,
+    folders: Annotated[bool, Option("--folders", help="show the run folders of each row")] = False,
     markdown: options.Markdown = None,
-    csv: Annotated[Path | None, Option(help="also write every split in full precision")] = None,
+    csv: Annotated[Path | None, Option(help="write every split in full precision, too")] = None,
     picture: Annotated[
         Path | None,
         Option(
-            help="also draw each column as dots with intervals (one seed: 95 %, several: ± the deviation), as "
-            ".svg or .png"
+            help="draw each column as dots with intervals (one seed: 95 %, several: ± deviation), as .svg or .png"
         ),
     ] = None,
 ) -> None:
-    """Which training helps on which set, as a table.
+    """Shows the transfer matrix: training sets in rows, evaluation sets in columns.
 
-    Draws a table as wide as the terminal; in a pipe, or into a file, writes Markdown, a line per row. COLUMNS=120 in
-    the environment draws a table there too. A result that cannot be read is named and left out. The best of each column
-    is in bold; letters beside a score name the rows that it is significantly better than.
+    In a terminal the table is as wide as the terminal. In a pipe or a file it is Markdown, one line per row, unless
+    COLUMNS=120 is set in the environment. Unreadable results are named and skipped. The best score of each column is
+    bold. Letters next to a score name the rows that it beats significantly.
 
     juzhen table runs --split test --csv matrix.csv
     """
@@ -84,25 +83,23 @@ def report(
     reference: options.Reference = None,
     leaks: options.Leaks = None,
     title: options.Title = "Transfer matrix",
-    language: Annotated[
-        Literal["en", "zh"], Option(help="of report.md; the page has both, with a switch")
-    ] = "en",
+    language: Annotated[Literal["en", "zh"], Option(help="language of report.md (the page has both)")] = "en",
     worst: Annotated[
         int,
         Option(
             min=0,
-            help="pairs of each set that the page quotes, furthest from their label; 0: no sentence of a set",
+            help="worst pairs of each set to quote on the page (0 quotes no sentence)",
         ),
     ] = 5,
     into: Annotated[
         list[Path] | None,
         Option(
             metavar="PAGE…",
-            help="also fill the markers <!-- result:matrix --> … of these pages; *.zh.md get Chinese words",
+            help="fill the markers <!-- result:matrix --> … in these pages, in Chinese for *.zh.md",
         ),
     ] = None,
 ) -> None:
-    """Matrix, published numbers, leaks, costs and answers of runs, as files, whose paths are printed.
+    """Writes a report of runs: matrix, published numbers, leaks, costs and findings. Prints the paths of its files.
 
     juzhen report runs --out report --into README.md README.zh.md
     """
@@ -120,12 +117,10 @@ def report(
     fill_pages(into or (), pages, tell=warn)
 
 
-def archive(
-    folder: options.Runs, target: Annotated[Path, Argument(help="folder that they are written to")]
-) -> None:
+def archive(folder: options.Runs, target: Annotated[Path, Argument(help="folder for the copies")]) -> None:
     """Copies the results of runs, without weights, logs and folders of this machine.
 
-    A result that cannot be read is named and left out.
+    Unreadable results are named and skipped.
 
     juzhen archive runs build/results/NAME/runs
     """
@@ -135,7 +130,6 @@ def archive(
 
 
 def write_page(path: Path | None, text: str) -> None:
-    """Writes a text where one was asked for."""
     if path is not None:
         write_text(path, text)
 

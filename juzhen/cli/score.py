@@ -32,8 +32,8 @@ class PairTableOptions(TableOptions):
         list[str] | None,
         Option(
             metavar="FIELD=COLUMN,… or COLUMN COLUMN…",
-            help="the two text columns, by name, or by number from 1: text_a=问题,text_b=相似问, or 问题 相似问",
-            show_default="as they look",
+            help="the two text columns, by name or by number from 1: text_a=问题,text_b=相似问, or 问题 相似问",
+            show_default="recognised",
         ),
     ] = None
 
@@ -53,12 +53,12 @@ def score(
     *,
     file: Annotated[
         Path | None,
-        Option(help="table of pairs: .csv, .tsv, .txt, .jsonl, .parquet, .xlsx; UTF-8, UTF-16 or GBK"),
+        Option(help="table of pairs: .csv, .tsv, .txt, .jsonl, .parquet, .xlsx, in UTF-8, UTF-16 or GBK"),
     ] = None,
     table: PairTableOptions = AS_PAIRS_LOOK,
     output: Annotated[
         Path | None,
-        Option(help="where to write", show_default="<file>.scored beside the file, of its format"),
+        Option(help="where to write", show_default="<file>.scored next to the file, in its format"),
     ] = None,
     score_column: Annotated[str, Option(help="name of the new column")] = "score",
     truncate_dim: TruncateDim = None,
@@ -67,44 +67,46 @@ def score(
     cache: Cache = None,
     fuse: Annotated[
         tuple[str, str] | None,
-        Option(metavar="RUN RUN", help="instead of one run: two as one score; needs --calibration"),
+        Option(metavar="RUN RUN", help="score with two fused runs instead of one (needs --calibration)"),
     ] = None,
     calibration: Annotated[
         Path | None,
         Option(
-            help="calibration-<set>.json of juzhen calibrate: the score becomes the probability of label 1 · with "
-            "--fuse, fusion-<set>.json of juzhen fuse: the weights of the two"
+            help="calibration-<set>.json of juzhen calibrate, to print the probability of label 1 · with "
+            "--fuse, fusion-<set>.json of juzhen fuse, with the weights of both runs"
         ),
     ] = None,
     scaling: Annotated[
         Literal["temperature", "platt"] | None,
-        Option(help="how a score becomes a probability", show_default="platt; with --fuse it stays a score"),
+        Option(
+            help="method that turns a score into a probability", show_default="platt, or none with --fuse"
+        ),
     ] = None,
     decide: Annotated[
         bool,
         Option(
-            "--decide", help="also say whether the two mean the same; a file gets a column `same`, 1 or 0"
+            "--decide", help="decide whether two texts mean the same (a file gets a column `same`, 1 or 0)"
         ),
     ] = False,
     threshold: Annotated[
         str | None,
         Option(
             metavar="NUMBER|SET",
-            help="the score from which on they do, or the set whose threshold is meant",
-            show_default="as --calibration has it, or the run, of the set that it was trained on",
+            help="decision threshold: a score, or a set with a fitted threshold",
+            show_default="from --calibration, or from the run, for its training set",
         ),
     ] = None,
     words: Annotated[
-        bool, Option("--words", help="of a sparse encoder: also the tokens of the score, each with its part")
+        bool, Option("--words", help="list the tokens of a sparse encoder's score with their parts")
     ] = False,
 ) -> None:
     """Scores sentence pairs with a trained encoder.
 
-    The score is the cosine of the two embeddings, −1 to 1, or of a run that learnt a bilinear form, any number; of a
-    cross-encoder it is the logit, any number, 0 where it is undecided after training with bce or ce; of a sparse
-    encoder it is the dot product, from 0 on. With --calibration it is the probability of label 1, and with --fuse one
-    score of two runs. With --file a table of pairs gets one more column. --decide compares the score with the threshold
-    that was fitted on a dev split.
+    A bi-encoder's score is the cosine of the two embeddings, from −1 to 1. A run with a bilinear form scores by any
+    number. A cross-encoder's score is its logit. After training with bce or ce, 0 means undecided. A sparse encoder's
+    score is the dot product, 0 or above. --calibration turns the score into the probability of label 1. --fuse combines
+    two runs. --file adds a column to a table of pairs. --decide compares the score with a threshold that was fitted on
+    dev.
 
     juzhen score runs/NAME "今天天气很好" "今天是个好天气"
     juzhen score runs/NAME --decide --file pairs.tsv
@@ -128,12 +130,12 @@ def score(
         if words:
             print(scorer.words(*pair))
     elif words:
-        raise UserError("--words shows the tokens of one pair; give two sentences")
+        raise UserError("--words shows the tokens of one pair. Give two sentences")
     elif file is not None and not pair:
         written = score_table(scorer, file, table.reading, output=output, score_column=score_column)
         print(f"written to {written}", file=sys.stderr)
     else:
         raise UserError(
-            'expected two sentences (juzhen score <run or folder> "句子一" "句子二"), or a file '
+            'nothing to score. Give two sentences (juzhen score <run or folder> "句子一" "句子二"), or a file '
             "(juzhen score <run or folder> --file pairs.tsv)"
         )

@@ -18,79 +18,68 @@ LOCAL = ("127.0.0.1", "::1", "localhost")
 
 
 def serve(
-    encoder: Annotated[
-        str, Argument(help="run folder, or folder of an encoder; a link is followed at each load")
-    ],
+    encoder: Annotated[str, Argument(help="run, or folder of an encoder. A link is followed at each load")],
     *,
-    rerank: Annotated[
-        str | None, Option(metavar="RUN", help="a cross-encoder, which scores /v1/rerank")
-    ] = None,
+    rerank: Annotated[str | None, Option(metavar="RUN", help="cross-encoder for /v1/rerank")] = None,
     index: Annotated[
         str | None,
         Option(
             metavar="FOLDER|FILE|ADDRESS",
-            help="what /search looks through: an index of juzhen index build, a file of texts, held in memory, or a "
-            "collection of Qdrant, as of juzhen index push",
+            help="corpus of /search: an index of juzhen index build, a file of texts, or a collection of Qdrant",
         ),
     ] = None,
     adapter: Annotated[
         list[str] | None,
         Option(
             metavar="RUN",
-            help="a further adapter beside the same weights, which requests name as their model; may be repeated",
+            help="another adapter of the same weights, which requests name as their model. Repeat it for several",
         ),
     ] = None,
     compare: Annotated[
         str | None,
-        Option(
-            metavar="RUN", help="a second run, which searches the texts of --index FILE beside the first one"
-        ),
+        Option(metavar="RUN", help="second run, which also searches the texts of --index FILE"),
     ] = None,
     threshold: Annotated[
         str | None,
         Option(
             metavar="SCORE|SET",
-            help="from which score two texts are the same: a score, or a set with a fitted threshold",
-            show_default="that of the run",
+            help="decision threshold: a score, or a set with a fitted threshold",
+            show_default="threshold of the run",
         ),
     ] = None,
     name: Annotated[
-        str | None, Option(help="what clients call the model", show_default="name of the folder")
+        str | None, Option(help="model name for clients", show_default="name of the folder")
     ] = None,
-    host: Annotated[
-        str, Option(metavar="ADDRESS", help="where to listen; 0.0.0.0: everywhere")
-    ] = "127.0.0.1",
-    port: Annotated[int, Option(min=0, max=65535, help="0: any that is free")] = 8000,
+    host: Annotated[str, Option(metavar="ADDRESS", help="address to listen on (0.0.0.0: all)")] = "127.0.0.1",
+    port: Annotated[int, Option(min=0, max=65535, help="port (0: any free port)")] = 8000,
     api_keys: Annotated[
         Path | None,
-        Option(
-            metavar="FILE", help="keys that clients must have, one per line", show_default="JUZHEN_API_KEYS"
-        ),
+        Option(metavar="FILE", help="file of API keys, one per line", show_default="JUZHEN_API_KEYS"),
     ] = None,
     proxy: Annotated[
         list[str] | None,
         Option(
             metavar="ADDRESS",
-            help="a proxy or a network of proxies, whose X-Forwarded-For names the client; may be repeated",
+            help="trusted proxy or network, whose X-Forwarded-For names the client. Repeat it for several",
         ),
     ] = None,
-    no_keys: Annotated[bool, Option("--no-keys", help="let everybody in who reaches --host")] = False,
-    device: Annotated[str, Option(metavar="DEVICE", help="such as cuda:0")] = "cpu",
+    no_keys: Annotated[bool, Option("--no-keys", help="accept every client that reaches --host")] = False,
+    device: Annotated[str, Option(metavar="DEVICE", help="device, such as cuda:0")] = "cpu",
     backend: Backend = BackendName.TORCH,
-    batch_tokens: Annotated[int, Option(min=1, help="tokens that are computed at a time")] = 2048,
+    batch_tokens: Annotated[int, Option(min=1, help="tokens per batch")] = 2048,
     queue_tokens: Annotated[
-        int, Option(min=1, help="tokens that may wait; more is answered with 429")
+        int, Option(min=1, help="most waiting tokens before the answer is 429")
     ] = 262_144,
     processes: Annotated[
         int,
-        Option(min=1, help="that answer at the address, each with the models and limits for itself; Linux"),
+        Option(min=1, help="number of processes, each with its own models and limits (Linux)"),
     ] = 1,
-    timeout: Annotated[float, Option(min=0.01, metavar="SECONDS", help="that a request may take")] = 60.0,
+    timeout: Annotated[float, Option(min=0.01, metavar="SECONDS", help="longest time of a request")] = 60.0,
 ) -> None:
-    """Answers requests for embeddings, similarity, reranking and search, as OpenAI's and Cohere's clients send them.
+    """Serves embeddings, similarity, reranking and search to clients of OpenAI and Cohere.
 
-    SIGTERM and Ctrl-C answer first what was taken. SIGHUP loads the models again, without a lost request. Each request
-    is one line of JSON on stderr, without its texts. /docs lists the paths.
+    SIGTERM and Ctrl-C stop the server after accepted requests. SIGHUP loads the models again without losing a request.
+    Each request is one JSON line on stderr, without its texts. /docs lists the paths.
 
     juzhen serve runs/NAME
     juzhen serve runs/NAME --rerank runs/CE --index indexes/faq --port 8001
@@ -103,8 +92,8 @@ def serve(
     keys = Keys.read(api_keys)
     if host not in LOCAL and not keys and not no_keys:
         raise UserError(
-            f"--host {host}: whoever reaches this address could use the server; give keys (--api-keys FILE, or "
-            "JUZHEN_API_KEYS), or say --no-keys"
+            f"--host {host}: everybody who reaches this address could use the server. Give keys (--api-keys FILE, or "
+            "JUZHEN_API_KEYS), or type --no-keys"
         )
     for address in proxy or ():
         try:

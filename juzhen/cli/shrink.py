@@ -1,4 +1,4 @@
-"""`juzhen shrink`: a smaller encoder that begins with what a larger one knows."""
+"""`juzhen shrink`: a smaller encoder with weights from a larger one."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,16 +12,18 @@ from juzhen.core.process import without_hub
 
 
 def shrink(
-    teacher: Annotated[str, Argument(help="a run, or the folder of an encoder")],
-    folder: Annotated[Path, Argument(help="where the student is written")],
+    teacher: Annotated[str, Argument(help="run, or folder of an encoder")],
+    folder: Annotated[Path, Argument(help="folder for the student")],
     *,
-    layers: Annotated[int | None, Option(min=1, help="layers of the student; needed without --grow")] = None,
+    layers: Annotated[
+        int | None, Option(min=1, help="layers of the student (required without --grow)")
+    ] = None,
     grow: Annotated[
         str | None,
         Option(
             metavar="ENCODER",
-            help="give this student of the teacher a vocabulary of --vocabulary tokens that knows every character "
-            "and folds traditional ones; its layers stay",
+            help="student of the teacher whose vocabulary grows to --vocabulary tokens, with every "
+            "character. Its layers stay",
         ),
     ] = None,
     new_token_weight: Annotated[
@@ -29,27 +31,27 @@ def shrink(
         Option(
             min=0,
             max=1,
-            help="of --grow: share of a new token's predicted row; the rest is the row of the unknown token",
+            help="with --grow: weight of the predicted row of a new token against the row of the unknown token",
             show_default="1",
         ),
     ] = None,
     dim: Annotated[
-        int | None, Option(min=1, help="size of its states, a multiple of 64", show_default="the teacher's")
+        int | None,
+        Option(min=1, help="dimension of its states, a multiple of 64", show_default="the teacher's"),
     ] = None,
     prompt: Annotated[
         str | None,
         Option(
             metavar="TEXT",
-            help="what stands before each text that the teacher reads, such as 'query: '; needs --dim below the "
-            "teacher's",
-            show_default="what its folder says",
+            help="prompt of the teacher, such as 'query: ' (needs --dim below the teacher's)",
+            show_default="taken from its folder",
         ),
     ] = None,
     vocabulary: Annotated[
         int | None,
         Option(
             min=1,
-            help="tokens that are kept: those that the texts of --dataset need most",
+            help="tokens to keep, the most frequent ones in --dataset",
             show_default="all",
         ),
     ] = None,
@@ -57,11 +59,11 @@ def shrink(
         str | None,
         Option(
             metavar="FOLDER",
-            help="folder of an encoder whose tokenizer is used instead; needs --dim below the teacher's",
+            help="encoder whose tokenizer replaces the teacher's (needs --dim below the teacher's)",
         ),
     ] = None,
     dataset: Annotated[
-        list[str] | None, Option(metavar="SET…", help="texts whose tokens are counted: text_tatoeba …")
+        list[str] | None, Option(metavar="SET…", help="text sets for counting tokens, such as text_tatoeba")
     ] = None,
     max_length: Annotated[
         int | None, Option(min=3, help="tokens per sentence", show_default="the teacher's")
@@ -71,10 +73,10 @@ def shrink(
     config_dir: ConfigDir = None,
     on_bad_row: OnBadRow = "error",
 ) -> None:
-    """Writes a smaller encoder made of a larger one, to be trained by distillation.
+    """Writes a smaller encoder with weights from a larger one, as a student for distillation.
 
-    With as many dimensions as the teacher it takes over every k-th layer. With fewer, its tokens begin where the
-    teacher puts them as texts, and its layers begin by changing nothing.
+    With the dimension of the teacher it takes every k-th layer. With a smaller dimension, each token starts at the
+    teacher's embedding of that token as a text, and each layer starts as the identity.
 
     juzhen shrink runs/TEACHER students/small --layers 4 --dim 256
     """
@@ -106,8 +108,8 @@ def shrink(
     size = encoder.backbone.config.hidden_size
     if prompt is not None and grow is None and dim in (None, size):
         raise UserError(
-            "--prompt: a student as wide as its teacher takes over the teacher's layers, and nothing is read for that; "
-            f"say --dim below {size}, or leave --prompt out"
+            "--prompt: a student as wide as its teacher copies layers, and reads no text. "
+            f"Type --dim below {size}, or leave --prompt out"
         )
     reader = encoder if prompt is None else encoder.with_prompt(prompt=prompt)
     if grow is not None:
@@ -148,18 +150,18 @@ def shrink(
 
 
 def _check_grow(grow: str | None, *, layers: int | None, **others: Any) -> None:
-    """Raises UserError for options that do not go together."""
+    """Refuse options that do not go together."""
     if grow is None:
         if layers is None:
-            raise UserError("--layers is missing: it says how many layers the student has. Type --layers 4")
+            raise UserError("--layers: missing. Type the number of layers, such as --layers 4")
         if others["new_token_weight"] is not None:
             raise UserError("--new-token-weight needs --grow. Name the student with --grow, or leave it out")
         return
     if layers is not None or others["dim"] is not None or others["tokenizer"] is not None:
         raise UserError(
-            "--grow: layers, width and pieces follow from its encoder. Leave --layers, --dim and --tokenizer out"
+            "--grow: its encoder decides layers, width and tokens. Leave --layers, --dim and --tokenizer out"
         )
     if others["vocabulary"] is None or not others["dataset"]:
         raise UserError(
-            "--grow: it needs --vocabulary, and --dataset whose texts are counted. Type --vocabulary 15000"
+            "--grow: needs --vocabulary, and --dataset for counting tokens. Type --vocabulary 15000"
         )

@@ -1,4 +1,4 @@
-"""`juzhen space`: where the embeddings of an encoder lie, before and after training."""
+"""`juzhen space`: maps and measures of embeddings, before and after training."""
 
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -17,54 +17,57 @@ from juzhen.core.text import markdown_table
 def space(
     encoder: options.Encoder,
     other: Annotated[
-        str | None, Argument(help="a second one, drawn at the right: that after training", show_default=False)
+        str | None, Argument(help="second encoder, drawn on the right", show_default=False)
     ] = None,
     *,
     data: Annotated[
         list[str] | None,
         Option(
             metavar="SET|FILE…",
-            help="sets of conf/dataset; files: .txt with a text per line, or a table with columns text and label",
+            help="sets of conf/dataset, or files: .txt with one text per line, or a table with columns "
+            "text and label",
             show_default="demo_sts",
         ),
     ] = None,
     before: Annotated[
-        bool, Option("--before", help="beside what the run has begun with, which is then at the left")
+        bool, Option("--before", help="compare with the initial weights of the run, on the left")
     ] = False,
     split: Annotated[
         Literal["dev", "test", "train"] | None,
-        Option(help="split to read", show_default="the first that has a file"),
+        Option(help="split to read", show_default="the first one with a file"),
     ] = None,
-    texts: Annotated[int, Option(min=10, max=20_000, help="of each set, at most")] = 1000,
+    texts: Annotated[int, Option(min=10, max=20_000, help="most texts of each set")] = 1000,
     maps: Annotated[
         list[str] | None,
-        Option(metavar="MAP…", help="pca, tsne", show_default="pca tsne"),
+        Option(metavar="MAP…", help="maps to draw: pca, tsne", show_default="pca tsne"),
     ] = None,
     colour: Annotated[
         Literal["class", "set"] | None,
-        Option(help="of the points", show_default="class, of one set that has them"),
+        Option(help="what the colours show", show_default="class, for one set with classes"),
     ] = None,
     seed: options.Seed = options.SEED,
     table: options.TableOptions = options.AS_IT_LOOKS,
     data_dir: options.DataDir = None,
     config_dir: options.ConfigDir = None,
     batch_tokens: options.BatchTokens = options.BATCH_TOKENS,
-    out: Annotated[Path, Option(metavar="FOLDER", help="for the page and the picture")] = Path("space"),
-    json: Annotated[Path | None, Option(metavar="FILE", help="also write the numbers here")] = None,
+    out: Annotated[Path, Option(metavar="FOLDER", help="folder for the page and the picture")] = Path(
+        "space"
+    ),
+    json: Annotated[Path | None, Option(metavar="FILE", help="write the numbers as JSON")] = None,
 ) -> None:
-    """Draws and measures where the texts of some sets lie for an encoder, or for two side by side.
+    """Draws and measures the embeddings of some sets for one encoder, or for two side by side.
 
-    Written are index.html, whose maps name a text where the pointer is, and space.svg. Measured are spread, directions,
-    neighbours and hubs, how classes come apart, how far shared words explain the cosine, and what two encoders have in
-    common. Alignment needs a set of pairs, silhouette and V-measure one with classes.
+    The verb writes index.html with interactive maps, and space.svg. It measures spread, directions, neighbours and
+    hubs, separation of classes, correlation with word overlap, and agreement of two encoders. Alignment needs a set of
+    pairs. Silhouette and V-measure need one with classes.
 
     juzhen space runs/NAME --before --data tnews
     juzhen space builtin/mini_zh runs/NAME --data csts lines.txt --maps pca
     """
     if other is not None and before:
-        raise UserError("--before: the second encoder stands where the start would; leave out one of the two")
+        raise UserError("--before: there is a second encoder already. Leave out one of the two")
     if other == encoder:
-        raise UserError(f"{encoder}: is there twice; name two encoders, or one")
+        raise UserError(f"{encoder}: given twice. Name two encoders, or one")
     check_overwritable(*(path for path in (out / "index.html", out / "space.svg", json) if path))
     without_hub()
     from juzhen.data.rows import ConfiguredSets

@@ -1,4 +1,4 @@
-"""`juzhen transfer`: what a classifier on frozen embeddings reaches."""
+"""`juzhen transfer`: accuracy of a classifier on frozen embeddings."""
 
 from typing import Annotated
 
@@ -14,21 +14,22 @@ from juzhen.core.process import without_hub
 def transfer(
     encoder: options.Encoder,
     sets: Annotated[
-        list[str], Argument(help="0/1 pairs, NLI pairs, texts with classes: mrpc, qqp, snli, tnews …")
+        list[str],
+        Argument(help="sets of 0/1 pairs, NLI pairs or texts with classes, such as mrpc, qqp, snli, tnews"),
     ],
     *,
     data_dir: options.DataDir = None,
     config_dir: options.ConfigDir = None,
     on_bad_row: options.OnBadRow = "error",
-    limit: Annotated[int | None, Option(min=10, help="at most this many rows of each split")] = None,
+    limit: Annotated[int | None, Option(min=10, help="most rows of each split")] = None,
     seed: options.Seed = options.SEED,
     batch_tokens: options.BatchTokens = options.BATCH_TOKENS,
     output: options.Numbers = None,
 ) -> None:
-    """Trains a logistic regression on the embeddings of an encoder, which is not changed.
+    """Trains a logistic regression on the frozen embeddings of an encoder.
 
-    It learns on train, its penalty is chosen on dev, its accuracy told on test. Where splits are missing, in folds of
-    what is there.
+    It is trained on train, its penalty is chosen on dev, and its accuracy is measured on test. If splits are missing,
+    folds replace them.
 
     juzhen transfer runs/NAME mrpc snli tnews
     """

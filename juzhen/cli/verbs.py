@@ -1,4 +1,4 @@
-"""What `juzhen` can do: every verb in its group, with one line of help. Its file is loaded when it is asked for."""
+"""The verbs of `juzhen` by group, each with one line of help. A verb's file is loaded when it is needed."""
 
 import importlib
 import inspect
@@ -20,44 +20,44 @@ from juzhen.core.text_warnings import collected
 
 GROUPS = {
     "use a model": {
-        "score": "similarity of sentence pairs, typed or in a file",
-        "encode": "embeddings of the lines of a file, as a NumPy array",
-        "evaluate": "score finished runs on sets that are new or whose files came later",
-        "memory": "what a training step will take, before anything is loaded, and what makes it smaller",
-        "serve": "embeddings, similarity, search and reranking over HTTP, for OpenAI's and Cohere's clients",
-        "index": "texts and their vectors on disk: build, add, remove, search",
-        "export": "write an encoder for another program (ONNX, OpenVINO, …), with a proof of the same vectors",
-        "verify": "one encoder by every way that computes it: what differs, and why",
-        "push": "upload an encoder or an export to the Hugging Face hub, or list what would be",
+        "score": "score sentence pairs, typed or in a file",
+        "encode": "write the embeddings of the lines of a file as a NumPy array",
+        "evaluate": "score finished runs on further sets",
+        "memory": "estimate the memory of a training step, and show what reduces it",
+        "serve": "serve embeddings, similarity, search and reranking over HTTP, for clients of OpenAI and Cohere",
+        "index": "store texts and vectors on disk: build, add, remove, search",
+        "export": "write an encoder for another program (ONNX, OpenVINO, …), and verify its vectors",
+        "verify": "compare the backends of one encoder: what differs, and why",
+        "push": "upload an encoder or an export to the Hugging Face hub, or list its files",
     },
     "look at data": {
-        "dataset": "make a data set of a table: csv, tsv, jsonl, parquet, xlsx",
-        "advise": "which data to train on for a target: sources, order and rows, with intervals",
-        "leaks": "evaluation rows that also stand in training sets or running text",
+        "dataset": "make a data set from a table: csv, tsv, jsonl, parquet, xlsx",
+        "advise": "choose training data for a target: sources, order and rows, with intervals",
+        "leaks": "find evaluation rows in training sets or running text",
     },
     "study a model": {
-        "characters": "what an encoder makes of characters: unknown ones, both scripts, full-width signs, case",
-        "calibrate": "scores of a run as probabilities: temperature and Platt scaling, ECE, reliability",
-        "fuse": "two runs as one score, weighted by what does best on dev",
-        "space": "maps of the embeddings, before and after training: spread, neighbours, classes",
-        "mteb": "score a run by the package mteb: its Chinese sets from local files, others from the hub",
-        "transfer": "classify pairs or texts by a logistic regression on frozen embeddings",
+        "characters": "find unknown characters of an encoder, and compare scripts, full-width signs and case",
+        "calibrate": "turn scores of a run into probabilities: temperature and Platt scaling, ECE, reliability",
+        "fuse": "fuse two runs into one score, with the best weight on dev",
+        "space": "draw maps of embeddings, before and after training: spread, neighbours, classes",
+        "mteb": "score a run with the package mteb: Chinese sets from local files, others from the hub",
+        "transfer": "classify pairs or texts with a logistic regression on frozen embeddings",
     },
     "make data and models": {
         "distill": "score the pairs of a set with a teacher, as graded labels for a bi-encoder",
-        "mine": "find hard negatives for the pairs of a set, and say why others were refused",
-        "merge": "make one model of several, with a row beside them",
-        "shrink": "make a smaller encoder out of a larger one, for distillation",
+        "mine": "find hard negatives for the pairs of a set, with reasons for refused candidates",
+        "merge": "merge several models into one, with a row next to them",
+        "shrink": "make a smaller encoder from a larger one, for distillation",
     },
     "compare runs": {
-        "table": "transfer matrix on the console: row trained on, column evaluated on",
-        "compare": "two runs or more on the same rows: differences, pairs that flipped; or published numbers",
+        "table": "print the transfer matrix: training sets in rows, evaluation sets in columns",
+        "compare": "compare runs on the same rows: differences, flipped pairs, or published numbers",
         "gate": "accept or reject a run by its change against a base, for CI",
-        "report": "matrix, published numbers, leaks, costs and answers, as files",
-        "archive": "copy the results alone, without weights, logs and folders of this machine",
-        "status": "runs of sweeps: finished, running, failed, and the time left",
-        "published": "which row of a sweep gives which published number",
-        "dashboards": "the report and its panels on Weights & Biases",
+        "report": "write matrix, published numbers, leaks, costs and findings as files",
+        "archive": "copy results, without weights, logs and folders of this machine",
+        "status": "list runs of sweeps: finished, running, failed, and the time left",
+        "published": "list the rows of sweeps that reproduce published numbers",
+        "dashboards": "put the report and its panels on Weights & Biases",
     },
 }
 VERBS = {name: about for group in GROUPS.values() for name, about in group.items()}
@@ -66,16 +66,16 @@ SUITE = {
     "memory": "launch.memory",
     **dict.fromkeys(("status", "published", "dashboards"), "sweeps.verbs"),
 }
-"""Verbs of the suite, which is run from its clone and is no part of the installed library → their modules."""
+"""Verb of the suite → its module. The suite runs from its clone and is not part of the installed library."""
 RUNS = ("table", "report", "archive")
-"""Verbs that juzhen/cli/runs.py holds; every other one has a file of its name."""
+"""Verbs in juzhen/cli/runs.py. Every other verb has a file of its name."""
 
 METAVARS = {int: "N", float: "NUMBER", str: "NAME", Path: "FILE"}
 HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
 
 
 def find_suite() -> bool:
-    """Makes the packages of the clone importable; false where the library is installed without one."""
+    """Make the packages of the clone importable. Return False for a library without a clone."""
     if not (ROOT / "train.py").is_file():
         return False
     if str(ROOT) not in sys.path:
@@ -101,13 +101,11 @@ class Verb(TyperCommand):
         for param in self.get_params(ctx):
             value = values.get(param.name)
             if isinstance(value, str) and not value.strip() and param.type_descriptor.is_path:
-                raise UserError(
-                    f"{max(param.opts)}: expected a file or a folder, not an empty text; . is where you are"
-                )
+                raise UserError(f"{max(param.opts)}: an empty text is not a path. Type . for this folder")
         return super().parse_args(ctx, arguments)
 
     def _one_value_each(self, args: list[str]) -> list[str]:
-        """`--sets a b` as `--sets a --sets b`, which is what typer reads."""
+        """Write `--sets a b` as `--sets a --sets b`, which typer can read."""
         many = {flag for param in self.params for flag in param.opts if (param.metavar or "").endswith("…")}
         arguments: list[str] = []
         flag = ""
@@ -153,7 +151,7 @@ class Verbs(TyperGroup):
 
 
 def current_name(name: str) -> str:
-    """The name of a verb today, also for one that was renamed, which is noted on stderr."""
+    """Return the present name of a verb, and print a notice if it was renamed."""
     if name not in RENAMED_VERBS:
         return name
     new = RENAMED_VERBS[name]
@@ -164,15 +162,25 @@ def current_name(name: str) -> str:
 
 
 def verb(name: str) -> Any:
-    """The command line of a verb. Raises UserError for a word that is none, and for a verb of the suite without it."""
+    """Load the command of a verb.
+
+    Args:
+        name: A verb.
+
+    Returns:
+        The command of typer.
+
+    Raises:
+        UserError: An unknown verb, or a verb of the suite without a clone.
+    """
     if name not in VERBS or not (name in SUITE or is_there(module_of(name))):
         meant = verb_meant(name)
         hint = f"type {meant}" if meant else nearest(name, VERBS)
         listed = "" if meant or hint.startswith("known") else f" Known: {', '.join(VERBS)}"
-        raise UserError(f"{name}: there is no such command; {hint}{listed}; see juzhen --help")
+        raise UserError(f"{name}: there is no such command; {hint}{listed}. See juzhen --help")
     if not find_suite() and name in SUITE:
         raise UserError(
-            f"juzhen {name} is of the suite, which is not installed with the library: clone juzhen, and type "
+            f"juzhen {name} belongs to the suite, which is not installed with the library. Clone juzhen, and type "
             "pip install -e . there"
         )
     module = module_of(name)
@@ -194,7 +202,7 @@ def verb(name: str) -> Any:
 
 
 def _nothing() -> None:
-    """A verb with commands of its own does nothing but them."""
+    """A verb with subcommands does nothing else."""
 
 
 def _parts(command: Any) -> dict[str, Any]:
@@ -202,12 +210,19 @@ def _parts(command: Any) -> dict[str, Any]:
 
 
 def commands(name: str) -> dict[str, Any]:
-    """The commands of a verb as they are typed: one, or those that its file lists."""
+    """Return the commands of a verb.
+
+    Args:
+        name: A verb.
+
+    Returns:
+        Words on the command line → command: one, or the subcommands.
+    """
     return {f"{name} {part}".strip(): command for part, command in _parts(verb(name)).items()}
 
 
 def flags(name: str) -> list[str]:
-    """The options of a verb."""
+    """Return the options of a verb."""
     params = [param for command in commands(name).values() for param in command.params]
     return [flag for param in params for flag in param.opts if flag.startswith("--")]
 
@@ -230,7 +245,12 @@ def _print_version(is_asked: bool) -> None:
 def juzhen(
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_print_version, is_eager=True, help="of juzhen, torch and Python"),
+        typer.Option(
+            "--version",
+            callback=_print_version,
+            is_eager=True,
+            help="show the versions of juzhen, torch and Python",
+        ),
     ] = False,
 ) -> None:
     """Sentence embeddings: use, study and compare encoders and their runs."""

@@ -1,4 +1,4 @@
-"""`juzhen verify`: one encoder by every way that computes it."""
+"""`juzhen verify`: compares the backends of one encoder."""
 
 import os
 import sys
@@ -24,33 +24,37 @@ def verify(
         Argument(
             metavar="FILE.txt",
             help="texts, one per line",
-            show_default="texts of all lengths, and with special tokens",
+            show_default="texts of all lengths, some with special tokens",
         ),
     ] = None,
     *,
     beside: Annotated[
         list[str] | None,
-        Option("--with", metavar="ADDRESS…", help="servers (OpenAI's protocol), folders of juzhen export"),
+        Option(
+            "--with", metavar="ADDRESS…", help="servers with OpenAI's protocol, or folders of juzhen export"
+        ),
     ] = None,
     ways: Annotated[
         list[str] | None,
         Option(
-            metavar="NAME…", help="torch-padded, torch, a back end, sentence-transformers", show_default="all"
+            metavar="NAME…",
+            help="backends to compare: torch-padded, torch, onnx, …, sentence-transformers",
+            show_default="all",
         ),
     ] = None,
     key_variable: Annotated[
-        str, Option(metavar="NAME", help="environment variable with the key of the servers")
+        str, Option(metavar="NAME", help="environment variable with the API key of the servers")
     ] = "JUZHEN_API_KEY",
     json: Numbers = None,
 ) -> None:
-    """Computes the same texts by every way that is installed, and compares each with transformers, one text at a time.
+    """Embeds the same texts with every installed backend, and compares each with transformers, one text at a time.
 
-    The ways: torch with padding and without, the back ends, sentence-transformers, servers and exports. Where one
-    differs beyond rounding, the first text that does is shown, with the reason where it is known: prompt, special
-    tokens, truncation, normalisation, pooling, order, precision.
+    Backends are torch with and without padding, ONNX and OpenVINO, sentence-transformers, servers and exports. If one
+    differs beyond rounding, the verb shows the first such text and a known reason: prompt, special tokens, truncation,
+    normalisation, pooling, order, precision.
 
-    The exit status is 1 where texts differ by more than a way's precision explains, where a server or an export gives
-    nothing, and where no way could be computed.
+    The exit status is 1 if texts differ by more than the precision of a backend explains, if a server or an export
+    fails, or if nothing could be computed.
 
     juzhen verify runs/NAME --with http://127.0.0.1:8000
     juzhen verify runs/NAME texts.txt --with out/onnx out/int8
@@ -104,6 +108,6 @@ def verify(
 
 
 def beginning(text: str) -> str:
-    """The start of a text in one line."""
+    """Shorten a text to one line."""
     line = " ".join(text.split()) or repr(text)
     return line if len(line) <= SHOWN else f"{line[:SHOWN]}…"

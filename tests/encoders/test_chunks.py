@@ -95,7 +95,8 @@ def test_lines_that_are_cut_are_named_and_listed(folder, tmp_path, capsys):
     assert main(["encode", str(folder), str(lines), "--cut-report", str(report)]) == 0
     printed = capsys.readouterr().err
     assert (
-        "2 of 3 lines are longer than 32 tokens and were cut: 2, 3. --cut-report FILE lists them" in printed
+        "2 of 3 lines are longer than 32 tokens and were truncated: 2, 3. --cut-report FILE lists them"
+        in printed
     )
     assert report.read_text() == "line\ttokens\tlost\n2\t42\t10\n3\t33\t1\n"
     cut = np.load(output)

@@ -120,8 +120,8 @@ def test_the_command_line(encoder_folder, tmp_path, capsys):
     table.write_text("\n".join(lines), encoding="utf-8")
     start = ["index", "build", place, str(encoder_folder), str(table), "--text", "text", "--id", "name"]
     for options, message in (
-        (["--late"], "--late is of --chunk-tokens N"),
-        (["--overlap", "2"], "--overlap is of --chunk-tokens N"),
+        (["--late"], "--late needs --chunk-tokens N"),
+        (["--overlap", "2"], "--overlap needs --chunk-tokens N"),
         (["--chunk-tokens", "12", "--long-texts", "chunk"], "choose"),
         (["--chunk-tokens", "12", "--late", "--backend", "onnx"], "leave them out"),
         (["--chunk-tokens", "12", "--cache", str(tmp_path)], "not kept there"),

@@ -173,7 +173,7 @@ def test_in_a_terminal_the_guess_is_asked_about(desk, capsys, monkeypatch):
         monkeypatch.setattr(stream, "isatty", lambda: True, raising=False)
     typed = ["dataset", "desk_faq.csv", "--config-dir", "conf"]
     assert main(typed) == 2
-    assert "nothing was written; say what the rows are: --kind" in capsys.readouterr().err
+    assert "--kind" in capsys.readouterr().err
     assert not (desk / "conf").exists()
     assert main(typed) == 0
     assert questions == ["Is this right?"] * 2
