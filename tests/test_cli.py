@@ -64,10 +64,9 @@ def test_without_the_clone_a_verb_of_the_suite_says_so(monkeypatch, tmp_path, ca
         assert f"juzhen {name}" in told
         assert "clone" in told.lower()
     assert main(["archive", "runs", "--split", "dev"]) == 2
-    assert (
-        "--split: there is no such option; an option of space, mteb, distill, mine, table, compare, report;"
-        in capsys.readouterr().err
-    )
+    told = capsys.readouterr().err
+    assert "--split" in told
+    assert "table, compare" in told
 
 
 @pytest.mark.parametrize(("old", "new"), RENAMED_VERBS.items())
@@ -157,7 +156,7 @@ def test_lines_of_a_file_become_an_array(tmp_path, capsys, monkeypatch):
     ("words", "told"),
     [
         (["encode", "x", "no.txt"], "no.txt: No such file"),
-        (["encode", "x", "-"], "say where to write: --output FILE.npy"),
+        (["encode", "x", "-"], "--output FILE.npy"),
         (["encode", "x", "pairs.docx"], "expected .csv, .tsv, .txt"),
         (["encode", "x", "FILE"], "a.txt:2: the line is empty"),
         (

@@ -93,11 +93,11 @@ def _explained(error: typer.TyperException, arguments: Sequence[str]) -> str:
         elif owners := [verb for verb in known_verbs() if name and flag in flags(verb)]:
             hint = f"an option of {', '.join(owners)}"
         elif not hint.startswith("did you mean"):
-            hint = "a text that begins with a dash goes after --"
-        message = f"{flag}: there is no such option; {hint}"
+            hint = "a text with a dash in front goes after --"
+        message = f"{flag}: unknown option; {hint}"
     for word in arguments:
         key, is_setting, value = word.partition("=")
         flag = f"--{key.replace('_', '-')}"
         if is_setting and word in message and name and flag in flags(name):
-            message = f"{word}: a verb has options; type {flag} {value}"
-    return f"{message}; see {' '.join(filter(None, (PROGRAM, name)))} --help"
+            message = f"{word}: not an option. Type {flag} {value}"
+    return f"{message}. See {' '.join(filter(None, (PROGRAM, name)))} --help"
