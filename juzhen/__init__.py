@@ -1,6 +1,6 @@
-"""Sentence embeddings for Chinese and English: encoders, losses, data, measures.
+"""Sentence embeddings for Chinese and English: encoders, losses, data, metrics.
 
-What is named here is loaded, and torch with it, when it is first asked for.
+Names are loaded on first use, and torch with them.
 """
 
 import logging
@@ -18,7 +18,7 @@ HOMES = {
     "load_ranking": "data.loading",
     "quantize": "encoders.search",
 }
-"""Name of the inner ring → the module of this package that defines it."""
+"""Name of the inner ring → the module that defines it."""
 
 __all__ = sorted([*HOMES, *offers("names")])
 
@@ -37,7 +37,7 @@ def __getattr__(name: str) -> Any:
     return offered("names", name) if name in offers("names") else _load(name)
 
 
-# transformers loads torchao where it is installed, which tells each process of kernels that are not used here.
+# transformers loads torchao if it is installed, which then logs about unused kernels in every process.
 for _name in ("torchao", "torch.utils._pytree"):
     if not (_logger := logging.getLogger(_name)).level:
         _logger.setLevel(logging.ERROR)

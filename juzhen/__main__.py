@@ -1,4 +1,4 @@
-"""`python -m juzhen` does what the console script `juzhen` does."""
+"""Run the command line: `python -m juzhen` equals `juzhen`."""
 
 import sys
 

@@ -1,8 +1,8 @@
-"""What decides the numbers of a job, in four readings. Needs no torch.
+"""Settings that decide the numbers of a job, in four readings. Needs no torch.
 
-`unread` names the keys that a job does not read, `deciding_settings` is what the key of its run is made of,
-`stage_settings` what the digest of a stage is made of, `identify` the row of a table. What a model reads, its settings
-say (`juzhen.models`).
+`unread` finds keys that a job does not read. `deciding_settings` is the content of a run key, `stage_settings` that of
+a stage digest. `identify` finds the row of a table. Each model declares in its settings which keys it reads
+(`juzhen.models`).
 """
 
 import hashlib
@@ -28,11 +28,18 @@ from juzhen.encoders.resolve_path import ADAPTER, ADAPTER_WEIGHTS, BASE_FILE, en
 from juzhen.models import settings_of
 from juzhen.models.settings import AS_IT_IS, GONE, Job, ModelSettings, Unread, idle_sizes
 
-# What a job does not read.
+# Unread keys.
 
 
 def unread(job: Job) -> dict[str, Unread]:
-    """Dotted pattern of each key, or group of keys, that a job does not read; `*` stands for any one word."""
+    """Find the keys that a job does not read.
+
+    Args:
+        job: The composed configuration.
+
+    Returns:
+        Dotted pattern of a key or group → reason. `*` matches any one part.
+    """
     if not isinstance(job.get("model"), Mapping):
         return {}
     job = with_current_keys(job)
@@ -52,7 +59,15 @@ def unread(job: Job) -> dict[str, Unread]:
 
 
 def why_unread(key: str, job: Job) -> str | None:
-    """Why a dotted key, or a group, is not read by a job, and what to type; None for one that is."""
+    """Explain why a job does not read a key, and what to type.
+
+    Args:
+        key: A dotted key, or a group.
+        job: The composed configuration.
+
+    Returns:
+        The explanation, or None for a key that is read.
+    """
     for pattern, rule in unread(job).items():
         plain = key
         for owner in ("schedule.stages.", "schedule.sets.") if rule.in_stages else ():
@@ -65,7 +80,16 @@ def why_unread(key: str, job: Job) -> str | None:
 
 
 def as_read(job: Job) -> dict[str, Any]:
-    """The job with what it does not read, or what changes no number, left out or at what stands for it."""
+    """Copy a job without keys that are unread or change no number.
+
+    Some of these keys are replaced by a default instead, so that older runs keep their keys.
+
+    Args:
+        job: The composed configuration.
+
+    Returns:
+        The copy.
+    """
     job = with_current_keys(job)
     instead: dict[str, Any] = {"training.checkpoint_every": "200 steps"}
     if isinstance(job.get("model"), Mapping):
@@ -80,7 +104,7 @@ def as_read(job: Job) -> dict[str, Any]:
 
 
 def is_below(key: str, pattern: str) -> bool:
-    """Whether a dotted key is the pattern's, or below it; `*` stands for any one word."""
+    """Check whether a dotted key matches a pattern, or is below a match. `*` matches any one part."""
     parts, expected = key.split("."), pattern.split(".")
     return len(parts) >= len(expected) and all(map(fnmatchcase, parts, expected))
 
@@ -100,7 +124,7 @@ def learns(job: Job) -> bool:
 def _nothing_learnt(job: Job, model: type[ModelSettings]) -> Rules:
     if learns(job):
         return
-    why = "nothing is learnt with dataset=[]; leave it out, or name sets: 'dataset=[demo_sts]'"
+    why = "nothing is trained with dataset=[]. Leave it out, or name sets: 'dataset=[demo_sts]'"
     for key in (
         *("loss", "training", "optimizer", "augmentation", "schedule", "filter_leaks"),
         *("callbacks.mining", "callbacks.weights", "evaluation.untrained", "evaluation.without_leaks"),
@@ -115,50 +139,47 @@ def _of_start(job: Job) -> Rules:
     backbone = job.get("backbone") or {}
     if start := job.get("init_from"):
         why = (
-            f"init_from={start} takes the place of the backbone. To change the encoder that is there, type "
-            "backbone=local backbone.path=<its encoder folder> {key}=… in place of init_from; a learning rate is "
+            f"init_from={start} replaces the backbone. To change that encoder, type "
+            "backbone=local backbone.path=<its encoder folder> {key}=… instead of init_from. A learning rate is "
             "optimizer.lr=…"
         )
         yield "backbone", Unread(GONE, why, but=("backbone.learning_rate",))
     rate = (job.get("optimizer") or {}).get("lr")
     if rate != backbone.get("learning_rate"):
-        why = f"optimizer.lr={rate} takes its place; type one of the two"
+        why = f"optimizer.lr={rate} replaces it. Type one of the two"
         yield "backbone.learning_rate", Unread(AS_IT_IS, why)
     if is_here(backbone.get("path")):
-        why = f"{backbone.get('path')} is a folder here, and a revision is of the hub; leave it out"
+        why = f"{backbone.get('path')} is a local folder, and only models of the hub have revisions. Leave it out"
         yield "backbone.revision", Unread(AS_IT_IS, why)
 
 
 def _of_sets(job: Job, model: type[ModelSettings]) -> Rules:
-    """What the numbers of sets, stages and augmentation leave unread."""
+    """Keys that sets, stages and augmentation leave unread."""
     if augmentation := job.get("augmentation"):
         views = list(augmentation.get("views") or ())
-        why = f"augmentation.views={views} does without; leave it out, or name its view there"
+        why = f"augmentation.views={views} does not use it. Leave it out, or add its view there"
         for key in (*idle_sizes(views), *(() if views else ("probability", "sets"))):
             yield f"augmentation.{key}", Unread(GONE, why)
     stages = _stages(job)
     if all(len(sets) < 2 for _, sets, _ in stages):
-        why = "no stage mixes several sets; leave it out"
+        why = "no stage mixes several sets. Leave it out"
         for key, value in (("sample_by", "size"), ("temperature", 1.0), ("sets.*.weight", GONE)):
             yield f"schedule.{key}", Unread(value, why)
         for key, value in (("weigh_loss", False), ("sets.*.loss_weight", GONE)):
             yield f"schedule.{key}", Unread(value, why)
     sample_by = _schedule(job).get("sample_by")
     if sample_by in ("uniform", "round_robin", "blend"):
-        why = f"schedule.sample_by={sample_by} takes all sets alike; leave it out, or type schedule.sample_by=weight"
+        why = f"schedule.sample_by={sample_by} ignores it. Leave it out, or type schedule.sample_by=weight"
         yield "schedule.temperature", Unread(1.0, why)
     if not learns(job):
         return
     for key, value in _overruled(job).items():
-        why = "every set or stage has its own in its place; leave it out"
+        why = "every set or stage has its own value. Leave it out"
         yield key, Unread(value, why, in_stages=False)
     for name, sets, stage in stages:
         for key, path in OF_EACH_SET.items():
             if _value_at(stage, path) is not None and _all_have(job, sets, key):
-                why = (
-                    "each set of that stage has its own under schedule.sets, which would count instead; keep one of "
-                    "the two"
-                )
+                why = "each set of that stage has its own value under schedule.sets, which wins. Keep one of the two"
                 yield f"schedule.stages.{name}.{path}", Unread(AS_IT_IS, why)
     loss, sets = job.get("loss") or {}, job["dataset"].values()
     kinds = (
@@ -167,40 +188,40 @@ def _of_sets(job: Job, model: type[ModelSettings]) -> Rules:
         else {str(node.get("convert_to") or node.get("kind")) for node in sets}
     )
     for kind in () if "_target_" in loss else set(loss) - kinds:
-        yield f"loss.{kind}", Unread(AS_IT_IS, "the sets of this job have no such rows; leave it out")
+        yield f"loss.{kind}", Unread(AS_IT_IS, "the sets of this job have no such rows. Leave it out")
     if all((node.get("learning") or {}).get("temperature") is not None for node in sets):
-        why = "every set has its own, dataset.<name>.learning.temperature; leave it out"
+        why = "every set has its own dataset.<name>.learning.temperature. Leave it out"
         yield "loss.temperature", Unread(AS_IT_IS, why)
 
 
 def _of_scores(job: Job) -> Rules:
-    """What sets that are only scored, and what is measured of them, leave unread."""
+    """Keys that evaluation sets and metrics leave unread."""
     described = [*(job.get("dataset") or {}).values(), *(job.get("evaluate") or {}).values()]
     kinds = {node.get("kind") for node in described if isinstance(node, Mapping)}
     transfer = (job.get("evaluation") or {}).get("transfer")
     if not (transfer or "labelled_text" in kinds):
-        why = "no set is classified; leave it out, or name some: evaluation.transfer=[…]"
+        why = "no set is classified. Leave it out, or name sets: evaluation.transfer=[…]"
         yield "evaluation.transfer_limit", Unread(10000, why)
         why = (
-            "no set of this job has texts with classes; leave it out, or add one, such as "
+            "no set of this job has texts with classes. Leave it out, or add one, such as "
             "+dataset@evaluate.tnews=tnews"
         )
         yield "evaluation.clusterings", Unread(GONE, why)
     if not kinds & {"retrieval", "reranking"}:
         why = (
-            "no set of this job is ranked; leave it out, or add one, such as "
+            "no set of this job is ranked. Leave it out, or add one, such as "
             "+dataset@evaluate.demo_retrieval=demo_retrieval"
         )
         yield "evaluation.rankings", Unread(GONE, why)
     for key in ("convert_to", "limit", "learning", "grades"):
-        why = "the set is scored and not learnt from; leave it out (rows that are scored: evaluation.limit)"
+        why = "the set is only evaluated. Leave it out (evaluation.limit limits evaluation rows)"
         yield f"evaluate.*.{key}", Unread(GONE, why)
     if not transfer and all(node.get("source") for node in described):
-        yield "source", Unread(AS_IT_IS, "every set of this job says itself where it is from; leave it out")
+        yield "source", Unread(AS_IT_IS, "every set of this job names its own source. Leave it out")
 
 
 OF_EACH_SET = {"loss": "loss", "batch_size": "training.batch_size"}
-"""What a set may have of its own under schedule.sets → the key of the job in whose place it is."""
+"""Key of a set under schedule.sets → key of the job that it overrides."""
 
 
 def _schedule(job: Job) -> Mapping[str, Any]:
@@ -209,7 +230,7 @@ def _schedule(job: Job) -> Mapping[str, Any]:
 
 
 def _stages(job: Job) -> list[tuple[str, list[str], Mapping[str, Any]]]:
-    """Name, sets and own numbers of each stage."""
+    """Name, sets and settings of each stage."""
     schedule, sets = _schedule(job), list(job.get("dataset") or ())
     if schedule.get("name") != "serial":
         return [("", sets, {})]
@@ -220,13 +241,13 @@ def _stages(job: Job) -> list[tuple[str, list[str], Mapping[str, Any]]]:
 
 
 def _all_have(job: Job, sets: Sequence[str], key: str) -> bool:
-    """Whether all of some sets have a value of their own under schedule.sets."""
+    """Check whether all sets have a value under schedule.sets."""
     own = _schedule(job).get("sets") or {}
     return all((own.get(name) or {}).get(key) is not None for name in sets)
 
 
 def _overruled(job: Job) -> dict[str, Any]:
-    """Keys of the job for which every set, or every stage, has a value of its own → what stands for them."""
+    """Keys of the job that every set or stage overrides → replacement."""
     stages = _stages(job)
     keys = {
         path: GONE if key == "loss" else AS_IT_IS
@@ -240,7 +261,7 @@ def _overruled(job: Job) -> dict[str, Any]:
 
 
 def _value_at(node: Mapping[str, Any], key: str) -> Any:
-    """The value at a dotted key; None where there is none."""
+    """The value at a dotted key, or None."""
     value: Any = node
     for word in key.split("."):
         value = value.get(word) if isinstance(value, Mapping) else None
@@ -248,7 +269,7 @@ def _value_at(node: Mapping[str, Any], key: str) -> Any:
 
 
 def _without_later_numbers(node: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy in which losses lack their `LATER_NUMBERS`, so that runs of earlier versions keep their keys."""
+    """Copy losses without their `LATER_NUMBERS`, so that runs of earlier versions keep their keys."""
     later = LATER_NUMBERS.get(str(node.get("name")), {}) if "_target_" in node else {}
     return {
         key: _without_later_numbers(value) if isinstance(value, Mapping) else value
@@ -258,7 +279,7 @@ def _without_later_numbers(node: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _replaced(node: Mapping[str, Any], parts: Sequence[str], value: Any) -> dict[str, Any]:
-    """A copy in which `value` stands at that place, where there is one."""
+    """Copy settings with `value` at an existing place."""
     copy, part = dict(node), parts[0]
     matching = (
         [key for key in copy if fnmatchcase(str(key), part)] if "*" in part else [part] * (part in copy)
@@ -274,24 +295,25 @@ def _replaced(node: Mapping[str, Any], parts: Sequence[str], value: Any) -> dict
     return copy
 
 
-# What of it decides numbers.
+# Deciding settings.
 
 PROMPT_KEYS = ("prompts", "default_prompt_name", "include_prompt")
-"""Keys of a backbone: what stands before every sentence, and whether it is pooled."""
+"""Keys of a backbone for its prompt, and for pooling the prompt."""
 
 NOT_PART_OF_THE_RUN = (
     "hydra", "name", "hardware", "callbacks", "logger", "data_dir", "cache_dir", "output_dir", "run_dir", "resume",
     "trial", "sweep_row",
 )  # fmt: skip
-"""Top-level keys that change speed, places or messages, not the numbers. Callbacks that decide weights count.
+"""Top-level keys for speed, folders and messages. Callbacks that decide weights are handled separately.
 
-Two values of `hardware` count, too: the precision and compiling, which has another dropout. The accelerator, devices,
-threads and micro-batches change rounding and the draws of dropout, as another machine or another seed would.
+Two values of `hardware` still count: precision, because bf16 gives other products, and compile, because it draws other
+dropout masks. Accelerator, devices, threads and micro-batches change rounding and dropout as another seed would, but
+not the computation.
 """
 
 
 def without_paths(settings: Any) -> Any:
-    """Settings in which models and losses, at any depth, are told by their names alone.
+    """Replace models and losses, at any depth, by their names and numbers.
 
     >>> without_paths({"loss": {"_target_": "juzhen.losses.pairs.Circle", "name": "circle", "margin": 0.2}})
     {'loss': {'name': 'circle', 'margin': 0.2}}
@@ -308,19 +330,19 @@ def without_paths(settings: Any) -> Any:
 
 
 def deciding_callbacks(chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """The callbacks that decide the weights. {} by default."""
+    """Callbacks that decide the weights, by default none."""
     nodes = {name: node for name, node in chosen.items() if isinstance(node, Mapping)}
     return {name: without_paths(node) for name, node in nodes.items() if node.get("decides_weights")}
 
 
 def deciding_optimizer(optimizer: Mapping[str, Any]) -> dict[str, Any]:
-    """Its numbers, without a decay by layers where there is none, and without 32 bits: as before these could be set."""
+    """Settings of the optimizer, without later keys at the value that older runs had."""
     absent = {"layer_decay": None, "state_bits": 32}
     return {key: value for key, value in optimizer.items() if key not in absent or value != absent[key]}
 
 
 def deciding_set(described: Mapping[str, Any]) -> dict[str, Any]:
-    """A data set's description without what it leaves to the loss: as before it could say how it is learnt from."""
+    """Description of a data set, without later keys that it leaves to the loss."""
     settings = {
         key: value
         for key, value in described.items()
@@ -338,10 +360,10 @@ def deciding_set(described: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def deciding_backbone(backbone: Mapping[str, Any]) -> dict[str, Any]:
-    """A configuration without its name, and without adapter, attention and prompts that it leaves open: as once.
+    """Settings of a backbone, without its name and without an unset adapter, attention and prompt.
 
-    A path counts as one, however it is spelt: ./a/ is a. The first revision of a built-in encoder counts by its plain
-    name, as in results from before there was a second one.
+    Spellings of one path, such as ./a/ and a, are equal. The first revision of a built-in encoder has its plain name,
+    as in older results.
     """
     return {
         key: re.sub(r"^(builtin/.*)@1$", r"\1", os.path.normpath(value))
@@ -353,21 +375,27 @@ def deciding_backbone(backbone: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def deciding_model(model: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a model without the name that they go by, which changes no numbers; a teacher by its weights."""
+    """Settings of a model without its variant. A teacher counts by its weights."""
     deciding = {key: value for key, value in without_paths(model).items() if key != "variant"}
     if deciding.get("teacher_prompt") is None:
-        deciding.pop("teacher_prompt", None)  # runs from before there was such a key stay
+        deciding.pop("teacher_prompt", None)  # older runs lack the key
     if deciding.get("teacher"):
-        with suppress(UserError):  # a teacher that is not there is told of by the job
+        with suppress(UserError):  # the job itself refuses a missing teacher
             deciding["teacher"] = _weights_digest(Path(encoder_source(as_recorded(deciding["teacher"]))))
     return deciding
 
 
 def with_language(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of the model, `language` filled in by the sets of the job where it is null and they agree.
+    """Fill in `language` of a model from the sets of the job, if it is null and the sets agree.
 
-    The sets that are learnt from decide; where nothing is learnt, those that are evaluated on. A set of translations
-    counts for both of its languages. Languages whose templates are the same, as those of model=simcse are, agree.
+    Training sets decide. Without training, evaluation sets decide. A set of translations counts for both languages.
+    Languages with equal templates agree, as in model=simcse.
+
+    Args:
+        config: The composed configuration.
+
+    Returns:
+        A copy of the settings of the model.
     """
     model = dict(config.get("model") or {})
     if model.get("language", "") is not None:
@@ -386,14 +414,14 @@ def with_language(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def deciding_augmentation(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """What of an augmentation decides numbers, a file of translations by its content; {} where it changes nothing."""
+    """Settings of an augmentation that decide numbers, or {}. A file of translations counts by its content."""
     views = list(settings.get("views") or ())
     if not views:
         return {}
     deciding = {key: settings.get(key) for key in ("views", "probability", "sets", *views) if key in settings}
     if "translation" in views:
         path = Path(settings.get("translations") or "").expanduser()
-        is_there = path.is_file()  # where it is not, the job will say so
+        is_there = path.is_file()  # the job itself refuses a missing file
         deciding["translations"] = _file_digest(path, path.stat().st_mtime_ns) if is_there else str(path)
     return deciding
 
@@ -402,11 +430,11 @@ WHOLE_OR_ADAPTER = ("model.safetensors", ADAPTER_WEIGHTS)
 
 
 def _weights_digest(folder: Path) -> str:
-    """Digest of the weights below a run or encoder folder; the path itself where there are none (the job will say)."""
+    """Digest of the weights below a run or encoder folder, or the path if there are none. The job reports that."""
     for encoder in (folder / "encoder", folder):
         first = [encoder / name for name in WHOLE_OR_ADAPTER if (encoder / name).is_file()]
         if first:
-            # A head, or layers after pooling, lie in files of their own, and so does what an adapter says of its base.
+            # A head, layers after pooling, and the base of an adapter have separate files.
             files = first[:1]
             files += sorted(path for path in encoder.rglob("*.safetensors") if path not in files)
             files += [path for path in (encoder / name for name in (ADAPTER, BASE_FILE)) if path.is_file()]
@@ -416,8 +444,8 @@ def _weights_digest(folder: Path) -> str:
 
 
 def _prompt(folder: Path) -> list[str]:
-    """What stands before every sentence, and whether it is pooled; nothing where nothing does."""
-    with suppress(UserError):  # of broken files the job will speak
+    """The prompt of an encoder and whether it is pooled, if it has a prompt."""
+    with suppress(UserError):  # the job itself refuses broken files
         prompts = read_layout(folder).prompts
         return [f"{prompts.text!r} {prompts.include_prompt}"] if prompts.text else []
     return []
@@ -425,7 +453,7 @@ def _prompt(folder: Path) -> list[str]:
 
 @lru_cache(maxsize=8)
 def _file_digest(path: Path, modified_ns: int) -> str:
-    """Digest of a file; `modified_ns` only tells the cache when it is out of date."""
+    """Digest of a file. `modified_ns` only keeps the cache up to date."""
     with open_regular_file(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -434,17 +462,30 @@ def _file_digest(path: Path, modified_ns: int) -> str:
 
 
 def key_of_settings(deciding: Mapping[str, Any]) -> str:
-    """The key of what `deciding_settings` gave: eight hex digits."""
+    """Compute a run key.
+
+    Args:
+        deciding: Settings from `deciding_settings`.
+
+    Returns:
+        Eight hex digits.
+    """
     text = json.dumps(deciding, ensure_ascii=False, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 def deciding_settings(config: Job) -> dict[str, Any]:
-    """Everything that decides the numbers of a run, in plain containers.
+    """Collect every setting that decides the numbers of a run.
 
-    What the job does not read is left out. Models and losses count by their names, wherever their classes lie, a
-    backbone by its path. An encoder to start from, and a teacher, count by their weights and their prompt, not by their
-    paths. The order of mappings is kept: a curriculum [a, b] is another run than [b, a].
+    Unread keys are left out. Models and losses count by name, wherever their classes are defined, and a backbone by
+    path. An initial encoder and a teacher count by weights and prompt. The order of mappings is kept, because a
+    curriculum [a, b] is not [b, a].
+
+    Args:
+        config: The composed configuration.
+
+    Returns:
+        Plain containers.
     """
     config = as_read(config)
     deciding = without_paths({key: value for key, value in config.items() if key not in NOT_PART_OF_THE_RUN})
@@ -461,13 +502,13 @@ def deciding_settings(config: Job) -> dict[str, Any]:
             }
     if isinstance(config.get("schedule"), Mapping):
         deciding["schedule"].pop("store", None)
-        if not deciding["schedule"].get("weigh_loss"):  # runs from before there was such a key stay
+        if not deciding["schedule"].get("weigh_loss"):  # older runs lack the key
             deciding["schedule"].pop("weigh_loss", None)
     if config.get("init_from"):
         deciding["init_from"] = _weights_digest(Path(config["init_from"]))
     hardware = config.get("hardware") or {}
     deciding["precision"] = hardware.get("precision")
-    if hardware.get("compile"):  # runs from before it counted stay
+    if hardware.get("compile"):  # older runs lack the key
         deciding["compile"] = True
     if augmentation := deciding_augmentation(deciding.pop("augmentation", None) or {}):
         deciding["augmentation"] = augmentation
@@ -476,7 +517,7 @@ def deciding_settings(config: Job) -> dict[str, Any]:
     deciding["model"] = deciding_model(with_language(config))
     evaluation = (config.get("evaluation") or {}).items()
     deciding["evaluation"] = {
-        key: sorted({*value}) if isinstance(value, list) else value  # in whatever order they are asked for
+        key: sorted({*value}) if isinstance(value, list) else value  # the order does not matter
         for key, value in evaluation
         if key != "cache_embeddings" and (key not in ("rankings", "limit") or value)
     }
@@ -489,12 +530,16 @@ def deciding_settings(config: Job) -> dict[str, Any]:
 def stage_settings(
     job: Any, losses: Mapping[str, Any], rows: Mapping[str, Any], weights: Any
 ) -> dict[str, Any]:
-    """All of a stage's job that decides the weights after it, in plain containers.
+    """Collect every setting that decides the weights after a stage.
 
-    job      of the stage, with the types of its keys
-    losses   set → kind of its rows and settings of the loss that learns from them
-    rows     digests of the rows that are learnt from, and of those that choose weights
-    weights  what multiplies the loss of each set; none: nothing does
+    Args:
+        job: Job of the stage.
+        losses: Set → row type and settings of its loss.
+        rows: Digests of training rows, and of rows that choose weights.
+        weights: Factor for the loss of each set, or nothing.
+
+    Returns:
+        Plain containers.
     """
     training = {key: value for key, value in vars(job.training).items() if key != "checkpoint_every"}
     schedule = job.schedule
@@ -528,39 +573,41 @@ def stage_settings(
 NOT_PART_OF_THE_ROW = {
     *NOT_PART_OF_THE_RUN,
     *("seed", "evaluate", "evaluation", "dataset", "schedule"),
-    "on_bad_row",  # where it ended well nothing else was read
+    "on_bad_row",  # a finished run read the same rows
 }
-"""Configuration that changes no numbers, but for what `_arithmetic` takes of it; `dataset` and `schedule` are told by
-what was trained on."""
+"""Keys that do not distinguish rows, apart from those in `_arithmetic`. `dataset` and `schedule` are represented by the
+training sets.
+"""
 
 TRAINING_ONLY = ("loss", "training", "optimizer", "augmentation")
-"""Configuration that means nothing for weights that were not trained."""
+"""Keys without a meaning for untrained weights."""
 
 WEIGHTS_ONLY = ("backbone", "init_from")
-"""Configuration that means nothing for a lexical baseline."""
+"""Keys without a meaning for a lexical baseline."""
 
 DESCRIPTIONS = ("about", "license", "origin", "rows")
-"""Keys of a data set that say something about it, or check it, and change no row."""
+"""Keys of a data set that describe or check it, and change no row."""
 
 CHOICE = ("validate_every", "patience", "monitor")
-"""Keys of training that say when validations choose weights: they mean nothing where the last ones are taken."""
+"""Keys of training that choose a validation. They have no meaning if the last weights are used."""
 
 
 GROUPS = {"averaging": "average", "mining": "mining", "set_weights": "weights"}
-"""Module of a callback → the group that it is one choice of."""
+"""Module of a callback → its group."""
 
 CHOICES = {"GradNorm": "gradnorm"}
-"""Class of a callback → what is typed for it, where that is not the name of the class in lower case."""
+"""Class of a callback → its option, if that is not the class name in lower case."""
 
 
 @dataclass(frozen=True)
 class Identity:
-    """What two results share when only their seeds differ.
+    """Identity of a result, shared by results that differ only in their seeds.
 
-    trained_on  "a>b" for a curriculum, "a+b" for a mixture, "" for no training, "lexical" for a lexical baseline
-    settings    the deciding configuration as sorted (dotted key, value) pairs; models and losses by their names
-    backbone    what the backbone is called, "" where it has no name; decides nothing
-    unread      patterns of keys that the job does not read; decides nothing
+    Attributes:
+        trained_on: "a>b" for a curriculum, "a+b" for a mixture, "" for no training, "lexical" for a lexical baseline.
+        settings: Deciding configuration as sorted (dotted key, value) pairs. Models and losses count by name.
+        backbone: Name of the backbone, or "". Not compared.
+        unread: Patterns of unread keys. Not compared.
     """
 
     trained_on: str
@@ -569,12 +616,20 @@ class Identity:
     unread: tuple[str, ...] = field(default=(), compare=False)
 
     def reads(self, key: str) -> bool:
-        """Whether the job reads a dotted key."""
+        """Check whether the job reads a dotted key."""
         return not is_below_any(key, self.unread)
 
 
 def identify(result: Result, *, before_training: bool) -> Identity:
-    """The identity of a result, or of the weights it started from."""
+    """Find the identity of a result, or of the weights it started from.
+
+    Args:
+        result: Result of a stage.
+        before_training: Identify the initial weights instead.
+
+    Returns:
+        The identity.
+    """
     is_trained = bool(result.trained_on) and not before_training
     job = result.config if is_trained else {**result.config, "dataset": {}}
     config = as_read(job)
@@ -588,7 +643,7 @@ def identify(result: Result, *, before_training: bool) -> Identity:
     else:
         stages = result.trained_on
         trained_on = ">".join(stages) if is_curriculum(result) else "+".join(sorted(stages))
-    if merge := config.get("merge"):  # what its parents were trained with, their rows say
+    if merge := config.get("merge"):  # the rows of its parents have their training
         excluded.update(TRAINING_ONLY)
     settings = without_paths({key: value for key, value in config.items() if key not in excluded})
     backbone = settings.get("backbone", {}).get("name") or ""
@@ -599,18 +654,18 @@ def identify(result: Result, *, before_training: bool) -> Identity:
     if limit := (config.get("evaluation") or {}).get("limit"):
         settings["evaluation.limit"] = limit
     augmentation = settings.pop("augmentation", None) or {}
-    if views := augmentation.get("views"):  # else nothing was changed
+    if views := augmentation.get("views"):  # otherwise nothing was changed
         settings["augmentation"] = {**augmentation, "views": " ".join(views)}
     if settings.pop("filter_leaks", False) and is_trained:
-        # Then what is evaluated on decides what was trained on.
+        # Evaluation sets then decide which training rows remain.
         settings["filter_leaks"] = "+".join(sorted({*(config.get("evaluate") or {}), *config["dataset"]}))
     if isinstance(training := settings.get("training"), Mapping):
-        # Where no dev set could choose weights, the last ones were taken, wherever validations were.
+        # Without a dev set the last weights were used, whatever the validations.
         chosen = result.training.get("selected_on", True)
         idle = {"checkpoint_every", *(() if chosen else CHOICE)}
         settings["training"] = {key: value for key, value in training.items() if key not in idle}
     if is_trained and not merge:
-        # A dataset's own view or limit decides too, but only of the sets that this stage has seen.
+        # The conversion or limit of a set decides too, for sets that this stage has seen.
         seen = [name for stage in result.trained_on for name in stage.split("+")]
         settings["dataset"] = {name: _deciding_rows(config["dataset"].get(name) or {}) for name in seen}
         settings["loss"] = _losses_in_use(settings.get("loss") or {}, settings["dataset"])
@@ -621,9 +676,7 @@ def identify(result: Result, *, before_training: bool) -> Identity:
 
 
 def _arithmetic(config: Mapping[str, Any]) -> dict[str, Any]:
-    """What numbers are computed in: the same weights and rows give others in bf16, or in 8 bits, by compiled layers,
-    which draw another dropout.
-    """
+    """Settings of the arithmetic: bf16, 8 bits and compiled layers give other numbers for equal weights and rows."""
     hardware, evaluation = config.get("hardware") or {}, config.get("evaluation") or {}
     settings = {"evaluation.backend": evaluation.get("backend", "torch")}
     settings |= {"hardware.precision": hardware["precision"]} if "precision" in hardware else {}
@@ -631,13 +684,13 @@ def _arithmetic(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _losses_in_use(loss: Mapping[str, Any], sets: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Of a table kind → loss the kinds that the sets have, or are turned into; all where they have none of them."""
+    """Losses of the row types in use. Without any, all losses."""
     kinds = {described.get("convert_to") or described.get("kind") for described in sets.values()}
     return {kind: node for kind, node in loss.items() if kind in kinds} or loss
 
 
 def _deciding_rows(described: Mapping[str, Any]) -> dict[str, Any]:
-    """What decides the training rows of a set; of its layouts the chosen one."""
+    """Settings that decide the training rows of a set. Only the chosen layout counts."""
     settings = {key: value for key, value in deciding_set(described).items() if key not in DESCRIPTIONS}
     if layouts := described.get("layouts"):
         chosen = described["layout"]
@@ -646,7 +699,7 @@ def _deciding_rows(described: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _schedule_of_row(schedule: Mapping[str, Any] | str, stage: int, seen: Sequence[str]) -> dict[str, Any]:
-    """What sets, and the stages before this one, had of their own; this one's numbers are the result's."""
+    """Settings of sets and earlier stages. The settings of this stage belong to the result."""
     if isinstance(schedule, str):
         return {}
     order = schedule["order"] or seen
@@ -661,12 +714,19 @@ def _schedule_of_row(schedule: Mapping[str, Any] | str, stage: int, seen: Sequen
 
 
 def deciding_choices(result: Result) -> list[str]:
-    """What the callbacks are called that decided the weights of a trained row: `weights: gradnorm`, `average: ema`."""
+    """Name the callbacks that decided the weights of a trained row.
+
+    Args:
+        result: Result of a stage.
+
+    Returns:
+        Names such as `weights: gradnorm` and `average: ema`.
+    """
     return [node["name"] for node in _callbacks(as_read(result.config).get("callbacks") or {}).values()]
 
 
 def _callbacks(chosen: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """The numbers of callbacks that decide weights, each with the name of the choice."""
+    """Numbers of callbacks that decide weights, each with the name of its choice."""
     described = {}
     for name, numbers in deciding_callbacks(chosen).items():
         *_, module, kind = chosen[name]["_target_"].split(".")
@@ -681,7 +741,10 @@ def _callbacks(chosen: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def is_curriculum(result: Result) -> bool:
-    """Several stages. A serial job of one stage that mixes its sets is none, though it names them one by one."""
+    """Check whether a result comes from a curriculum of several stages.
+
+    A serial job with one stage is not a curriculum, even if it names the sets of its mixture one by one.
+    """
     schedule = result.config["schedule"]
     if isinstance(schedule, str):
         return schedule == "serial"

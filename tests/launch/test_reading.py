@@ -15,10 +15,10 @@ START = "init_from=juzhen/builtin/encoder"
 ON_DEMO = "'dataset=[demo_sts]' loss=cosent"
 
 UNREAD = {
-    f"{START} backbone.pooling=cls": "takes the place of the backbone",
+    f"{START} backbone.pooling=cls": "replaces the backbone",
     f"{START} backbone.max_length=32": "backbone.path=<its encoder folder> backbone.max_length=…",
-    f"{START} backbone=random_small": "takes the place of the backbone",
-    f"{START} backbone=mini_zh backbone.learning_rate=1e-4": "takes the place of the backbone",
+    f"{START} backbone=random_small": "replaces the backbone",
+    f"{START} backbone=mini_zh backbone.learning_rate=1e-4": "replaces the backbone",
     "model=crossencoder backbone.pooling=mean model.pooling=mean": "has no embeddings",
     "model=mlm loss=cosent": "learns without a loss",
     "model=crossencoder backbone.normalize=true": "model.pooling=cls or mean",
@@ -29,15 +29,15 @@ UNREAD = {
     "model=mlm loss=mse": "learns without a loss",
     "-m model=mlm loss=mse,cosent": "learns without a loss",
     "model=lexical benchmark=demo loss=mse": "learns nothing",
-    "'dataset=[]' benchmark=demo mining=dynamic": "nothing is learnt",
-    "augmentation.delete=0.3": "name its view there",
+    "'dataset=[]' benchmark=demo mining=dynamic": "nothing is trained",
+    "augmentation.delete=0.3": "augmentation.views",
     "schedule.temperature=3": "no stage mixes",
-    "'dataset=[demo_sts,demo_qmc]' schedule.sample_by=blend schedule.temperature=3": "takes all sets alike",
+    "'dataset=[demo_sts,demo_qmc]' schedule.sample_by=blend schedule.temperature=3": "sample_by=blend",
     "experiment=three_stage_demo training.duration='4 steps'": "every set or stage has its own",
     "schedule.weigh_loss=true": "no stage mixes",
-    "optimizer.lr=1e-3 backbone.learning_rate=1e-4": "takes its place",
+    "optimizer.lr=1e-3 backbone.learning_rate=1e-4": "replaces it",
     "'dataset=[demo_sts,demo_nli]' loss=by_kind schedule=serial "
-    "+loss@schedule.stages.demo_nli.loss=ce +loss@schedule.sets.demo_nli.loss=softmax": "keep one of the two",
+    "+loss@schedule.stages.demo_nli.loss=ce +loss@schedule.sets.demo_nli.loss=softmax": "Keep one of the two",
 }
 READ = (
     f"{START} backbone.learning_rate=1e-4",
