@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 from jobs import run_job
-from juzhen.metrics.gap import Gap
 
 from juzhen.cli.main import main
 from juzhen.core.row_scores import SetRows
