@@ -1,1 +1,1 @@
-"""The report of a folder of runs: matrix, published numbers beside ours, leaks, costs and what follows. No torch."""
+"""The report of a folder of runs: matrix, published numbers, leaks, costs and findings. Needs no torch."""

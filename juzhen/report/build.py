@@ -1,4 +1,4 @@
-"""Everything that the report shows, put together from results."""
+"""The contents of a report, computed from results."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,10 +28,15 @@ from juzhen.report.table import ReportTable
 
 @dataclass(frozen=True)
 class Report:
-    """matrix      every cell with what a report says of it
-    costs, fidelity, differences  as `row_costs`, `shape_fidelity` and `significance.differences` have them
-    tables      all others, in the order of the page
-    num_results how many files it was made from
+    """Contents of a report.
+
+    Attributes:
+        matrix: The transfer matrix.
+        costs: Cost of each row, from `row_costs`.
+        fidelity: Agreement with published numbers, from `shape_fidelity`.
+        differences: Tested differences of rows, from `significance.differences`.
+        tables: All other tables, in the order of the page.
+        num_results: Number of result files.
     """
 
     matrix: Matrix
@@ -53,7 +58,21 @@ def build_report(
     audit: Audit | None,
     split: str | None = None,
 ) -> Report:
-    """Raises UserError when no result has the metric, or the split, as `build_matrix` takes it."""
+    """Compute a report.
+
+    Args:
+        results: Results of runs.
+        metric: Metric of the matrix. None takes the main metric of each set.
+        reference: Published numbers.
+        audit: Leak audit.
+        split: Split of the columns, as for `build_matrix`.
+
+    Returns:
+        The report.
+
+    Raises:
+        UserError: No result has the metric or the split.
+    """
     matrix = build_matrix(results, metric=metric, split=split, audit=audit)
     # Sets, each once, not averages of other columns: those whose rows a result has read.
     read = {key for result in results for key in result.data}

@@ -1,4 +1,4 @@
-"""Every result below a folder; and results alone as a small folder, to publish or archive."""
+"""Finds results below a folder, and copies them into a small folder to publish or archive."""
 
 import sys
 from collections.abc import Callable
@@ -20,13 +20,21 @@ if TYPE_CHECKING:
 
 SHIPPED_AUDIT = ROOT / "results" / "leaks" / "pairs.json"
 NEEDED_CONFIG = ("model", "backbone", "loss", "schedule", "dataset")
-"""Configuration by which a result finds its row."""
+"""Configuration keys that assign a result to a row."""
 
 
 def collect(*folders: str | Path, report: Callable[[str], None], with_debug: bool = False) -> list[Result]:
-    """The results below the folders, as `read_all` finds them; those of debug runs only where there are no others.
+    """Read the results below some folders.
 
-    with_debug  those of debug runs, too
+    Results of debug runs are left out if there are others.
+
+    Args:
+        folders: Folders with runs, at any depth.
+        report: Called with a line about each skipped file.
+        with_debug: Keep results of debug runs.
+
+    Returns:
+        The results, in the order of their paths.
     """
     found = {
         path.resolve(): result
@@ -41,16 +49,22 @@ def collect(*folders: str | Path, report: Callable[[str], None], with_debug: boo
 
 
 def read_all(folder: str | Path, *, report: Callable[[str], None]) -> dict[Path, Result]:
-    """File → result, in the order of their paths; superseded attempts are left out.
+    """Read the results below a folder, without superseded attempts.
 
-    report  is called with one line for each file that cannot be read; it is left out and stops nothing
+    Args:
+        folder: Folder with runs, at any depth.
+        report: Called with a line about each unreadable file, which is skipped.
 
-    Raises UserError when the folder does not exist or holds no readable result.
+    Returns:
+        File → result, in the order of their paths.
+
+    Raises:
+        UserError: The folder is missing or has no readable result.
     """
     folder = Path(folder)
     if not folder.is_dir():
         problem = "this is a file, not a folder" if folder.exists() else "no such folder"
-        raise UserError(f"{folder}: {problem}; give the one that holds the runs, for example runs")
+        raise UserError(f"{folder}: {problem}. Give the folder that contains the runs, for example runs")
     results = {}
     for path in sorted(folder.rglob(RESULT_FILE)):
         try:
@@ -68,11 +82,13 @@ def read_all(folder: str | Path, *, report: Callable[[str], None]) -> dict[Path,
 def _read(path: Path) -> Result:
     result = Result.read(path)
     if missing := [key for key in NEEDED_CONFIG if key not in result.config]:
-        raise UserError(f"{path}: its configuration lacks {', '.join(missing)}")
+        raise UserError(f"{path}: its configuration lacks {', '.join(missing)}. Leave this result out")
     try:
         identify(result, before_training=False)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        raise UserError(f"{path}: its configuration belongs to no row of a table ({error!r})") from error
+        raise UserError(
+            f"{path}: its configuration fits no row of a table ({error!r}). Leave this result out"
+        ) from error
     return result
 
 
@@ -84,7 +100,19 @@ def read_report(
     leaks: Path | None,
     with_debug: bool = False,
 ) -> "Report":
-    """What the runs below the folders say, beside published numbers and an audit of leaks; None: the shipped ones."""
+    """Compute the report of the runs below some folders.
+
+    Args:
+        folders: Folders with runs, at any depth.
+        metric: Metric of the matrix.
+        split: Split of the columns.
+        reference: Folder of published numbers. None takes the included ones.
+        leaks: File of a leak audit. None takes the included one.
+        with_debug: Keep results of debug runs.
+
+    Returns:
+        The report.
+    """
     audit_file = leaks or (SHIPPED_AUDIT if SHIPPED_AUDIT.exists() else None)
     audit = Audit.read(audit_file) if audit_file else None
     results = collect(*folders, report=tell, with_debug=with_debug)
@@ -99,14 +127,24 @@ def tell(line: str) -> None:
 
 
 def export(folder: Path, target: Path, *, report: Callable[[str], None]) -> int:
-    """Copies each result below `folder` to the same place below `target`; the number of them.
+    """Copy each result below `folder` to the same place below `target`.
 
-    Tables and reports can be made from the copy again.
-    Weights, logs and texts stay behind, and folders of this machine lose their parents: /home/me/data → data.
-    Raises UserError where there is no result, or `target` lies within `folder`.
+    Tables and reports can be made from the copy. Weights, logs and texts are not copied, and folders of this machine
+    lose their parents: /home/me/data → data.
+
+    Args:
+        folder: Folder with runs, at any depth.
+        target: Folder for the copies.
+        report: Called with a line about each skipped file.
+
+    Returns:
+        The number of results.
+
+    Raises:
+        UserError: There is no result, or `target` is inside `folder`.
     """
     if target.resolve().is_relative_to(folder.resolve()):
-        raise UserError(f"{target} lies in {folder}, which is read: choose a folder beside it")
+        raise UserError(f"{target}: is inside {folder}. Choose a folder outside")
     copies = {path: target / path.relative_to(folder) for path in read_all(folder, report=report)}
     for copy in copies.values():
         # What is replaced is a copy that `export` has made: those lie alone.
@@ -125,10 +163,17 @@ def export(folder: Path, target: Path, *, report: Callable[[str], None]) -> int:
 
 
 def without_parents(value: Any) -> Any:
-    """The same plain data, its absolute paths cut down to their last part; also in words `key=/path`.
+    """Shorten absolute paths in plain data to their last part, also in words `key=/path`.
 
-    >>> without_parents({"data_dir": "/home/me/data", "command": ["train.py", "init_from=/home/me/runs/a"], "n": 1})
-    {'data_dir': 'data', 'command': ['train.py', 'init_from=a'], 'n': 1}
+    Args:
+        value: Plain data.
+
+    Returns:
+        The data with short paths.
+
+    Example:
+        >>> without_parents({"data_dir": "/home/me/data", "command": ["train.py", "init_from=/home/me/runs/a"], "n": 1})
+        {'data_dir': 'data', 'command': ['train.py', 'init_from=a'], 'n': 1}
     """
     if isinstance(value, dict):
         return {key: without_parents(part) for key, part in value.items()}

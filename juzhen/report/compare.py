@@ -1,4 +1,4 @@
-"""Published numbers and claims beside ours, each with its source; like with like, and a reason where there is none."""
+"""Published numbers and claims next to ours, with their sources, or with a reason why they are not comparable."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from juzhen.report.table import MISSING, ReportTable, heading, percent, with_int
 from juzhen.report.training import Training, stand_ins, training_of
 
 TOLERANCE_POINTS = 1.0
-"""Two numbers ×100 this close count as the same: seeds alone move a fine-tuned encoder as far."""
+"""Largest difference ×100 that counts as equal, because seeds alone move a fine-tuned encoder as far."""
 
 NO_REFERENCE, NO_ROW, NO_TRAINING = "no reference", "no row of its like", "no source has this training"
 
@@ -22,12 +22,13 @@ CLAIM_COLUMNS = ("claim", "source", "our best row", "set", "ours", "verdict", "n
 
 @dataclass(frozen=True)
 class Comparison:
-    """One of our cells, and a published number or claim for it, or None.
+    """A cell of ours with a published number or claim, or with a reason why there is none.
 
-    verdict   `matches`, `differs by +1.3` (ours less theirs, in points) or `no reference`; of a claim `reached` or
-              `2.3 short`
-    stands_in in what way our row has learnt from less than theirs, empty where it has not
-    reason    why there is no reference, or in what the row is not of a claim's like; empty where there is one, or it is
+    Attributes:
+        verdict: `matches`, `differs by +1.3` (ours minus theirs, in points) or `no reference`; for a claim `reached` or
+            `2.3 short`.
+        stands_in: How our row was trained on less than theirs, or "".
+        reason: Why there is no reference, or how the row differs from a claim, or "".
     """
 
     row: str
@@ -41,11 +42,18 @@ class Comparison:
 
 
 def compare(matrix: Matrix, published: Iterable[Published]) -> list[Comparison]:
-    """Our trained rows against every measured number of the like: model family, training, loss, split, set, metric.
+    """Compare our trained rows with every comparable measurement.
 
-    A training is the sets of each stage and what they were read as; a source that does not
-    name its loss is compared with any. Backbones need not be the same: both setups are named, the reader judges. A
-    number that a source repeats unchanged in several tables appears once.
+    Comparable means equal model family, training, loss, split, set and metric. A training is the sets of each stage and
+    their row types. A source that does not name its loss is compared with any loss. Backbones may differ: both setups
+    are named, and the reader judges. A number that a source repeats in several tables appears once.
+
+    Args:
+        matrix: The transfer matrix.
+        published: Published numbers.
+
+    Returns:
+        A comparison for each cell.
     """
     references = [number for number in published if number.standing == MEASURED]
     compared = []
@@ -68,7 +76,11 @@ def compare(matrix: Matrix, published: Iterable[Published]) -> list[Comparison]:
 
 
 def unlike(number: Published, training: Training, column: str, metric: str) -> list[str]:
-    """In what a published number is not of the like of a cell, most telling first; empty: it is a reference for it."""
+    """List reasons why a published number is not comparable to a cell, most important first.
+
+    Returns:
+        The reasons, empty if the number is a reference.
+    """
     split, dataset = column.split("/")
     differs = {
         "start": training.start,
@@ -84,7 +96,7 @@ def unlike(number: Published, training: Training, column: str, metric: str) -> l
 
 
 def why_none(references: Iterable[Published], training: Training, column: str, metric: str) -> str:
-    """Why no published number is a reference for a cell; the nearest one is named where there is one."""
+    """Explain why no published number is a reference for a cell, and name the nearest one."""
     if training.start:
         return f"went on from {training.start}, of which no source says what it had learnt"
     differences = [(unlike(number, training, column, metric), number) for number in references]
@@ -112,12 +124,18 @@ def _verdict(cell: Cell, number: Published) -> str:
 
 
 def beside_claims(matrix: Matrix, published: Iterable[Published]) -> list[Comparison]:
-    """Every claim of the metric beside the best of our rows of its like, on each split where it names none.
+    """Compare every claim of the metric with our best comparable row, on each split if it names none.
 
-    What a source says without evidence is never a reference, but may be a goal. Of its like is a row of its model
-    family, and of its training, loss and supervision where it names them; what that row went on from is free, unless
-    no labels may have been learnt from. A claim on one of our columns without such a row has the nearest one named,
-    with the reason, and is compared with nothing.
+    A claim without evidence is never a reference, but may be a goal. A comparable row has its model family, and its
+    training, loss and supervision if the claim names them. The initial weights may differ, unless the claim excludes
+    labels. If there is no such row for one of our columns, the nearest row is named with a reason.
+
+    Args:
+        matrix: The transfer matrix.
+        published: Published numbers and claims.
+
+    Returns:
+        A comparison for each claim.
     """
     compared = []
     trainings = {row.label: training_of(row.latest) for row in matrix.rows if row.is_trained}
@@ -145,7 +163,7 @@ def beside_claims(matrix: Matrix, published: Iterable[Published]) -> list[Compar
 
 
 def _unlike_claim(claim: Published, training: Training | None, column: str, metric: str) -> list[str]:
-    """In what a cell of ours is not of a claim's like, where the claim says it; None: of a row without training."""
+    """Reason why a cell is not comparable to a claim, or None for an untrained row."""
     if training is None:
         return ["training"] if column.endswith(f"/{claim.dataset}") else ["set"]
     says = {"split": claim.split, "training": claim.trained_on, "start": claim.supervision}
@@ -153,7 +171,15 @@ def _unlike_claim(claim: Published, training: Training | None, column: str, metr
 
 
 def comparison_tables(matrix: Matrix, published: Sequence[Published]) -> list[ReportTable]:
-    """One table for each source that has a number for one of our cells, then what has none, and why; then claims."""
+    """Make a table for each source with a number for one of our cells, then one of cells without, then one of claims.
+
+    Args:
+        matrix: The transfer matrix.
+        published: Published numbers and claims.
+
+    Returns:
+        The tables.
+    """
     compared = compare(matrix, published)
     tables = []
     for source in dict.fromkeys(entry.published.source for entry in compared if entry.published):
@@ -194,7 +220,7 @@ def comparison_tables(matrix: Matrix, published: Sequence[Published]) -> list[Re
 
 
 def compared_lines(compared: Iterable[Comparison], source: str) -> list[tuple[str, ...]]:
-    """A line of text for each number of a source, in the order of COMPARED_COLUMNS."""
+    """Format comparisons with one source, with the columns COMPARED_COLUMNS."""
     return [
         (
             entry.row,
@@ -213,7 +239,7 @@ def compared_lines(compared: Iterable[Comparison], source: str) -> list[tuple[st
 
 
 def claim_lines(compared: Iterable[Comparison]) -> list[tuple[str, ...]]:
-    """A line of text for each claim, in the order of CLAIM_COLUMNS."""
+    """Format comparisons with claims, with the columns CLAIM_COLUMNS."""
     body: list[tuple[str, ...]] = []
     for entry in compared:
         if (claim := entry.published) is not None:
@@ -230,7 +256,7 @@ def claim_lines(compared: Iterable[Comparison]) -> list[tuple[str, ...]]:
 
 
 def figure_text(claim: Published) -> str:
-    """A figure with its bound and unit: `at least 85`, `85 to 87`, `about 10 ms`."""
+    """Format a figure with its bound and unit: `at least 85`, `85 to 87`, `about 10 ms`."""
     unit = "" if claim.unit in ("percent", "1", claim.metric) else f" {claim.unit}"
     if claim.bound.startswith("to "):
         return f"{claim.percent:g} {claim.bound}{unit}"

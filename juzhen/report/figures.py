@@ -1,5 +1,7 @@
-"""Published figures: what each says, how it stands, and where it is kept (see published/README.md); those of a folder,
-in our names or in the source's own."""
+"""Published figures with source and standing (see published/README.md).
+
+Files of a reader may use our names or those of the source.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -16,25 +18,27 @@ PUBLISHED = Path(__file__).parent / "published"
 
 MEASURED, CLAIM, NOT_IN_THE_PAPER = "measured", "claim", "not in the paper named"
 STANDINGS = (MEASURED, CLAIM, NOT_IN_THE_PAPER)
-"""A source's own measurement · stated without evidence, or as a target · given as a paper's, which does not have it."""
+"""Measured by the source · stated without evidence, or as a target · attributed to a paper that lacks it."""
 
 
 @dataclass(frozen=True)
 class Published:
     """One figure of one source, with its names translated into ours.
 
-    setup          in the source's own words
-    trained_on     as in juzhen.report.training.Training; empty where the source's training sets have no equal here
-    split          empty where the source does not say
-    dataset        empty where nothing here scores what the source did
-    percent        the figure; ×100 where `unit` is percent
-    family, loss   as in juzhen.report.training.Training; loss is empty where the source does not say
-    supervision    "none" where the source says that no labels were learnt from; empty where it does not say
-    standing       one of STANDINGS; only what is measured is ever a reference
-    or_trained_on  another training, where the source says two things
-    bound          "at least", "at most", "about", or "to 87" for a range; empty for a plain figure
-    named          the paper or the board that the source gives for it
-    note           what a reader should know
+    Attributes:
+        setup: Setup in the words of the source.
+        trained_on: As in juzhen.report.training.Training, or "" if the training sets have no equivalent here.
+        split: Split, or "" if the source does not name it.
+        dataset: Set, or "" if nothing here scores the same.
+        percent: The figure, ×100 if `unit` is percent.
+        family: As in juzhen.report.training.Training.
+        loss: As in juzhen.report.training.Training, or "" if the source does not name it.
+        supervision: "none" if the source excludes labels, or "" if it does not name it.
+        standing: One of STANDINGS. Only measurements are references.
+        or_trained_on: Another training, if the source contradicts itself.
+        bound: "at least", "at most", "about", or "to 87" for a range; "" for a plain figure.
+        named: Paper or leaderboard that the source names.
+        note: A note for the reader.
     """
 
     source: str
@@ -73,7 +77,7 @@ REQUIRED = ("table", "model", "setup", "trained_on", "split", "dataset", "metric
 OPTIONAL = tuple(field.name for field in fields(Published) if field.name not in (*REQUIRED, "source"))
 
 THEIR_COLUMNS = ("eval_set", "metric", "percent")
-"""At least, of a file in the source's names; table, model, backbone and loss may be there too."""
+"""Required columns of a file with the source's names. table, model, backbone and loss are optional."""
 
 SPLIT_ENDINGS = ("dev", "test")
 SAME_SET = {"bqcorpus": "bq", "pawsx": "pawsx_zh", "allnlizh": "allnli_zh", "pku-paraphrase": "pkuparaph"}
@@ -81,50 +85,73 @@ SAME_SET = {"bqcorpus": "bq", "pawsx": "pawsx_zh", "allnlizh": "allnli_zh", "pku
 
 @dataclass(frozen=True)
 class Reference:
-    """numbers: all of them; unknown: names of the source that have no equal here, for the reader to see."""
+    """Published numbers.
+
+    Attributes:
+        numbers: All numbers.
+        unknown: Names of the source without an equivalent here, to show to the reader.
+    """
 
     numbers: list[Published]
     unknown: list[str]
 
 
 def figure(source: str, line: Mapping[str, str]) -> Published:
-    """A line of a file; a column that is not there, or is empty, has its default. Raises ValueError for a bad value."""
+    """Read a line of a file. Missing and empty columns have defaults.
+
+    Args:
+        source: Name of the source.
+        line: Column → text.
+
+    Returns:
+        The figure.
+
+    Raises:
+        ValueError: A value is wrong.
+    """
     values: dict[str, Any] = {name: line[name] for name in REQUIRED} | {
         name: line[name] for name in OPTIONAL if line.get(name)
     }
     if values.get("standing", MEASURED) not in STANDINGS:
-        raise ValueError(
-            f"standing is {short(values['standing'])!r}; one of {', '.join(STANDINGS)} is expected"
-        )
+        raise ValueError(f"standing={short(values['standing'])}: unknown. Use one of {', '.join(STANDINGS)}")
     if not math.isfinite(percent := float(line["percent"])):
-        raise ValueError(f"percent is {short(line['percent'])!r}; a finite number is expected")
+        raise ValueError(f"percent={short(line['percent'])}: not a finite number. Use one such as 71.5")
     return Published(**{"source": source, **values, "percent": percent})
 
 
 def load_published() -> list[Published]:
-    """Every figure on file, source by source: measurements, claims and targets."""
+    """Read every included figure, source by source: measurements, claims and targets."""
     return [
         figure(path.stem, line) for path in sorted(PUBLISHED.glob("*.csv")) for _, line in csv_rows(path)[1]
     ]
 
 
 def load_reference(folder: Path | None) -> Reference:
-    """Every CSV below `folder`; None: those that are shipped.
+    """Read the published numbers of a folder.
 
-    A file in our names has the columns of those; one that it leaves out (family, loss, standing, …) has
-    the default of `Published`, and so it has in another file. There `eval_set` may end in _dev or _test, and
-    `model` is translated where the shipped files know it (same table and model), or where it joins known sets by
-    hyphens, newest first. What cannot be translated is kept, named, and never compared.
+    A file with our names has our columns. Missing ones have the defaults of `Published`. In a file with the names of a
+    source, `eval_set` may end in _dev or _test. `model` is translated if the included files have the same table and
+    model, or if it joins known sets by hyphens, newest first. Names without a translation are kept and shown, but never
+    compared.
+
+    Args:
+        folder: Folder with CSV files. None takes the included ones.
+
+    Returns:
+        Numbers, and names without a translation.
+
+    Raises:
+        UserError: A folder or file cannot be read.
     """
     if folder is None:
         return Reference(load_published(), [])
     expected = ", ".join(REQUIRED)
     if not folder.is_dir():
         raise UserError(
-            f"--reference {folder}: no such folder; give one with CSV files like {PUBLISHED.name}/*.csv"
+            f"--reference {folder}: no such folder. Give one with CSV files like {PUBLISHED.name}/*.csv"
         )
     if not (paths := sorted(folder.glob("*.csv"))):
-        raise UserError(f"--reference {folder}: no CSV file in it; columns {expected} are expected")
+        raise UserError(f"--reference {folder}: no CSV file. Give one with the columns {expected}")
     translator = _Translator(load_published())
     numbers = []
     for path in paths:
@@ -132,7 +159,7 @@ def load_reference(folder: Path | None) -> Reference:
         is_ours = {*columns} >= {*REQUIRED}
         if not is_ours and not {*columns} >= {*THEIR_COLUMNS}:
             raise UserError(
-                f"{path}: columns {short(', '.join(sorted(columns)) or 'none', 200)}; expected {expected}, "
+                f"{path}: columns {short(', '.join(sorted(columns)) or 'none', 200)}. Use {expected}, "
                 f"or at least {', '.join(THEIR_COLUMNS)}"
             )
         for number, line in records:
@@ -144,7 +171,7 @@ def load_reference(folder: Path | None) -> Reference:
 
 
 class _Translator:
-    """A source's names into ours; remembers the ones it could not translate."""
+    """Translates names of a source, and collects those without a translation."""
 
     def __init__(self, shipped: Sequence[Published]) -> None:
         self._models = {(number.table, number.model): number for number in shipped if number.trained_on}

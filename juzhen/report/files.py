@@ -1,4 +1,4 @@
-"""The files of a report: Markdown, CSV, LaTeX and pictures; and its tables between the markers of other pages."""
+"""Files of a report: Markdown, CSV, LaTeX and pictures, and its tables in other pages."""
 
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
@@ -35,7 +35,7 @@ KEYS = (
     "matrix", "rows", "sizes", "averages", "helpers", "targets", "pairs", "greedy", "fidelity", "published", "unlike",
     "claims", "significance", "leaks", "unknown_texts", "costs",
 )  # fmt: skip
-"""Words that may stand in <!-- result:… -->; `published` is all sources."""
+"""Words for <!-- result:… -->. `published` means all sources."""
 
 SPECIAL = {
     "\\": r"\textbackslash{}",
@@ -53,10 +53,17 @@ SPECIAL = {
 def write_report(
     report: Report, folder: Path, *, title: str, worst: int = 0, is_chinese: bool = False
 ) -> list[Path]:
-    """Writes all files and gives their paths. Without matplotlib the pictures are left out, and it says so.
+    """Write all files of a report. Without matplotlib, pictures are left out with a notice.
 
-    worst       as of `html`
-    is_chinese  report.md; the page has both languages
+    Args:
+        report: The report.
+        folder: Folder for the files.
+        title: Title of the page.
+        worst: Worst pairs of each set to quote on the page.
+        is_chinese: Write report.md in Chinese. The page has both languages.
+
+    Returns:
+        The paths.
     """
     texts = {
         **{
@@ -103,21 +110,21 @@ def matrix_markdown(matrix: Matrix, *, is_chinese: bool = False) -> str:
 
 
 def differences_csv(differences: pd.DataFrame) -> str:
-    """Every pair of rows in every column that both have."""
+    """Format every pair of rows in every common column as CSV."""
     formats = {"points": "{:.2f}", "p": "{:.3g}", "p_holm": "{:.3g}"}
     texts = {name: differences[name].map(form.format, na_action="ignore") for name, form in formats.items()}
     return differences.assign(**texts).to_csv(index=False, lineterminator="\n")
 
 
 def published_csv(tables: Sequence[ReportTable]) -> str:
-    """The tables of published numbers below each other, each line with its table's title before it."""
+    """Format the tables of published numbers as one CSV. Each line begins with the title of its table."""
     published = [table for table in tables if table.key.startswith("published-")]
     head = ("table", *(published[0].head if published else ()))
     return csv_text([head, *((table.title, *line) for table in published for line in table.body)])
 
 
 def latex(matrix: Matrix) -> str:
-    """A booktabs table; it needs \\usepackage{booktabs} and nothing else."""
+    """Format a table for LaTeX. It needs \\usepackage{booktabs} only."""
     head = ["trained on", *(escaped(heading(column, matrix)) for column in matrix.columns)]
     body = [
         [escaped(row.label), *(_latex_cell(row, column) for column in matrix.columns)] for row in matrix.rows
@@ -151,19 +158,25 @@ def escaped(text: str) -> str:
 
 
 def fill_pages(pages: Sequence[Path], report: Report, *, tell: Callable[[str], None]) -> None:
-    """Replaces what stands between the markers of each page; a page without markers stays as it is, and is named."""
+    """Replace the text between the markers of some pages.
+
+    Args:
+        pages: Markdown files. One without markers is named and not changed.
+        report: The report.
+        tell: Called with a line about a page without markers.
+    """
     for page in pages:
         is_chinese = page.suffixes[-2:-1] == [".zh"]
         try:
             text = before = read_text(page)
         except UnicodeDecodeError as error:
-            raise UserError(f"--into {page}: not UTF-8 ({error.reason})") from error
+            raise UserError(f"--into {page}: not UTF-8 ({error.reason}). Save it as UTF-8") from error
         keys = [key for key in KEYS if f"<!-- result:{key} -->" in before]
         for key in keys:
             start, end = f"<!-- result:{key} -->", f"<!-- /result:{key} -->"
             head, _, tail = text.partition(start)
             if end not in tail:
-                raise UserError(f"--into {page}: {start} has no end; write {end} further down")
+                raise UserError(f"--into {page}: {start} has no end. Write {end} further down")
             text = f"{head}{start}\n{fragment(report, key, is_chinese=is_chinese)}\n{end}{tail.partition(end)[2]}"
         if not keys:
             tell(f"{page}: no marker such as <!-- result:matrix --> … <!-- /result:matrix -->; left as it is")
@@ -172,7 +185,7 @@ def fill_pages(pages: Sequence[Path], report: Report, *, tell: Callable[[str], N
 
 
 def fragment(report: Report, key: str, *, is_chinese: bool) -> str:
-    """Markdown of one table; `published`: of all sources one after another."""
+    """Format one table as Markdown. `published` means the tables of all sources."""
     if key == "matrix":
         return matrix_markdown(report.matrix, is_chinese=is_chinese)
     tables = [table for table in report.tables if table.key == key or table.key.startswith(f"{key}-")]

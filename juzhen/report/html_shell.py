@@ -1,4 +1,4 @@
-"""The frame of every page: one HTML file that needs no other and asks for none."""
+"""The frame of every page: one HTML file that loads nothing from elsewhere."""
 
 import base64
 import hashlib
@@ -19,7 +19,7 @@ POLICY = (
     "default-src 'none'; script-src {}; style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; "
     "form-action 'none'; require-trusted-types-for 'script'"
 )
-"""No request leaves the page; only its own scripts run, and these make no markup of a text."""
+"""No request leaves the page. Only its own scripts run, and they cannot turn text into markup."""
 
 
 def render(
@@ -30,11 +30,17 @@ def render(
     words: Words | None = None,
     **values: Any,
 ) -> str:
-    """The page, or the picture, that a template of PARTS makes of `values`, all of whose texts are escaped.
+    """Fill a template of PARTS. All texts are escaped.
 
-    scripts  files that are one program, in this order
-    rules    of the style sheet, besides those of every page
-    words    what the page has in two languages; a template gives it a text by `say`
+    Args:
+        template: Name of the template.
+        values: Values for the template.
+        scripts: Script files that form one program, in order.
+        rules: Style rules of this page.
+        words: Texts in two languages, which a template includes with `say`.
+
+    Returns:
+        The page or picture.
     """
     environment = Environment(
         loader=FunctionLoader(part),
@@ -74,20 +80,20 @@ def _digest(script: str) -> str:
 STEPS = 48
 
 SCORES = ["ffffd9", "edf8b1", "c7e9b4", "7fcdbb", "41b6c4", "1d91c0", "225ea8", "253494", "081d58"]
-"""YlGnBu of Brewer (colorbrewer2.org), for every kind of colour vision and in grey; a dark page begins at its end."""
+"""YlGnBu of Brewer (colorbrewer2.org), for every kind of colour vision and in grey. A dark page starts at its end."""
 
 GAINS = {
     "light": ["9c3a22", "cf6a48", "f0a98c", "f5f4f1", "9cc3e2", "4f8fc6", "1d5690"],
     "dark": ["ff9d78", "c4613e", "6e3524", "262b31", "23496b", "3f83bd", "8cc4f5"],
 }
-"""Below and above 0; in the middle the colour of the page."""
+"""Colours below and above 0. The middle has the colour of the page."""
 
 TRIMMED = 0.04
-"""Of either end of SCORES that is left out: the very ends are the page's own colours."""
+"""Unused share at either end of SCORES, where the colour would equal the page."""
 
 
 def palettes() -> dict[str, dict[str, list[str]]]:
-    """`s` for scores and `g` for gains → light and dark → the colours of the steps."""
+    """Return `s` for scores and `g` for gains → light and dark → colours of the steps."""
     shares = [TRIMMED + (1 - 2 * TRIMMED) * step / (STEPS - 1) for step in range(STEPS)]
     evenly = [step / (STEPS - 1) for step in range(STEPS)]
     return {
@@ -100,7 +106,7 @@ def palettes() -> dict[str, dict[str, list[str]]]:
 
 
 def rules() -> str:
-    """The style of `data-heat="s0"` and so on: ground and ink of each step."""
+    """Return the style of `data-heat="s0"` and so on: background and text colour of each step."""
     lines = []
     for name, themes in palettes().items():
         for step, (light, dark) in enumerate(zip(themes["light"], themes["dark"], strict=True)):
@@ -110,12 +116,12 @@ def rules() -> str:
 
 
 def step_of(share: float) -> int:
-    """The step of a share from 0 to 1."""
+    """Return the step of a share from 0 to 1."""
     return round(max(0.0, min(1.0, share)) * (STEPS - 1))
 
 
 def ink_on(colour: str) -> str:
-    """Black or white, whichever has more contrast (WCAG 2.2): at least 4.5 on every colour."""
+    """Return black or white, whichever has more contrast (WCAG 2.2): at least 4.5 on every colour."""
     parts = [value / 255 for value in _parts(colour[1:])]
     linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
     luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]

@@ -1,4 +1,4 @@
-"""The questions a transfer matrix is made for, answered from its cells; and what each row cost."""
+"""Findings from the cells of a transfer matrix, and the cost of each row."""
 
 import math
 import statistics
@@ -24,8 +24,9 @@ READING = ("pooling", *PROMPT_KEYS)
 
 
 def untrained_rows(row: Row, rows: Sequence[Row]) -> list[Row]:
-    """The rows of the weights that `row` started from: same backbone and start, the most alike first in model, pooling,
-    prompt and precision.
+    """Find the rows of the initial weights of `row`, with the same backbone and start.
+
+    The most similar ones in model, pooling, prompt and precision come first.
     """
 
     def start(other: Row) -> list[Any]:
@@ -43,7 +44,7 @@ def untrained_rows(row: Row, rows: Sequence[Row]) -> list[Row]:
 
 
 def _same_rows(column: str, *rows: Row) -> bool:
-    """Whether they were scored on the same rows of a set, as far as their results say."""
+    """True if two results were scored on the same rows of a set, as far as they record it."""
     read = {
         result.data[column].get("fingerprint")
         for row in rows
@@ -54,12 +55,13 @@ def _same_rows(column: str, *rows: Row) -> bool:
 
 
 class Transfer:
-    """Scores ×100 of a matrix over chosen columns, a line per row.
+    """Scores ×100 of a matrix over chosen columns, one line per row.
 
-    zero_shot  where a row was neither trained on the set nor has seen its rows
-    before     label of a trained row and a column → label of the row of the weights that it started from, of several
-               the most alike one that was scored there
-    gains      scores less those of these weights
+    Attributes:
+        zero_shot: True if a row was not trained on the set and has not seen its rows.
+        before: (trained row, column) → row of its initial weights. If there are several, the most similar one with a
+            score.
+        gains: Scores minus those of the initial weights.
     """
 
     def __init__(self, matrix: Matrix, columns: Sequence[str]) -> None:
@@ -86,7 +88,7 @@ class Transfer:
         )
 
     def averages_table(self) -> ReportTable:
-        """Means over columns, each set counted once whatever its size."""
+        """Average the columns. Each set counts once, whatever its size."""
         note = (
             "In-domain: the row was trained on the set's train split, alone or among others. Zero-shot: the other "
             "sets, without leaky ones. Each set counts once, whatever its size. Rows that lack a score have fewer "
@@ -106,7 +108,7 @@ class Transfer:
         return ReportTable("averages", "In-domain against zero-shot", note, head, body)
 
     def helpers_table(self, differences: pd.DataFrame) -> ReportTable:
-        """Single training sets, the one that helps most targets first."""
+        """List single training sets, the one that helps most targets first."""
         note = (
             "Rows of one training set, on sets they were not trained on and that do not leak, beside the untrained "
             "weights. Certain: more than chance, as tested below."
@@ -130,7 +132,7 @@ class Transfer:
         return ReportTable("helpers", title, note, head, [line for *_, line in ranked])
 
     def targets_table(self) -> ReportTable:
-        """Evaluation sets, the hardest for other sets' rows first."""
+        """List evaluation sets, the hardest for rows of other sets first."""
         note = (
             "Hardest first: by the median over rows that were not trained on the set and do not leak into it. A set "
             "that its own training reaches and no other does needs training of its own."
@@ -174,7 +176,7 @@ def single_set_rows(matrix: Matrix) -> list[Row]:
 
 
 def rows_table(matrix: Matrix) -> list[ReportTable]:
-    """What the names stand for that sweeps gave to rows; none where all rows are called by their training."""
+    """Explain names that sweeps gave to rows. No table if all rows are named by their training."""
     if not any(row.names for row in matrix.rows):
         return []
     note = "Stages in order: a > b; a + b is a mixture, [kind] what a set was read as; by_kind: each kind its own loss."
@@ -212,7 +214,7 @@ def leak_table(matrix: Matrix) -> ReportTable:
 
 
 def unknown_table(matrix: Matrix) -> list[ReportTable]:
-    """Texts of evaluation sets that encoders do not know all of; none where no result has counted them."""
+    """Count evaluation texts with unknown tokens. No table if no result has counted them."""
     note = (
         "Texts of an evaluation set that hold characters which the tokenizer of the row does not know, and pairs of "
         "different texts that are one to it. Several seeds have one tokenizer."
@@ -235,7 +237,7 @@ def unknown_table(matrix: Matrix) -> list[ReportTable]:
 
 
 def without_leaks(leak: Leak) -> str:
-    """The score on the rows that training has not seen, with its interval; in words where there is none."""
+    """Format the score on unseen rows with its interval, or explain why there is none."""
     if leak.unseen is None:
         return MISSING
     if leak.unseen.value is None:
@@ -248,7 +250,7 @@ Stages = Sequence[Mapping[str, Any]]
 
 
 def _mean_of(name: str) -> Callable[[Row, Sequence[Stages]], float]:
-    """Sum over the stages, mean over the seeds; NaN where a result does not say."""
+    """Sum over the stages and average over the seeds. NaN if a result lacks the value."""
 
     def mean(row: Row, seeds: Sequence[Stages]) -> float:
         return float(pd.Series([_sum_of(name, stages) for stages in seeds], dtype=float).mean())
@@ -275,7 +277,7 @@ def _last_of(row: Row) -> Result:
 
 @dataclass(frozen=True)
 class Cost:
-    """A column of "What each row cost": heading, value for a row and the stages of its seeds, and it as text."""
+    """A column of "What each row cost": heading, value for a row and the stages of its seeds, and formatted value."""
 
     heading: str
     of: Callable[[Row, Sequence[Stages]], Any]
@@ -291,13 +293,22 @@ COSTS = {
     "train_seconds": Cost("training", _mean_of("train_seconds"), duration),
     "device": Cost("device", _device),
 }
-"""Name in `row_costs` → column, in the order of the table. Seconds are without validation; a row that came twice was
-seen twice."""
+"""Name in `row_costs` → column, in the order of the table. Seconds exclude validation. Rows count each time they are
+seen.
+"""
 
 
 def row_costs(matrix: Matrix) -> pd.DataFrame:
-    """Label of each trained row → COSTS, of seeds that have a result of each of their stages; of several results of a
-    stage the latest. A stage that several runs share counts in each of them.
+    """Compute the costs of each trained row.
+
+    Seeds count if every stage has a result. Of several results of a stage the latest counts. A stage that several runs
+    share counts in each of them.
+
+    Args:
+        matrix: The transfer matrix.
+
+    Returns:
+        Label of a row → values of COSTS.
     """
     trained = [row for row in matrix.rows if row.is_trained]
     stages_of: dict[tuple[str, int], dict[int, Mapping[str, Any]]] = {}
@@ -332,7 +343,7 @@ WHOLE = "whole"
 
 
 class Curve(NamedTuple):
-    """A row on a set: its cell by size, None being all numbers of an embedding."""
+    """Scores of a row on a set by embedding size. None is the full size."""
 
     row: Row
     column: str
@@ -340,7 +351,7 @@ class Curve(NamedTuple):
 
 
 def curves(matrix: Matrix) -> list[Curve]:
-    """One for each row and shown column that was scored at several sizes."""
+    """Collect a curve for each row and shown column with scores at several sizes."""
     found = []
     for row in matrix.rows:
         by_column: dict[str, dict[int | None, Cell]] = {}
@@ -355,17 +366,17 @@ def curves(matrix: Matrix) -> list[Curve]:
 
 
 def _rising(sizes: Iterable[int | None]) -> list[int | None]:
-    """Sizes in order, whole embeddings last."""
+    """Sizes in order. The full size comes last."""
     return sorted(sizes, key=lambda dim: (dim is None, dim or 0))
 
 
 def all_sizes(drawn: list[Curve]) -> list[int | None]:
-    """Every size that some curve has, rising, whole embeddings last."""
+    """List every size of the curves in order. The full size comes last."""
     return _rising({None, *(dim for curve in drawn for dim in curve.cells)})
 
 
 def size_tables(matrix: Matrix) -> list[ReportTable]:
-    """None where no row was scored at several sizes."""
+    """Make a table of scores by embedding size, if some row has several sizes."""
     drawn = curves(matrix)
     sizes = all_sizes(drawn)
     body = [
@@ -404,12 +415,15 @@ Scores = Mapping[str, float]
 def gain_and_loss(
     merged: Scores, parents: Sequence[tuple[Sequence[str], Scores]]
 ) -> tuple[float, float, float, dict[str, float]] | None:
-    """The average of a merged model, its difference to the mean and to the best of its parents, and what it has
-    forgotten, by column.
+    """Compare a merged model with its parents.
 
-    parents  for each the sets that it was trained on, and its scores
+    Args:
+        merged: Scores of the merged model.
+        parents: For each parent its training sets and its scores.
 
-    None where no column is common to all.
+    Returns:
+        The average of the merged model, its differences to the mean and to the best of the parents, and what it lost by
+            column. None without common columns.
     """
     columns = [column for column in merged if all(column in scores for _, scores in parents)]
     if not columns:
@@ -425,7 +439,7 @@ def gain_and_loss(
 
 
 def merged_tables(matrix: Matrix) -> list[ReportTable]:
-    """A line for each merged row of a matrix whose parents are in it; no table where there is none."""
+    """Make a table of merged rows whose parents are in the matrix, if there are any."""
     runs = {result.measured_weights: row for row in matrix.rows for result in row.all_results}
     body = []
     for row in matrix.rows:
@@ -474,7 +488,7 @@ def _merged_cells(
 
 
 def parents_table(result: Result, folders: Sequence[str | Path]) -> ReportTable:
-    """A merged run beside its parents, a line for each column; the last one of averages."""
+    """Compare a merged run with its parents, one line per column, and averages in the last line."""
     parents = [Result.read(folder) for folder in folders]
     scores = [_by_column(each) for each in (*parents, result)]
     columns = [column for column in scores[-1] if all(column in each for each in scores)]
@@ -488,7 +502,7 @@ def parents_table(result: Result, folders: Sequence[str | Path]) -> ReportTable:
 
 
 def _by_column(result: Result) -> Scores:
-    """Column → the measure that speaks for it, of the split with a score: test before dev."""
+    """Column → main metric. Test wins over dev."""
     scores: dict[str, float] = {}
     for key in main_metric_keys(result.scores):
         if (value := result.scores[key].value) is not None:

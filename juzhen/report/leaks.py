@@ -1,4 +1,4 @@
-"""Leaks of the cells of a matrix: what one is, what an audit says, and what a run counted on the rows it trained on."""
+"""Leaks of the cells of a matrix: from an audit, or counted by a run on its training rows."""
 
 import statistics
 from collections import Counter
@@ -19,21 +19,21 @@ from juzhen.report.training import chosen_layout, train_files
 
 FORMAT_VERSION = 1
 LEAKY_SHARE = 0.01
-"""From this share of leaked evaluation rows on a cell is marked: fewer can hardly move a correlation by a point."""
+"""Share of leaked evaluation rows from which a cell is marked. Fewer can hardly move a correlation by a point."""
 
 
 @dataclass(frozen=True)
 class Leak:
-    """What a row of the matrix has seen of an evaluation split.
+    """Evaluation rows that a row of the matrix has seen in training.
 
-    source      the training set that shares most with it
-    rows        evaluation rows whose pair was trained on, exactly or nearly; by an audit those in `source` alone, so
-                that with several sets the true number may be larger
-    share       of the split, as a fraction
-    is_counted  by the run itself, on the rows it trained on; else by an audit of whole training sets
-    unseen      the score without these rows, where the run has one; its value is None where no row is left, or these
-                have no correlation
-    score       that on all rows, by the same results
+    Attributes:
+        source: Training set with the most shared rows.
+        rows: Evaluation rows with an exact or near duplicate in training. An audit counts those in `source` only, so
+            the true number may be larger with several sets.
+        share: Share of the split, as a fraction.
+        is_counted: True if the run counted on its training rows. False if an audit counted in whole training sets.
+        unseen: Score without these rows, if the run has it. Its value is None if no row is left, or if it is undefined.
+        score: Score on all rows, from the same results.
     """
 
     source: str
@@ -68,7 +68,7 @@ class CellFile(TypedDict):
 
 
 class AuditFile(TypedDict):
-    """What is read of an audit file."""
+    """Required keys of an audit file."""
 
     format_version: Whole
     train: list[Text]
@@ -77,7 +77,7 @@ class AuditFile(TypedDict):
 
 
 class Audit:
-    """The cells of one audit file, as `juzhen leaks` writes it: `lcqmc/dev` is the column `dev/lcqmc`."""
+    """The cells of an audit file of `juzhen leaks`. Its `lcqmc/dev` is the column `dev/lcqmc`."""
 
     def __init__(self, report: Mapping[str, Any]) -> None:
         self.train = {name.split("/")[0] for name in report["train"]}
@@ -88,23 +88,35 @@ class Audit:
 
     @classmethod
     def read(cls, path: Path) -> "Audit":
-        """Raises UserError when the file is missing or no audit of pairs."""
+        """Read an audit file.
+
+        Raises:
+            UserError: The file is missing, or not an audit of pairs.
+        """
         try:
             report = read_json(path)
             require_form(report, AuditFile, "it")
             if report["format_version"] != FORMAT_VERSION:
-                raise ValueError(f"format {report['format_version']}, this version reads {FORMAT_VERSION}")
+                raise ValueError(
+                    f"format_version={report['format_version']}: this version reads {FORMAT_VERSION}. Write it again"
+                )
             return cls(report)
         except OSError as error:
             problem = f"cannot be read ({error.strerror})"
         except (ValueError, RecursionError) as error:
             problem = f"not an audit of pairs ({short(str(error), 200)})"
-        raise UserError(f"--leaks {path}: {problem}; juzhen leaks writes one")
+        raise UserError(f"--leaks {path}: {problem}. juzhen leaks writes one")
 
     def leak(self, trained: Iterable[str], column: str, fingerprint: str | None) -> Leak | None:
-        """The largest leak from any of the training sets; None where one was not audited, or against other rows.
+        """Find the largest leak from any of the training sets.
 
-        fingerprint  of the evaluation rows that were scored, None where it is not known
+        Args:
+            column: `split/dataset`.
+            trained: Training sets.
+            fingerprint: Fingerprint of the scored evaluation rows, or None if unknown.
+
+        Returns:
+            The leak, or None if a set was not audited, or against other rows.
         """
         audited = self._sets.get(column)
         if audited is None or fingerprint not in (None, audited["fingerprint"]):
@@ -130,12 +142,17 @@ def _column(name: str) -> str:
 def leak_of(
     seeds: Sequence[Sequence[Result]], key: str, sets: Sequence[str], result: Result, audit: Audit | None
 ) -> Leak | None:
-    """The leak of a cell: as the runs counted it, else as the audit did; None: neither.
+    """Find the leak of a cell. Counts of the runs win over the audit.
 
-    seeds   the results of each seed, oldest first
-    key     `split/dataset/metric`
-    sets    that the row was trained on
-    result  one that measured the cell
+    Args:
+        seeds: Results of each seed, oldest first.
+        key: `split/dataset/metric`.
+        sets: Training sets of the row.
+        result: A result that measured the cell.
+        audit: Leak audit.
+
+    Returns:
+        The leak, or None if neither has it.
     """
     column = key.rpartition("/")[0]
     if leak := _counted_leak(seeds, key) if sets else None:
@@ -152,9 +169,7 @@ def leak_of(
 
 
 def parts_of(name: str, config: Mapping[str, Any]) -> list[str]:
-    """A set, those whose training files it is joined from, as far as the configuration knows them, and those that our
-    verbs have made it of.
-    """
+    """List a set, its component sets as far as the configuration knows them, and sets that it was derived from."""
     described = {**(config.get("evaluate") or {}), **config["dataset"]}
     files = {other: set(train_files(chosen_layout(node))) for other, node in described.items()}
     inside = [other for other, names in files.items() if names and names <= files.get(name, set())]
@@ -163,10 +178,10 @@ def parts_of(name: str, config: Mapping[str, Any]) -> list[str]:
 
 
 def _counted_leak(seeds: Sequence[Sequence[Result]], key: str) -> Leak | None:
-    """What `evaluation.without_leaks` found of a cell; None unless the results of all its seeds have it.
+    """Read the counts of `evaluation.without_leaks`, if the results of all seeds have them.
 
-    Of several seeds, which may have drawn other rows under a limit, means; an undefined rest of one seed leaves
-    the others' mean.
+    Several seeds, which may have drawn other rows under a limit, are averaged. An undefined rest of one seed is left
+    out.
     """
     column, without = key.rpartition("/")[0], f"{key}{WITHOUT_LEAKS}"
     results = [result for runs in seeds if (result := _counting(runs, column)) is not None]
@@ -198,7 +213,7 @@ def _counted_leak(seeds: Sequence[Sequence[Result]], key: str) -> Leak | None:
 
 
 def _counting(results: Sequence[Result], column: str) -> Result | None:
-    """The latest result that counted, if the latest that read the set read the same rows."""
+    """The latest result with counts, if the latest result of the set read the same rows."""
     read = [result for result in reversed(results) if column in result.data]
     counted = next((result for result in read if result.data[column].get("leaked")), None)
     if counted is None or counted.data[column].get("fingerprint") != read[0].data[column].get("fingerprint"):

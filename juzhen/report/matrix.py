@@ -1,4 +1,4 @@
-"""The transfer matrix: row = trained on, column = evaluated on, cell = one metric over the seeds."""
+"""The transfer matrix: training sets in rows, evaluation sets in columns, one metric over seeds in cells."""
 
 import math
 import statistics
@@ -25,35 +25,38 @@ if TYPE_CHECKING:
 
 
 SPLITS = ("test", "dev")
-"""Evaluation splits, the one preferred in a table first."""
+"""Evaluation splits in order of preference."""
 BOTH = "both"
 
 BASELINES = ("", "lexical")
-"""`trained_on` of rows that no training made."""
+"""`trained_on` of untrained rows."""
 
 LEXICAL = {"lexical": "TF-IDF", "jaccard": "Jaccard", "dice": "Dice", "bm25": "BM25"}
-"""Name of a model without an encoder → how it scores."""
+"""Name of a model without an encoder → its method."""
 
 LEAKY, BELOW = "†", "▽"
-"""Signs beside a cell: it leaks, it is below the lexical baseline."""
+"""Signs next to a cell: it has a leak, or it is below the lexical baseline."""
 
 
 @dataclass(frozen=True)
 class Cell:
     """A metric of one row on one set, as a fraction.
 
-    mean, std      over the seeds that have a value; sample deviation, None below two
-    low, high      95 % bootstrap interval; of several seeds the mean of their bounds
-    values         seed → value
-    count          evaluation rows, None where the result does not say
-    metric         that the values are of
-    in_domain      the row was trained on this set (on its train split, alone or among others)
-    leak           as the runs counted it, else as the audit did; None: neither
-    command        what was typed for the run, of the first seed; "" where the result does not say
-    commit         of the code, "" likewise; a `+` at its end: with changes that were not committed
-    measured       seed → the result of the weights that have this value; none for weights that a run began with
-    below_lexical  the lexical baseline does better on the same split
-    is_best        no row does better, and none above it as well
+    Attributes:
+        mean: Mean over seeds.
+        std: Sample deviation over seeds, or None below two seeds.
+        low: Lower end of the 95 % bootstrap interval, averaged over seeds.
+        high: Upper end of the interval.
+        values: Seed → value.
+        count: Number of evaluation rows, or None if unknown.
+        metric: Metric of the values.
+        in_domain: True if the row was trained on the train split of this set.
+        leak: Leak counted by the runs or by the audit, or None.
+        command: Command line of the first seed, or "".
+        commit: Commit of the code, or "". A `+` at its end means uncommitted changes.
+        measured: Seed → result of the weights with this value. Empty for initial weights.
+        below_lexical: True if the lexical baseline is better on the same split.
+        is_best: True if no row is better, and no earlier row is equal.
     """
 
     mean: float
@@ -81,7 +84,7 @@ class Cell:
 
     @property
     def flatters(self) -> bool:
-        """It leaks, and not from the set's own train split, where a reader expects it to do well."""
+        """True if the cell has a leak from another set than its own train split."""
         return self.is_leaky and not self.in_domain
 
     @property
@@ -91,14 +94,15 @@ class Cell:
 
 @dataclass
 class Row:
-    """All runs that differ in nothing but their seed.
+    """All runs that differ only in their seed.
 
-    trained_on  see Identity
-    setup       backbone and loss in words
-    results     seed → the Results of its runs, oldest first
-    names       that sweeps gave to it
-    cells       `split/dataset` → Cell; a score that is null or was never asked for is absent
-    reasons     `split/dataset` → why a set that was evaluated has no value
+    Attributes:
+        trained_on: See Identity.
+        setup: Backbone and loss in words.
+        results: Seed → results of its runs, oldest first.
+        names: Names from sweeps.
+        cells: `split/dataset` → cell. Missing scores are absent.
+        reasons: `split/dataset` → reason for a missing score.
     """
 
     trained_on: str
@@ -119,7 +123,7 @@ class Row:
 
     @property
     def sets(self) -> list[str]:
-        """What it was trained on, in order, each once: "a>b+a" → a, b; none for a baseline."""
+        """Training sets in order, each once: a, b for "a>b+a". Empty for a baseline."""
         return list(dict.fromkeys(self.trained_on.replace("+", ">").split(">"))) if self.is_trained else []
 
     @property
@@ -128,19 +132,29 @@ class Row:
 
     @property
     def latest(self) -> Result:
-        """One of its results: all agree in what they have learnt from."""
+        """One of its results. All were trained on the same sets."""
         return self.all_results[-1]
 
 
 class KeptRows:
-    """`gap` compares the runs of two cells row by row where each of them has kept its rows."""
+    """Stored scores of single rows. `gap` compares the runs of two cells row by row."""
 
     def __init__(self) -> None:
         self._of_runs: dict[str, dict[str, SetRows]] = {}
         self._scored: dict[tuple[str, str], Scored | None] = {}
 
     def gap(self, column: str, metric: str, first: Iterable[Result], other: Iterable[Result]) -> Gap | None:
-        """`first` less `other` in a metric, as fractions; None where a run has no rows of it, or others."""
+        """Subtract two cells row by row.
+
+        Args:
+            column: `split/dataset`.
+            metric: The metric.
+            first: Results of the first cell.
+            other: Results of the other cell.
+
+        Returns:
+            `first` minus `other` as fractions, or None if a run lacks scores, or has other rows.
+        """
         sides = [[self._scored_by(result, column) for result in results] for results in (first, other)]
         runs = [[run for run in side if run is not None] for side in sides]
         if runs != sides or not all(runs):
@@ -154,7 +168,11 @@ class KeptRows:
         return paired_gap(runs[0], runs[1], metric)
 
     def of_run(self, result: Result) -> dict[str, SetRows]:
-        """`split/dataset` → the rows; {} where a run has none, or, with a line, where its file cannot be read."""
+        """Read the rows of a run.
+
+        Returns:
+            `split/dataset` → rows. {} without a file, or with a notice for an unreadable file.
+        """
         if (folder := result.folder) not in self._of_runs:
             self._of_runs[folder] = {}
             if folder and (Path(folder) / ROWS_FILE).is_file():
@@ -182,13 +200,16 @@ class KeptRows:
 
 @dataclass(frozen=True)
 class Matrix:
-    """metric  of all columns; where each column has what speaks for its set, the one that most of them share
-    measures  column → its metric
-    runs     a line for each run, oldest first, and one more for untrained weights that it scored: what a Result has
-    columns  `split/dataset` keys in the order of the suite; a column never mixes two splits
-    counted  of these one for each set that has `metric`, so that an average counts a set once and one metric alone
-    hidden   columns of other splits that have a value, and are not shown
-    kept     scores of single rows
+    """The transfer matrix.
+
+    Attributes:
+        metric: Metric of all columns, or the most common one if each column has its main metric.
+        measures: Column → metric.
+        runs: One line per run, oldest first, and one for its scored initial weights, as in Result.
+        columns: `split/dataset` keys in the order of the benchmark. A column has one split.
+        counted: One of these for each set with `metric`, for averages of one metric that count each set once.
+        hidden: Columns of other splits with values, which are not shown.
+        kept: Stored scores of single rows.
     """
 
     metric: str
@@ -201,7 +222,7 @@ class Matrix:
     kept: KeptRows
 
     def frame(self, name: str, columns: Sequence[str], rows: Sequence[Row] | None = None) -> pd.DataFrame:
-        """A field of the cells: a line per row, NaN where there is no cell."""
+        """A field of the cells as a frame, one line per row. NaN without a cell."""
         rows = self.rows if rows is None else rows
         values = [
             [getattr(row.cells[key], name) if key in row.cells else math.nan for key in columns]
@@ -213,15 +234,22 @@ class Matrix:
 def build_matrix(
     results: Sequence[Result], *, metric: str | None, split: str | None = None, audit: Audit | None = None
 ) -> Matrix:
-    """The matrix of `metric` over all results; baselines first, then by length of the curriculum and name.
+    """Compute the matrix over some results.
 
-    Of several results with the same settings and seed the latest counts.
+    Baselines come first, then rows by length of the curriculum and name. Of several results with the same settings and
+    seed the latest counts.
 
-    metric  None: of each column the one that speaks for its set
-    split  dev, test, or both: each set's dev beside its test, where it has values. None: one column of each set, of the
-           split that most rows have a value for, test if equal
+    Args:
+        results: Results of runs.
+        metric: Metric of all columns. None takes the main metric of each set.
+        split: dev, test, or both for two columns per set. None takes the split with values for most rows, or test.
+        audit: Leak audit.
 
-    Raises UserError when no result has the metric, or none the split.
+    Returns:
+        The matrix.
+
+    Raises:
+        UserError: No result has the metric, or the split.
     """
     metric = None if metric is None else metric_key(metric)
     runs, rows = _rows_of(results)
@@ -239,7 +267,9 @@ def build_matrix(
     names = sorted(scores["metric"].unique())
     measures = _speaking(scores) if metric is None else dict.fromkeys(scores["column"], metric)
     if metric not in (None, *names) or not measures:
-        raise UserError(f"metric={metric or ''}: the results hold {', '.join(names) or 'no score at all'}")
+        raise UserError(
+            f"metric={metric or ''}: no result has it. The results have {', '.join(names) or 'no scores'}"
+        )
     groups: dict[tuple[int, str], list[Any]] = {}
     for score in scores[scores["metric"] == scores["column"].map(measures)].itertuples():
         groups.setdefault((score.row, score.column), []).append(score)
@@ -269,7 +299,7 @@ def build_matrix(
 
 
 def _speaking(scores: pd.DataFrame) -> dict[str, str]:
-    """Column → the metric that speaks for its set; of measures of one ranking the one that most rows have."""
+    """Column → main metric of its set. Of several ranking metrics, the one that most rows have."""
     measures: dict[str, str] = {}
     for column, group in scores.groupby("column", sort=False):
         counts = group.dropna(subset="value")["metric"].value_counts()
@@ -318,7 +348,7 @@ def _setup(result: Result, identity: Identity) -> str:
 
 
 def _cell(row: Row, column: str, scores: Sequence[Any], audit: Audit | None) -> Cell:
-    """scores: the lines of the cell, in the order of their seeds, all with a value."""
+    """Make a cell from `scores`, its lines in the order of seeds, all with a value."""
     first = scores[0]
     values = [float(score.value) for score in scores]
     bounded = not any(pd.isna(score.low) or pd.isna(score.high) for score in scores)
@@ -350,7 +380,7 @@ def _cell(row: Row, column: str, scores: Sequence[Any], audit: Audit | None) -> 
 
 
 def _mark(rows: Sequence[Row]) -> None:
-    """Writes into the cells which are best of their column, and which are below the lexical baseline."""
+    """Mark cells that are best in their column, or below the lexical baseline."""
     for column in {column for row in rows for column in row.cells}:
         scored = [row for row in rows if column in row.cells]
         lexical = max(
@@ -363,9 +393,9 @@ def _mark(rows: Sequence[Row]) -> None:
 
 
 def _with_devices(labels: Sequence[str], rows: Sequence[Row]) -> list[str]:
-    """The labels, each with what its row was computed on where that is not one device for all that have an encoder.
+    """Add devices to labels, unless all rows with an encoder ran on the same device.
 
-    Seeds on several devices are one row, which says so.
+    Seeds on several devices are one row, whose label names them.
     """
     computed = []
     for row in rows:
@@ -386,10 +416,10 @@ def _with_devices(labels: Sequence[str], rows: Sequence[Row]) -> list[str]:
 def _columns(
     scored: Sequence[str], in_order: Sequence[str], rows: Sequence[Row], split: str | None
 ) -> list[str]:
-    """Of the scored columns those that `build_matrix` describes; a set all of whose scores are null has one too."""
+    """Choose columns as `build_matrix` describes. A set without defined scores gets a column, too."""
     if split not in (None, BOTH) and not any(column.startswith(f"{split}/") for column in scored):
         raise UserError(
-            f"--split {split}: no result has a score of that split; leave it out, or take another"
+            f"--split {split}: no result has a score of that split. Leave it out, or take another"
         )
     filled = {column: sum(column in row.cells for row in rows) for column in scored}
     by_set: dict[str, list[str]] = {}

@@ -1,4 +1,4 @@
-"""The report as one HTML file that needs no other and asks for none."""
+"""The report as one HTML file that loads nothing from elsewhere."""
 
 import re
 from dataclasses import replace
@@ -19,11 +19,20 @@ from juzhen.report.table import (
 from juzhen.report.translation import Words
 
 SCRIPTS = ("page.js", "figure.js", "grid.js", "figures.js", "panel.js", "tables.js")
-"""One program, in this order."""
+"""Files that form one program, in order."""
 
 
 def html(report: Report, *, title: str, worst: int = 0) -> str:
-    """worst: so many pairs of each set with their texts, where the runs and the files of the sets have them."""
+    """Make the page of a report.
+
+    Args:
+        report: The report.
+        title: Title of the page.
+        worst: Worst pairs of each set to quote, if runs and data files are available.
+
+    Returns:
+        The page.
+    """
     rows = sorted(report.matrix.rows, key=lambda row: not row.is_trained)  # who opens the page asks for these
     matrix = replace(report.matrix, rows=rows)
     report, columns = replace(report, matrix=matrix), drawn_columns(matrix)
@@ -63,7 +72,7 @@ def html(report: Report, *, title: str, worst: int = 0) -> str:
 
 
 def sort_value(text: str) -> str:
-    """What a cell of a plain table is sorted by: its first number, else its text.
+    """Find the sort key of a cell in a plain table: its first number, or its text.
 
     >>> sort_value("45.0 [44.0, 46.0]"), sort_value("16,000"), sort_value("differs by -3.2"), sort_value("7 min")
     ('45.0', '16000', '-3.2', '420.0')
@@ -77,12 +86,13 @@ def sort_value(text: str) -> str:
 
 
 Phrase = tuple[str, str, str]
-"""What stands before a text that has two languages, the text, and what stands after it."""
+"""Markup before a text in two languages, the text, and markup after it."""
 
 
 def _view(row: Row, column: str, low: float, high: float) -> dict[str, Any]:
-    """A cell as it stands in the table: text, rounder text for a narrow screen, classes, and the same in words; its
-    colour is that of its place between the ends."""
+    """Describe a cell: text, shorter text for a narrow screen, classes, and a description. Its colour is its place
+    between the ends.
+    """
     cell = row.cells.get(column)
     if cell is None:
         reason = row.reasons.get(column)
@@ -113,7 +123,7 @@ def _spread(cell: Cell) -> Phrase:
 
 
 def _words(data: dict[str, Any], drawn: dict[int, Any]) -> Words:
-    """Those of the scripts, and of the texts that these show."""
+    """Texts of the scripts, and texts that these show."""
     words = Words(*map(part, SCRIPTS))
     cells = [cell for row in data["rows"] for cell in row.get("cells", {}).values()]
     rows = [text for row in data["rows"] for text in (*row.get("less", ()), *row.get("reasons", {}).values())]
@@ -131,7 +141,7 @@ def _words(data: dict[str, Any], drawn: dict[int, Any]) -> Words:
 
 
 def _marks(report: Report, data: dict[str, Any]) -> set[str]:
-    """Marks that some cell or row has: the legend explains these alone."""
+    """Marks of cells and rows, for the legend."""
     names = ("trained", "leaky", "below", "best")
     cells = [cell for row in data["rows"] for cell in row.get("cells", {}).values()]
     marks = {name for name in names if any(cell.get(name) for cell in cells)}

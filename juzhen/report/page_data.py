@@ -1,4 +1,4 @@
-"""What the page's script draws, as plain data: the cells of the matrix, costs, and differences to the best row."""
+"""Data for the script of the page: cells of the matrix, costs, differences to the best row, and panels."""
 
 import math
 import statistics
@@ -28,18 +28,21 @@ from juzhen.report.training import stand_ins
 
 Plain = dict[str, Any]
 DECIMALS = 2
-"""Of points that are drawn; texts come ready from here."""
+"""Decimals of points that are drawn. Texts arrive formatted."""
 
 
 def page_data(report: Report) -> Plain:
-    """Rows and columns are named by their number in the matrix; scores and differences are in points, ×100.
+    """Collect the data of the page.
 
-    columns   name, and the same without its split where all columns share one; its metric where that is its own
-    rows      label, setup and costs, what stands in for more rows, and a cell for each column that has one
-    orders    numbers of rows and of columns with alike ones side by side
-    sizes     sizes that embeddings were cut to, and for each row and column that has some the points of a curve
-    undecided  column → best row and the others beside it, with the interval of the difference
-    heat      the colours of the matrix on paper
+    Rows and columns are numbers in the matrix. Scores and differences are points, ×100.
+
+    Args:
+        report: The report.
+
+    Returns:
+        `columns`: name, short name and own metric. `rows`: label, setup, costs, stand-ins and cells. `orders`: rows and
+            columns with similar ones side by side. `sizes`: embedding sizes and curves. `undecided`: column → best row
+            and the others, with intervals. `heat`: colours on paper.
     """
     matrix, columns = report.matrix, drawn_columns(report.matrix)
     transfer = Transfer(matrix, columns)
@@ -90,7 +93,7 @@ def _curve(curve: Curve, row: int, column: int) -> Plain:
 
 
 def drawn_columns(matrix: Matrix) -> list[str]:
-    """Columns in which some row has a score."""
+    """List columns with a score in some row."""
     return [column for column in matrix.columns if any(column in row.cells for row in matrix.rows)]
 
 
@@ -188,7 +191,7 @@ def leak_text(cell: Cell) -> str:
 
 
 def unseen_text(cell: Cell) -> str:
-    """The score without leaks beside that with them; "" where the run has none."""
+    """Format the score without leaks next to that with leaks, or "" if the run has none."""
     leak = cell.leak
     if leak is None or leak.unseen is None:
         return ""
@@ -197,9 +200,9 @@ def unseen_text(cell: Cell) -> str:
 
 
 def _against_best(matrix: Matrix, columns: Sequence[str], place: int) -> Plain | None:
-    """The best row of a column and the others beside it, in the order of their scores; leaks of other sets left out.
+    """Compare the best row of a column with the others, in order of scores, without leaks from other sets.
 
-    None where no difference has an interval.
+    None if no difference has an interval.
     """
     column = columns[place]
     scored = [
@@ -232,7 +235,7 @@ def points(fraction: float) -> float:
 
 
 def _without_nothing(values: Plain) -> Plain:
-    """Without what is None, False or empty: of most marks a cell has none."""
+    """Drop None, False and empty values, because a cell lacks most marks."""
     return {key: value for key, value in values.items() if value is not False and (value or value == 0)}
 
 
@@ -241,7 +244,7 @@ def _without_nothing(values: Plain) -> Plain:
 
 BINS = 32
 LONGEST = 300
-"""Characters of a sentence that the page shows."""
+"""Longest quoted sentence, in characters."""
 
 GRADES = ("low grades", "middle grades", "high grades")
 """Thirds of the range of a graded set."""
@@ -250,9 +253,17 @@ GRADES = ("low grades", "middle grades", "high grades")
 def scored_sets(
     row: Row, columns: Sequence[str], kept: KeptRows, sentences: "PairTexts", *, worst: int
 ) -> list[Plain]:
-    """For each column, of the first seed that has them: counts of scores by label, threshold, worst pairs.
+    """Collect score histograms, threshold and worst pairs of a row, from its first seed that has them.
 
-    worst  so many pairs of each set, whose texts are read from its files; 0: none
+    Args:
+        row: Row of the matrix.
+        columns: Columns of the page.
+        kept: Stored scores of single rows.
+        sentences: Texts of the sets.
+        worst: Worst pairs of each set. 0 reads no texts.
+
+    Returns:
+        A mapping for each column.
     """
     sets: dict[str, Plain] = {}
     for seed, results in row.results.items():
@@ -297,7 +308,7 @@ def _scored_set(result: Result, column: str, rows: SetRows, sentences: "PairText
 
 
 def threshold_of(result: Result, column: str) -> Plain | None:
-    """What a run has fitted on the dev split of the set: the score from which on a pair counts as the same."""
+    """Read the decision threshold that a run fitted on the dev split of the set."""
     threshold = result.thresholds.get(column.split("/")[1])
     if threshold is None or threshold.value is None:
         return None
@@ -325,10 +336,13 @@ def _by_label(rows: SetRows, scores: np.ndarray) -> Iterator[tuple[str, np.ndarr
 
 
 def _worst(examples: Examples | None, rows: SetRows, count: int, border: float | None) -> list[Plain]:
-    """Decisions that are wrong, those furthest beyond the threshold first; without one the pairs whose place by score
-    is furthest from their place by label; of ranked rows those whose best other answer is furthest above the right one.
+    """List the worst pairs.
 
-    Empty where the files of the set are not at hand, or others by now.
+    With a threshold these are wrong decisions, furthest from it first. Without one they are pairs whose rank by score
+    is furthest from their rank by label. For rankings they are rows whose best wrong answer is furthest above the right
+    one.
+
+    Empty if the files of the set are missing or have changed.
     """
     if examples is None or len(examples) != len(rows):
         return []
@@ -360,13 +374,13 @@ def _worst(examples: Examples | None, rows: SetRows, count: int, border: float |
 
 
 class PairTexts:
-    """Texts of evaluation splits, each read once for a report."""
+    """Texts of evaluation splits, each read once per report."""
 
     def __init__(self) -> None:
         self._read: dict[tuple[str, ...], Examples | None] = {}
 
     def of(self, result: Result, column: str, fingerprint: str) -> Examples | None:
-        """The rows as the run has read them; None where its files are not there, or hold others by now."""
+        """Read the rows of a run, or None if its files are missing or have changed."""
         key = (column, fingerprint, str(result.config.get("source")), str(result.config.get("data_dir")))
         if key not in self._read:
             examples = _examples_of(result, column)
@@ -376,7 +390,7 @@ class PairTexts:
 
 
 def _ranks(values: np.ndarray) -> np.ndarray:
-    """From 1 on; equal values share the mean of their places."""
+    """Rank values from 1. Equal values share their mean rank."""
     return pd.Series(values).rank().to_numpy()
 
 
@@ -404,24 +418,29 @@ def _examples_of(result: Result, column: str) -> Examples | None:
 
 
 MOST_POINTS = 160
-"""Of a curve: as many as can be told apart on a screen."""
+"""Points of a curve, as many as a screen can show."""
 
 LOSS_WINDOW = 10
-"""Logged losses are of single batches; drawn is their mean over so many."""
+"""Logged losses are of single batches. The curve is their mean over this many."""
 
 TABLE = "metrics.csv"
 STEP = "step"
 DURING_TRAINING = "epoch"
-"""Only rows written while training have a value here; scores at the end, which are of the best weights, have none."""
+"""A column with values only in rows from training. Final scores, of the best weights, lack it."""
 
 Points = list[tuple[int, float]]
-"""(step, value) in order; the first step is 1."""
+"""(step, value) in order. The first step is 1."""
 
 
 def panels(report: Report, *, worst: int) -> dict[int, Plain]:
-    """Number of the row → what its panel draws; rows with nothing to draw are absent.
+    """Collect the panel of each row.
 
-    worst  so many pairs of each set with their texts
+    Args:
+        report: The report.
+        worst: Worst pairs of each set.
+
+    Returns:
+        Number of the row → data of its panel. Rows without data are absent.
     """
     matrix, sentences, made = report.matrix, PairTexts(), {}
     for number, row in enumerate(matrix.rows):
@@ -432,7 +451,7 @@ def panels(report: Report, *, worst: int) -> dict[int, Plain]:
 
 
 def _curves_of(row: Row, metrics: set[str]) -> list[Plain]:
-    """The curves of each seed's last run: quantity, seed, and (step, value) points; of a set's weight, too."""
+    """Training curves of each seed's last run: quantity, seed and points. Weights of sets are included."""
     lines = []
     for seed, results in row.results.items():
         if (curves := _curves_in(results[-1])) is None:
@@ -459,9 +478,15 @@ def _curves_in(result: Result) -> dict[str, Points] | None:
 
 
 def read_curves(folder: Path) -> dict[str, Points]:
-    """What a run logged while it trained: quantity, such as dev/csts/spearman or train/loss → its curve.
+    """Read the metrics that a run logged in training.
 
-    A run that was continued has a table for each attempt; where two have the same step, the later one counts.
+    A resumed run has a table for each attempt. Where two have the same step, the later one counts.
+
+    Args:
+        folder: A run folder.
+
+    Returns:
+        Quantity, such as dev/csts/spearman or train/loss → curve.
 
     Raises:
         UserError: No table, or a broken one.
@@ -469,7 +494,7 @@ def read_curves(folder: Path) -> dict[str, Points]:
     attempts = folder.glob(f"metrics/*/{TABLE}")
     tables = sorted(attempts, key=lambda path: (len(path.parent.name), path.parent.name))
     if not tables:
-        raise UserError(f"{folder}: no metrics/*/{TABLE}; expected a run that has trained, as in runs/NAME")
+        raise UserError(f"{folder}: no metrics/*/{TABLE}. Give the folder of a trained run, as in runs/NAME")
     by_step: dict[str, dict[int, float]] = {}
     for path, number, row in ((table, *row) for table in tables for row in csv_rows(table)[1]):
         if not row.get(DURING_TRAINING):
@@ -481,13 +506,13 @@ def read_curves(folder: Path) -> dict[str, Points]:
                     by_step.setdefault(key, {})[step] = float(value)
         except (KeyError, ValueError, OverflowError) as error:
             raise UserError(
-                f"{path}, line {number}: expected numbers as training logs them ({short(str(error))})"
+                f"{path}, line {number}: not a number ({short(str(error))}). Restore the file"
             ) from error
     return {key: sorted(points.items()) for key, points in sorted(by_step.items())}
 
 
 def smoothed(values: Sequence[float], window: int) -> list[float]:
-    """The mean over the last `window` values, or over as many as there are.
+    """Average each value with the ones before it, over at most `window` values.
 
     >>> smoothed([1.0, 2.0, 3.0, 4.0], 2)
     [1.0, 1.5, 2.5, 3.5]

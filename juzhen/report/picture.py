@@ -1,4 +1,4 @@
-"""Pictures: figures as files, the matrix as a heat map and as dots with intervals."""
+"""Pictures: figures as files, the matrix as a heat map and as dots with intervals, reliability."""
 
 import re
 import textwrap
@@ -29,10 +29,10 @@ CHINESE_FONTS = (
     "Noto Sans CJK SC", "Noto Sans CJK JP", "Source Han Sans SC", "PingFang SC", "Hiragino Sans GB", "Heiti TC",
     "Microsoft YaHei", "SimHei", "WenQuanYi Zen Hei", "WenQuanYi Micro Hei", "Noto Serif CJK JP", "Arial Unicode MS",
 )  # fmt: skip
-"""Of Linux, a Mac and Windows; a collection is known by the name of its first font."""
+"""Chinese fonts of Linux, macOS and Windows. A collection has the name of its first font."""
 
 COLOURS = "cividis"
-"""Nuñez, Anderton and Renslow (2018): the same for every kind of colour vision, and even in grey."""
+"""Nuñez, Anderton and Renslow (2018): equal for every kind of colour vision, and even in grey."""
 
 LABEL_WIDTH, LABEL_LINES = 44, 2
 INCHES_PER_COLUMN, INCHES_PER_ROW, LEAST_INCHES = 0.72, 0.34, 5.5
@@ -41,11 +41,19 @@ PANELS, PANEL_INCHES = 2, 5.5
 """Panels of dots side by side, and their width."""
 
 STYLE: dict[Any, Any] = {"svg.fonttype": "none", "font.size": 9}
-"""In an SVG words stay words."""
+"""Keep words as text in an SVG."""
 
 
 def save_picture(figure: Figure, *paths: Path) -> list[Path]:
-    """Writes the figure as .svg or .png, whole or not at all; the same figure gives the same file. The paths."""
+    """Write a figure as .svg or .png, atomically. The same figure gives the same file.
+
+    Args:
+        figure: The figure.
+        paths: Files to write.
+
+    Returns:
+        The paths.
+    """
     for path in paths:
         is_svg = path.suffix == ".svg"
         options = {"metadata": {"Date": None}} if is_svg else {"dpi": 150}
@@ -63,20 +71,20 @@ def save_picture(figure: Figure, *paths: Path) -> list[Path]:
 
 @cache
 def _chinese_fonts() -> list[str]:
-    """Those of CHINESE_FONTS that are installed."""
+    """The installed fonts of CHINESE_FONTS."""
     installed = get_font_names()
     return [name for name in CHINESE_FONTS if name in installed]
 
 
 def _use_chinese_font(figure: Figure) -> None:
-    """Draws Chinese words by a font that has them, where one is installed. An SVG leaves that to who shows it."""
+    """Draw Chinese words with an installed font that has them. An SVG leaves the font to the viewer."""
     for text in figure.findobj(Text):
         if isinstance(text, Text) and CHINESE.search(text.get_text()):
             text.set_fontfamily([*matplotlib.rcParams["font.sans-serif"][:1], *_chinese_fonts()])
 
 
 def _lay_out(figure: Figure) -> None:
-    """Places the axes for the words that are there, Chinese ones in a font that has them; then they stay in place."""
+    """Place the axes for the words that they have, and fix the layout."""
     texts = [text for text in figure.findobj(Text) if isinstance(text, Text)]
     families = [text.get_fontfamily() for text in texts]
     _use_chinese_font(figure)
@@ -89,7 +97,11 @@ def _lay_out(figure: Figure) -> None:
 
 
 def draw_heat_map(matrix: Matrix, rows: Sequence[Row], columns: Sequence[str], folder: Path) -> list[Path]:
-    """`<folder>/matrix.svg` and `.png`, readable without colour; the paths. None without any score."""
+    """Draw `<folder>/matrix.svg` and `.png`, readable without colour.
+
+    Returns:
+        The paths. Empty without scores.
+    """
     columns = [column for column in columns if any(column in row.cells for row in rows)]
     rows = [row for row in rows if row.cells.keys() & set(columns)]
     if not rows:
@@ -122,7 +134,7 @@ def draw_heat_map(matrix: Matrix, rows: Sequence[Row], columns: Sequence[str], f
 
 
 def short_label(label: str) -> str:
-    """At most two lines.
+    """Break a label into at most two lines.
 
     >>> short_label("csts · model.templates.zh.anchor=这句话")
     'csts · model.templates.zh.anchor=这句话'
@@ -146,11 +158,18 @@ def _annotate(axes: Axes, cell: Cell | None, x: int, y: int, lightness: float) -
 
 
 def draw_dots(matrix: Matrix, path: Path) -> None:
-    """Writes the columns that the table shows as .svg or .png: a panel for each set, its rows in the order of their
-    values. Raises UserError where none has a score."""
+    """Draw the columns of the table as .svg or .png: a panel for each set, with rows in order of their values.
+
+    Args:
+        matrix: The transfer matrix.
+        path: File to write.
+
+    Raises:
+        UserError: No run has a score.
+    """
     columns = [column for column in matrix.columns if any(column in row.cells for row in matrix.rows)]
     if not columns:
-        raise UserError(f"--picture {path}: no run has a score; there is nothing to draw")
+        raise UserError(f"--picture {path}: no run has a score. Evaluate a run first")
     across, down = min(PANELS, len(columns)), -(-len(columns) // PANELS)
     most = max(sum(column in row.cells for row in matrix.rows) for column in columns)
     size = (PANEL_INCHES * across, down * (1.1 + INCHES_PER_ROW * most))
@@ -184,7 +203,7 @@ def _panel(axes: Axes, matrix: Matrix, column: str) -> None:
 
 
 def draw_reliability(report: dict[str, Any], path: Path) -> None:
-    """Share of positives over probability, one panel per scaling; bars below show where the rows are."""
+    """Draw the share of positives over probability, one panel per scaling. Bars below count rows."""
     methods = ("raw", *SCALINGS)
     figure = Figure(figsize=(9, 3.2), layout="constrained")
     for axes, method in zip(figure.subplots(1, len(methods), sharey=True), methods, strict=True):

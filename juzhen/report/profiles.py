@@ -1,5 +1,4 @@
-"""What the profiles of rows over the sets say: which are alike, which complete one another, and whether they have the
-published shape."""
+"""Profiles of rows over sets: similar rows, complementary rows, and agreement with published profiles."""
 
 import math
 from collections.abc import Sequence
@@ -15,29 +14,29 @@ from juzhen.report.matrix import Matrix, Row
 from juzhen.report.table import MISSING, ReportTable, heading, signed
 
 LEAST_SHARED = 3
-"""Values that two rows or columns must share to have a correlation, and a source with us."""
+"""Common values that a correlation needs."""
 
 MOST_PAIRS = 10
 
 RESAMPLES = 2000
 CONFIDENCE = 0.95
 LEAST_ROWS = 4
-"""Rows for an interval, and for the correlation of a single column."""
+"""Rows that an interval, or the correlation of a single column, needs."""
 
 ALL = "all cells"
 CENTRED = "all cells, columns' levels removed"
 
 
 def clean_scores(matrix: Matrix, rows: Sequence[Row], columns: Sequence[str]) -> np.ndarray:
-    """Scores ×100; NaN where there is none, or where another training set leaks."""
+    """Scores ×100. NaN without a score, or with a leak from another training set."""
     flatters = matrix.frame("flatters", columns, rows).eq(True)
     return 100 * matrix.frame("mean", columns, rows).mask(flatters).to_numpy(dtype=float)
 
 
 def clustered(matrix: Matrix, columns: Sequence[str]) -> tuple[list[Row], list[str]]:
-    """Rows and columns with alike ones side by side; baselines stay on top.
+    """Order rows and columns so that similar ones are side by side. Baselines stay on top.
 
-    Average linkage on 1 − Spearman between profiles, leaves in optimal order (Bar-Joseph et al. 2001).
+    Average linkage on 1 − Spearman between profiles, with leaves in optimal order (Bar-Joseph et al. 2001).
     """
     table = clean_scores(matrix, matrix.rows, columns)
     trained = [number for number, row in enumerate(matrix.rows) if row.is_trained]
@@ -57,12 +56,11 @@ def _leaf_order(table: np.ndarray) -> list[int]:
 
 
 def complementary_pairs(matrix: Matrix, rows: Sequence[Row], columns: Sequence[str]) -> pd.DataFrame:
-    """Pairs of `rows`, the most complementary first, in points over the columns that both have without a leak.
+    """List pairs of `rows`, the most complementary first, in points over common columns without leaks.
 
-    best_of    mean of the better of the two, less the mean of the better row: what a model could gain that kept both
-    observed   the same of the best row of the matrix that was trained on both, NaN where there is none
-    joint      label of that row
-    columns    how many
+    `best_of` is the mean of the better of both, minus the mean of the better row: the possible gain of a model that
+    keeps both. `observed` is the same for the best row that was trained on both, or NaN. `joint` is its label.
+    `columns` counts columns.
     """
     joint = [row for row in matrix.rows if len(row.sets) == 2]
     table, joint_table = (clean_scores(matrix, group, columns) for group in (rows, joint))
@@ -88,12 +86,10 @@ def complementary_pairs(matrix: Matrix, rows: Sequence[Row], columns: Sequence[s
 
 
 def greedy_order(matrix: Matrix, rows: Sequence[Row], columns: Sequence[str]) -> pd.DataFrame:
-    """The row with the best mean, then at each step the one that raises the mean of the best-of most.
+    """Take the row with the best mean, then at each step the row that raises the mean of the best-of most.
 
-    Only columns in which every row has a clean score count; ends when nothing adds anything.
-
-    added, mean, gain  the row, and what it adds to the best of those before, in points over all columns
-    improves           columns that it raises
+    Only columns with clean scores in every row count. The order ends when no row adds anything. `added`, `mean` and
+    `gain` are the row and its gain in points over all columns. `improves` lists the columns that it raises.
     """
     table = pd.DataFrame(clean_scores(matrix, rows, columns), [row.label for row in rows], list(columns))
     table = table.dropna(axis="columns")
@@ -112,15 +108,12 @@ def greedy_order(matrix: Matrix, rows: Sequence[Row], columns: Sequence[str]) ->
 
 
 def shape_fidelity(matrix: Matrix, published: Sequence[Published]) -> pd.DataFrame:
-    """Spearman correlation between our cells and those of each source.
+    """Correlate our cells with those of each source by Spearman.
 
-    scope      ALL; CENTRED: each column less its mean on either side, so that easy and hard sets do not count;
-               or a column, with at least LEAST_ROWS rows
-    cells, rows, value  how many both have, and the correlation
-    low, high  95 % bootstrap interval; rows are samples with all their cells, as a row is one training.
-               NaN below LEAST_ROWS rows
-
-    Several rows or several figures for the same training are averaged; what is the like of what, `compare` says.
+    `scope` is ALL, CENTRED for columns minus their means, so that easy and hard sets do not count, or a column with at
+    least LEAST_ROWS rows. `cells` and `rows` count common values. `low` and `high` are a 95 % bootstrap interval that
+    samples rows with all their cells, because a row is one training. Several rows or figures of the same training are
+    averaged. `compare` decides what is comparable.
     """
     body = []
     for source in sorted({number.source for number in published}):
@@ -147,7 +140,7 @@ def shape_fidelity(matrix: Matrix, published: Sequence[Published]) -> pd.DataFra
 
 
 def _correlation(our_frame: pd.DataFrame, their_frame: pd.DataFrame) -> tuple[int, int, float, float, float]:
-    """Cells, rows, Spearman's correlation and its interval."""
+    """Cells, rows, Spearman correlation and its interval."""
     ours, theirs = (frame.dropna(how="all").to_numpy() for frame in (our_frame, their_frame))
     shared, values = np.isfinite(ours), [np.nan]
     if len(ours) >= LEAST_ROWS:
@@ -159,7 +152,7 @@ def _correlation(our_frame: pd.DataFrame, their_frame: pd.DataFrame) -> tuple[in
 
 
 def _spearman(a: np.ndarray, b: np.ndarray) -> float:
-    """NaN below two values, or where one side has no spread."""
+    """NaN below two values, or if one side is constant."""
     if len(a) < 2:
         return math.nan
     from scipy.stats import rankdata  # takes half a second, and most runs have nothing published beside them

@@ -1,4 +1,4 @@
-"""What a row of a matrix is called; which results belong to one row, `juzhen.identity` says."""
+"""Labels of the rows of a matrix. `juzhen.identity` decides which results belong to one row."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -10,13 +10,13 @@ from juzhen.models import all_settings
 
 BACKBONE = "backbone.path"
 LONGEST = 24
-"""Characters of a value that a label shows; of a longer one, those from where it is another."""
+"""Longest value in a label. A longer one is shown from its first difference."""
 LONGEST_LABEL = 40
 
 ABSENT = "None"
 UNTRAINED = "untrained"
 DEFAULT_METHOD = "tf_idf"
-"""Of a lexical baseline, which then goes by its name alone."""
+"""Default of a lexical baseline, which then has its plain name."""
 
 PHRASES = {
     "backbone.layers": "{} layers",
@@ -41,7 +41,7 @@ PHRASES = {
     "schedule.sample_by": "sampling: {}",
     "schedule.temperature": "sampling temperature {}",
 }
-"""Setting → how a label says it."""
+"""Setting → format in a label."""
 
 WORDS = {
     "model.name": {kind.name: kind.label() for kind in all_settings().values()},
@@ -51,17 +51,24 @@ WORDS = {
     "evaluation.backend": {"torch": ""},
     "loss.name": {ABSENT: "by_kind"},
 }
-"""Setting → value → how a label says it; what is usual goes without saying."""
+"""Setting → value → words in a label. Usual values are empty."""
 
 FIRST = (
     "model.name", BACKBONE, "loss.name", "init_from", "backbone.adapter.kind", "hardware.precision",
     "evaluation.backend", "training.duration", "optimizer.lr", "training.batch_size",
 )  # fmt: skip
-"""Settings by which rows are told apart before others are looked at."""
+"""Settings that distinguish rows before all others."""
 
 
 def row_name(result: Result) -> str:
-    """The row of a sweep that the result is the end of; "" for a stage on the way there, or where no sweep named it."""
+    """Name that a sweep gave to the row of a result.
+
+    Args:
+        result: Result of a stage.
+
+    Returns:
+        The name, or "" for an earlier stage, or without a name.
+    """
     schedule = result.config["schedule"]
     stages = 1
     if is_curriculum(result) and not isinstance(schedule, str):
@@ -70,9 +77,14 @@ def row_name(result: Result) -> str:
 
 
 def label_rows(identities: Sequence[Identity], names: Sequence[str] = ()) -> list[str]:
-    """One label per row: its name, and as many settings as tell it from its namesakes. No two are equal.
+    """Make a distinct label for each row: its name, and the settings that distinguish it from rows of that name.
 
-    names  that sweeps gave to rows, "" for a row without one; it is then called by what it was trained on
+    Args:
+        identities: Identity of each row.
+        names: Names from sweeps, or "". A row without a name is named by its training.
+
+    Returns:
+        The labels.
     """
     names = [
         name or _name(row) for name, row in zip(names or [""] * len(identities), identities, strict=True)
@@ -83,7 +95,7 @@ def label_rows(identities: Sequence[Identity], names: Sequence[str] = ()) -> lis
     phrases: list[dict[str, str]] = [{} for _ in identities]
 
     def tell(rows: Sequence[int], key: str) -> list[str]:
-        """What each row says of a setting; it is part of their labels where they do not say the same."""
+        """Format a setting of each row. It becomes part of their labels if they differ."""
         values = [settings[row].get(key) if identities[row].reads(key) else None for row in rows]
         texts = [_phrase(key, value, values, backbones) for value in values]
         for row, text in zip(rows, texts, strict=True):
@@ -91,7 +103,7 @@ def label_rows(identities: Sequence[Identity], names: Sequence[str] = ()) -> lis
         return texts
 
     def part(rows: Sequence[int], start: int) -> None:
-        """Tells rows apart that have one label so far, by the settings from `start` on."""
+        """Distinguish rows with equal labels so far, by the settings from `start` on."""
         for position, key in enumerate(keys[start:] if len(rows) > 1 else (), start=start + 1):
             texts = tell(rows, key)
             if len({*texts}) > 1:
@@ -121,7 +133,7 @@ def label_rows(identities: Sequence[Identity], names: Sequence[str] = ()) -> lis
 
 
 def fitted_labels(labels: Sequence[str]) -> list[str]:
-    """The labels, none longer than LONGEST_LABEL, and equal ones numbered."""
+    """Shorten labels to LONGEST_LABEL characters, and number equal ones."""
     short = [_fitted(label, LONGEST_LABEL) for label in labels]
     counted: list[str] = []
     for place, label in enumerate(short):
@@ -133,7 +145,7 @@ def fitted_labels(labels: Sequence[str]) -> list[str]:
 
 
 def _fitted(label: str, length: int) -> str:
-    """The label in at most so many characters: of many sets the first, of many stages the first and the last.
+    """Shorten a label to a length: keep the first of many sets, and the first and last of many stages.
 
     >>> _fitted("lcqmc + atec + afqmc + bq + pawsx_zh, cosent", 40)
     'lcqmc + atec + afqmc + 2 more, cosent'
@@ -156,7 +168,7 @@ def _fitted(label: str, length: int) -> str:
 
 
 def label_runs(results: Sequence[Result]) -> list[str]:
-    """One label for each of some runs; those of one row by their seeds, or their folders."""
+    """Make a label for each run. Runs of one row differ by seed, or by folder."""
     rows = [identify(result, before_training=False) for result in results]
     distinct = list(dict.fromkeys(rows))
     names = [
@@ -173,8 +185,9 @@ def label_runs(results: Sequence[Result]) -> list[str]:
 
 
 def settings_beside(results: Sequence[Result]) -> list[tuple[str, ...]]:
-    """Setting and its value in each run, for the settings that decide numbers and differ; of a loss or model of another
-    name that alone.
+    """List differing settings that decide numbers, with the value of each run.
+
+    If runs have different losses or models, only the name is listed.
     """
     every = []
     for result in results:
@@ -213,14 +226,14 @@ def _name(identity: Identity) -> str:
 
 
 def _settings(identity: Identity) -> dict[str, str]:
-    """The settings of a row; a model goes by the name of its variant where it has one."""
+    """Settings of a row. A model has the name of its variant, if there is one."""
     settings = dict(identity.settings)
     variant = settings.pop("model.variant", "")
     return settings | ({"model.name": variant} if variant not in ("", ABSENT) else {})
 
 
 def _backbones(identities: Sequence[Identity]) -> dict[str, str]:
-    """Path of a backbone → what it is called: its name, or as much of its path as tells it from the others."""
+    """Path of a backbone → its name, or as much of the path as distinguishes it."""
     names = {dict(identity.settings).get(BACKBONE, ""): identity.backbone for identity in identities}
     for parts in (1, 2, 0):  # 0: all of it
         count = Counter(names.values())
@@ -232,7 +245,7 @@ def _backbones(identities: Sequence[Identity]) -> dict[str, str]:
 
 
 def _phrase(key: str, value: str | None, values: Sequence[str | None], backbones: Mapping[str, str]) -> str:
-    """A setting in words, "" where it goes without saying; `values` are those of all rows that are told apart."""
+    """Format a setting, or "" if it is usual. `values` are those of all rows to distinguish."""
     if value in (words := WORDS.get(key, {})):
         return words[value]
     word = key.rpartition(".")[2].replace("_", " ")
@@ -253,7 +266,7 @@ def _phrase(key: str, value: str | None, values: Sequence[str | None], backbones
 
 
 def _owner(key: str, settings: Mapping[str, str]) -> str:
-    """What a setting is one of, where its own word does not say: a callback, a set, a stage, a loss within a loss."""
+    """Owner of a setting whose own name is ambiguous: a callback, a set, a stage, an inner loss."""
     group, *parts = key.split(".")
     node = key.rpartition(".")[0]
     if group == "dataset" and parts[1:]:
@@ -270,7 +283,7 @@ def _owner(key: str, settings: Mapping[str, str]) -> str:
 
 
 def _in_order(key: str) -> tuple[int, str, bool, str]:
-    """Sorts by FIRST, and then the names that a node goes by before its numbers."""
+    """Sort key: FIRST, then names before numbers."""
     group, _, tail = key.partition(".")
     return FIRST.index(key) if key in FIRST else len(FIRST), group, not _is_name(key), tail
 
@@ -280,7 +293,7 @@ def _is_name(key: str) -> bool:
 
 
 def _is_choice(key: str) -> bool:
-    """Whether it is what was chosen of a group that a run may do without."""
+    """True for a chosen option of a group that a run can omit."""
     return key in ("augmentation.views", "backbone.adapter.kind", "schedule.sample_by") or (
         key.startswith("callbacks.") and _is_name(key)
     )

@@ -1,4 +1,4 @@
-"""Which differences between rows are more than chance, tested with what results hold and corrected for their number."""
+"""Tests of differences between rows, from stored results, corrected for their number."""
 
 import math
 import statistics
@@ -14,7 +14,7 @@ from juzhen.report.table import ReportTable
 
 LEVEL = 0.05
 LEAST_SEEDS = 3
-"""Seeds that both rows need for a test over seeds; with two it could hardly find anything."""
+"""Seeds that both rows need for a test over seeds. With two it could hardly find anything."""
 
 TESTS = {
     "rows": "compare row by row what runs have kept, as `juzhen compare` does, with the spread of several seeds",
@@ -22,21 +22,23 @@ TESTS = {
     "correlations), which errs on the side of undecided, as rows are not paired",
     "seeds": "are paired over three seeds or more, without intervals",
 }
-"""What a difference is tested by, the strongest first."""
+"""Tests of a difference, the strongest first."""
 
 VERDICTS = ("higher", "lower", "undecided", "not tested")
 TURNED = {name: name for name in VERDICTS} | {"higher": "lower", "lower": "higher"}
-"""Verdict of the first row → of the second."""
+"""Verdict of the first row → verdict of the second."""
 
 
 def differences(matrix: Matrix) -> pd.DataFrame:
-    """Every pair of rows in every column that both have; one family for Holm's correction (1979).
+    """Test every pair of rows in every common column, as one family for Holm's correction (1979).
 
-    first, second, column  labels of the rows, and the set
-    points     the first row less the second, ×100
-    tested_by  one of TESTS; "" if none is possible, p NaN then
-    p, p_holm  before and after correction for the number of tests
-    verdict    one of VERDICTS, of the first row
+    Args:
+        matrix: The transfer matrix.
+
+    Returns:
+        A frame: `first` and `second` row, `column`, `points` (first minus second, ×100), `tested_by` (one of TESTS, or
+            "" without a test, and then p is NaN), `p` and `p_holm` before and after correction, and `verdict` of the
+            first row.
     """
     body = []
     for first, second in combinations(matrix.rows, 2):
@@ -58,13 +60,19 @@ def differences(matrix: Matrix) -> pd.DataFrame:
 
 
 SUPERSCRIPTS = "ᵃᵇᶜᵈᵉᶠᵍʰⁱʲᵏˡᵐⁿᵒᵖ"
-"""Letters of rows, as they stand beside a cell; of more rows than these, letters would say nothing any more."""
+"""Letters of rows, for superscripts in cells. With more rows they would be unreadable."""
 
 
 def beaten(matrix: Matrix) -> dict[tuple[str, str], str]:
-    """(label, column) → the letters of the rows that this one beats there for certain; empty where rows are too many.
+    """Find the rows that each cell beats significantly.
 
     A row has the letter of its place in the matrix. After ranx (Bassani 2022, https://github.com/AmenRa/ranx).
+
+    Args:
+        matrix: The transfer matrix.
+
+    Returns:
+        (label, column) → letters. Empty with too many rows.
     """
     letters = {row.label: letter for row, letter in zip(matrix.rows, SUPERSCRIPTS, strict=False)}
     if not 1 < len(matrix.rows) <= len(SUPERSCRIPTS):
@@ -80,17 +88,14 @@ def beaten(matrix: Matrix) -> dict[tuple[str, str], str]:
 
 
 def both_ways(frame: pd.DataFrame) -> pd.DataFrame:
-    """The differences, and once more with the second row as the first."""
+    """List each difference twice, also with the second row as the first."""
     verdict = frame["verdict"].map(TURNED)
     turned = frame.assign(first=frame["second"], second=frame["first"], verdict=verdict)
     return pd.concat([frame, turned], ignore_index=True)
 
 
 def compare_cells(matrix: Matrix, column: str, a: Cell, b: Cell) -> tuple[str, Gap | None]:
-    """Which of TESTS compares two cells of a column, and their difference on its scale; "" and None: none can.
-
-    It is the strongest that what the runs have kept allows.
-    """
+    """Test two cells of a column with the strongest possible test. Returns "" and None without one."""
     if (gap := matrix.kept.gap(column, a.metric, a.measured.values(), b.measured.values())) is not None:
         return "rows", gap
     if (gap := _welch(_estimate(a), _estimate(b))) is not None:
@@ -100,10 +105,10 @@ def compare_cells(matrix: Matrix, column: str, a: Cell, b: Cell) -> tuple[str, G
 
 
 def difference_interval(matrix: Matrix, column: str, a: Cell, b: Cell) -> tuple[float, float, str] | None:
-    """95 % interval of `a` less `b` in points, ×100, and the test that it is of; 0 is outside of it where p < 0.05.
+    """Compute the 95 % interval of `a` minus `b` in points, ×100, and its test. It excludes 0 if p < 0.05.
 
-    Not corrected for the number of differences. Of correlations that are compared by their intervals it is the
-    interval of Fisher's z, scaled to points by the slope between the two values. None where no test is possible.
+    It is not corrected for the number of differences. For correlations it is the interval of Fisher's z, scaled to
+    points by the slope between the two values. None without a test.
     """
     tested_by, gap = compare_cells(matrix, column, a, b)
     if gap is None:
@@ -117,10 +122,10 @@ def difference_interval(matrix: Matrix, column: str, a: Cell, b: Cell) -> tuple[
 
 
 def _estimate(cell: Cell) -> tuple[float, float, float] | None:
-    """Value of a cell, its variance and how much of that is doubtful, for Welch's test; None without an interval.
+    """Value of a cell, its variance and the doubtful part of it, for Welch's test. None without an interval.
 
-    It varies with the evaluation rows (the interval) and, where there are several seeds, with the training (their
-    deviation); correlations after Fisher's z-transform.
+    It varies with evaluation rows (the interval) and, with several seeds, with training (their deviation). Correlations
+    are transformed to Fisher's z.
     """
     scale = math.atanh if cell.metric in CORRELATIONS else float
     if cell.low is None or cell.high is None:
@@ -139,8 +144,8 @@ def _estimate(cell: Cell) -> tuple[float, float, float] | None:
 def _welch(a: tuple[float, float, float] | None, b: tuple[float, float, float] | None) -> Gap | None:
     """Difference of two estimates.
 
-    Rows of a set that are hard for one model are hard for the other, so the true error of the difference is
-    smaller than the one used here: the test errs on the side of `undecided`.
+    Hard rows of a set are hard for both models, so the true error of the difference is smaller. The test errs towards
+    `undecided`.
     """
     if a is None or b is None or not (variance := a[1] + b[1]):
         return None
@@ -149,7 +154,7 @@ def _welch(a: tuple[float, float, float] | None, b: tuple[float, float, float] |
 
 
 def _paired(a: Cell, b: Cell) -> Gap | None:
-    """The mean difference over the seeds that both have."""
+    """Mean difference over common seeds."""
     gaps = [a.values[seed] - b.values[seed] for seed in sorted(a.values.keys() & b.values.keys())]
     if len(gaps) < LEAST_SEEDS:
         return None
@@ -157,7 +162,7 @@ def _paired(a: Cell, b: Cell) -> Gap | None:
 
 
 def significance_table(matrix: Matrix, frame: pd.DataFrame) -> ReportTable:
-    """Each row beside all others: cells in which the difference is more than chance."""
+    """Count significant differences of each row to all others."""
     counts_of_tests = frame["tested_by"].value_counts()
     tests = "; ".join(
         f"{counts_of_tests[name]:,} {about}" for name, about in TESTS.items() if name in counts_of_tests

@@ -1,4 +1,4 @@
-"""The page and the picture of a space: maps whose points name their texts, numbers, words against cosines."""
+"""The page and the picture of an embedding analysis: maps with texts, numbers, word overlap and cosines."""
 
 from collections import Counter
 from pathlib import Path
@@ -13,20 +13,28 @@ from juzhen.report.table import MISSING
 from juzhen.report.translation import Words
 
 SCRIPTS = ("page.js", "figure.js", "space.js", "tables.js")
-"""One program, in this order."""
+"""Files that form one program, in order."""
 PAGE, PICTURE = "index.html", "space.svg"
 
 SERIES = ("#1261a8", "#c2410c", "#2f7d4f", "#7b4bb3", "#8a6d00", "#0e7c86")
 SHAPES = ("circle", "square", "triangle", "diamond")
-"""A group has a colour and a shape: as many groups as there are pairs can be told apart."""
+"""A group has a colour and a shape, so this many groups can be distinguished."""
 OTHERS = "others"
 
 ROOM, GAP = 420, 24
-"""Pixels of a map in the picture, and between two of them."""
+"""Pixels of a map in the picture, and between two maps."""
 
 
 def write_space(space: EmbeddingAnalysis, folder: str | Path) -> list[Path]:
-    """Writes the page and the picture into a folder; their paths."""
+    """Write the page and the picture into a folder.
+
+    Args:
+        space: The analysis.
+        folder: Folder for index.html and space.svg.
+
+    Returns:
+        The paths.
+    """
     folder = Path(folder)
     paths = {folder / PAGE: html(space), folder / PICTURE: svg(space)}
     folder.mkdir(parents=True, exist_ok=True)
@@ -42,10 +50,7 @@ def number_text(value: float | int | None) -> str:
 
 
 def sample_text(space: EmbeddingAnalysis) -> str:
-    """How many texts of which sets are drawn.
-
-    `1,000 of 2,010 texts of tnews (test); seed 42`
-    """
+    """Describe the sample: `1,000 of 2,010 texts of tnews (test); seed 42`."""
     parts = [
         f"{taken:,} of {of:,} texts of {name}" if taken < of else f"{taken:,} texts of {name}"
         for name, (taken, of) in space.sample.items()
@@ -87,7 +92,7 @@ def html(space: EmbeddingAnalysis) -> str:
 
 
 def _words(data: dict[str, Any]) -> Words:
-    """Those of the scripts, and of the texts that these show."""
+    """Texts of the scripts, and texts that these show."""
     words = Words(*map(part, SCRIPTS))
     notes = [note for notes in data["notes"].values() for note in notes]
     for text in dict.fromkeys(
@@ -100,7 +105,7 @@ def _words(data: dict[str, Any]) -> Words:
 
 
 def run_labels(space: EmbeddingAnalysis) -> list[str]:
-    """The last part of each name, or the whole names where these are the same."""
+    """Last part of each name, or whole names if these are equal."""
     short = [name.rstrip("/").rpartition("/")[2] for name in space.runs]
     short = [
         f"start of {label}" if name.startswith("start of ") else label
@@ -110,7 +115,7 @@ def run_labels(space: EmbeddingAnalysis) -> list[str]:
 
 
 def page_data(space: EmbeddingAnalysis) -> dict[str, Any]:
-    """What the page's script draws: places between −0.5 and 0.5, the same scale for both maps of a projection."""
+    """Data for the script: places between −0.5 and 0.5, on one scale for both maps of a projection."""
     groups, names = shown_groups(space)
     return {
         "runs": run_labels(space),
@@ -138,7 +143,7 @@ def page_data(space: EmbeddingAnalysis) -> dict[str, Any]:
 
 
 def shown_groups(space: EmbeddingAnalysis) -> tuple[np.ndarray, list[str]]:
-    """The group of each text, and their names; of more than can be told apart the smallest are one."""
+    """Group of each text, and names. The smallest of too many groups are joined."""
     most = len(SERIES) * len(SHAPES)
     if len(space.group_names) <= most:
         return space.groups, list(space.group_names)
@@ -149,14 +154,14 @@ def shown_groups(space: EmbeddingAnalysis) -> tuple[np.ndarray, list[str]]:
 
 
 def scaled(maps: Any) -> list[np.ndarray]:
-    """Maps around 0, the larger side of the largest one 1."""
+    """Centre maps at 0, and scale the larger side of the largest to 1."""
     middles = [(points.max(axis=0) + points.min(axis=0)) / 2 for points in maps]
     size = max(float(np.ptp(points, axis=0).max()) for points in maps) or 1.0
     return [(points - middle) / size for points, middle in zip(maps, middles, strict=True)]
 
 
 def svg(space: EmbeddingAnalysis) -> str:
-    """All maps as a picture: a row for each projection, a column for each encoder."""
+    """Draw all maps: a row for each projection, a column for each encoder."""
     groups, names = shown_groups(space)
     styles = [(SERIES[number % len(SERIES)], SHAPES[number // len(SERIES)]) for number in range(len(names))]
     width, foot = GAP + len(space.runs) * (ROOM + GAP), 64 + len(space.maps) * (ROOM + GAP + 20)

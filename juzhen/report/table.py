@@ -1,4 +1,4 @@
-"""A matrix as text: Markdown, console, CSV; and what the other tables of a report are. Fractions are shown ×100."""
+"""A matrix as Markdown, console table and CSV, and other tables of a report. Fractions are shown ×100."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 MISSING = "—"
 NUMERIC = ("", *f"0123456789+-.<[*{MISSING}")
-"""How a cell begins in a column of numbers."""
+"""Beginnings of a numeric cell."""
 
 LEGEND = (
     f"**bold** best of the set, *italic* trained on it, {LEAKY} leaky, {BELOW} below the lexical baseline."
@@ -35,18 +35,22 @@ CSV_COLUMNS = (
 WORDED = (
     "scope", "verdict", "learnt from less", "why there is no reference", "note", "counted by",
 )  # fmt: skip
-"""Heads of columns of words."""
+"""Headings of columns of words."""
 
 NOTHING = "Nothing here to answer this from."
 
 
 @dataclass(frozen=True)
 class ReportTable:
-    """One table of the report, as plain text cells; Markdown and the page are made from the same ones.
+    """One table of the report with plain text cells, for Markdown and the page.
 
-    key    a word for markers and anchors
-    body   cells as text, as many as `head` has
-    empty  what stands in place of no lines; "": a report has no such section then
+    Attributes:
+        key: Word for markers and anchors.
+        title: Heading.
+        note: Text above the table.
+        head: Headings of columns.
+        body: Cells as text, as many per line as `head` has.
+        empty: Text instead of an empty table. With "" a report omits the section.
     """
 
     key: str
@@ -58,13 +62,13 @@ class ReportTable:
 
     @property
     def numbers(self) -> list[int]:
-        """Columns of numbers, which stand to the right."""
+        """Columns of numbers, which are right-aligned."""
         first = [{line[column][:1] for line in self.body} for column in range(len(self.head))]
         return [column for column, signs in enumerate(first) if signs <= {*NUMERIC}]
 
     @property
     def worded(self) -> list[int]:
-        """Columns of words, which a reader of Chinese has in Chinese; the others hold names and numbers."""
+        """Columns of words to translate. Others hold names and numbers."""
         return [column for column, name in enumerate(self.head) if name in WORDED]
 
     def markdown(self) -> str:
@@ -78,7 +82,7 @@ class ReportTable:
 
 
 def show_tables(tables: Iterable[ReportTable], notes: Iterable[str] = ()) -> None:
-    """Prints tables with their titles, and then notes: drawn for a terminal, as Markdown in a pipe or a file."""
+    """Print tables with titles, and then notes, drawn for a terminal or as Markdown."""
     console = for_people()
     for table in tables:
         about = list(filter(None, [". ".join(filter(None, [table.title, table.note]))]))
@@ -95,7 +99,7 @@ def show_tables(tables: Iterable[ReportTable], notes: Iterable[str] = ()) -> Non
 
 
 def of_measures(matrix: Matrix, otherwise: str) -> str:
-    """The metric of the table, ×100; with `otherwise` where some column names one of its own."""
+    """Metric of the table, ×100, and `otherwise` if a column has its own."""
     is_mixed = any(matrix.measures[column] != matrix.metric for column in matrix.columns)
     return f"{metric_title(matrix.metric)} ×100{otherwise if is_mixed else ''}"
 
@@ -120,7 +124,7 @@ def chinese_caption(matrix: Matrix) -> str:
 
 
 def undefined(matrix: Matrix) -> list[tuple[str, str, list[str]]]:
-    """Why cells have no score though their sets were evaluated: column, reason, and the rows of it that share it."""
+    """Missing scores of evaluated sets: column, reason, and rows with that reason."""
     labels: dict[tuple[str, str], list[str]] = {}
     for row in matrix.rows:
         for column in matrix.columns:
@@ -134,11 +138,11 @@ def undefined_lines(matrix: Matrix) -> list[str]:
 
 
 Beaten = Mapping[tuple[str, str], str]
-"""Label and column → letters of the rows that are beaten there, see `juzhen.report.significance.beaten`."""
+"""(label, column) → letters of beaten rows, see `juzhen.report.significance.beaten`."""
 
 
 def matrix_table(matrix: Matrix, text_of: Callable[[Row, str], str]) -> ReportTable:
-    """`text_of` gives what a row has in a column."""
+    """Make the table of a matrix. `text_of` formats a cell."""
     body = [
         (row.label, str(row.num_seeds), *(text_of(row, column) for column in matrix.columns))
         for row in matrix.rows
@@ -148,7 +152,7 @@ def matrix_table(matrix: Matrix, text_of: Callable[[Row, str], str]) -> ReportTa
 
 
 def lettered_table(matrix: Matrix, wins: Beaten, *, folders: bool) -> ReportTable:
-    """The matrix with the letters of rows where some are beaten, and where asked for with the folders of their runs."""
+    """Make the table with letters of beaten rows, and with run folders if asked for."""
 
     def text_of(row: Row, column: str) -> str:
         value, blank, rest = cell_text(row, column).partition(" ")
@@ -168,14 +172,14 @@ def lettered_table(matrix: Matrix, wins: Beaten, *, folders: bool) -> ReportTabl
 
 
 def letters_line(wins: Beaten) -> str:
-    """What letters beside cells say; "" where there are none."""
+    """Explain the letters, or "" without any."""
     if not wins:
         return ""
     return "Letters: rows that this row is significantly better than, at 5 % after Holm's correction over all scores."
 
 
 def to_markdown(matrix: Matrix, wins: Beaten | None = None, *, folders: bool = False) -> str:
-    """The best of each column in bold."""
+    """Format as Markdown, with the best of each column in bold."""
     wins = wins or {}
     table, start = lettered_table(matrix, wins, folders=folders), 3 if wins else 2
     body = [
@@ -192,7 +196,7 @@ def to_markdown(matrix: Matrix, wins: Beaten | None = None, *, folders: bool = F
 
 
 def to_console(matrix: Matrix, wins: Beaten | None = None, *, folders: bool = False) -> "rich.table.Table":
-    """A table for a terminal, without its caption; intervals stand below their value so that many columns fit."""
+    """Make a table for a terminal, without caption. Intervals are below their values, so that many columns fit."""
     from rich.text import Text
 
     wins = wins or {}
@@ -207,7 +211,7 @@ def to_console(matrix: Matrix, wins: Beaten | None = None, *, folders: bool = Fa
 
 
 def _best(row: Row, matrix: Matrix, before: int) -> list[bool]:
-    """Whether each cell is the best of its column, after so many cells that are none."""
+    """True for the best cell of its column, after cells that are not."""
     return [False] * before + [
         len(matrix.rows) > 1 and column in row.cells and row.cells[column].is_best
         for column in matrix.columns
@@ -215,7 +219,7 @@ def _best(row: Row, matrix: Matrix, before: int) -> list[bool]:
 
 
 def to_csv(matrix: Matrix) -> str:
-    """One line per row and split, as fractions in full precision; also splits that the table leaves out."""
+    """Format one line per row and split as CSV, with fractions in full precision and hidden splits."""
     body = []
     for row in matrix.rows:
         for column, cell in sorted(row.cells.items()):
@@ -238,14 +242,14 @@ def signed(value: float | None) -> str:
 
 
 def heading(column: str, matrix: Matrix | None = None) -> str:
-    """A column's name in a table: `test/lcqmc` → `lcqmc (test)`; with its metric where that is not the matrix's."""
+    """Heading of a column: `test/lcqmc` → `lcqmc (test)`, with its metric if that differs from the matrix."""
     split, dataset = column.split("/")
     own = matrix is not None and matrix.measures[column] != matrix.metric
     return f"{dataset} ({split})" + (f" {metric_title(matrix.measures[column])}" if matrix and own else "")
 
 
 def cell_text(row: Row, column: str) -> str:
-    """A cell in words, with the number of seeds where not all have a value."""
+    """Format a cell, with the number of seeds if some lack a value."""
     cell = row.cells.get(column)
     if cell is None:
         return MISSING
@@ -254,7 +258,7 @@ def cell_text(row: Row, column: str) -> str:
 
 
 def marked_text(row: Row, column: str) -> str:
-    """The same in Markdown, with the marks of LEGEND."""
+    """Format a cell as Markdown, with the marks of LEGEND."""
     cell = row.cells.get(column)
     if cell is None:
         return MISSING
@@ -281,7 +285,7 @@ HEAD = ("set", "same from", "accuracy", "precision", "recall", "F1", "judged on"
 
 
 def decision_table(thresholds: Iterable[tuple[str, Threshold]]) -> ReportTable:
-    """A line for each set that has a threshold; shares ×100."""
+    """Make a line for each set with a threshold. Shares are ×100."""
     listed, body, reasons = list(thresholds), [], []
     for name, threshold in listed:
         shares = (threshold.accuracy, threshold.precision, threshold.recall, threshold.f1)
@@ -296,5 +300,5 @@ def decision_table(thresholds: Iterable[tuple[str, Threshold]]) -> ReportTable:
 
 
 def threshold_text(value: float) -> str:
-    """As many digits as tell scores apart that are shown."""
+    """Format a threshold with enough digits to distinguish scores."""
     return f"{value:.4f}"

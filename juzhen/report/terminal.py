@@ -1,4 +1,4 @@
-"""Tables and lines for a terminal of some width; a pipe has none. Loads rich when something is printed."""
+"""Tables and lines for a terminal. Loads rich when something is printed."""
 
 import os
 import shutil
@@ -13,10 +13,9 @@ if TYPE_CHECKING:
 
 
 def terminal() -> "Console":
-    """What tables and lines are printed with: names and folders are shown as they are, square brackets too.
+    """Open a console that shows names and folders unchanged, with square brackets.
 
-    As wide as COLUMNS in the environment says, else as the terminal is, else 80: rich alone takes every terminal that
-    it calls dumb for one of 80.
+    It is as wide as COLUMNS, else as the terminal, else 80. rich alone assumes 80 for terminals that it calls dumb.
     """
     from rich.console import Console
 
@@ -24,7 +23,7 @@ def terminal() -> "Console":
 
 
 def for_people() -> "Console | None":
-    """The terminal if somebody looks at it, or if COLUMNS says how wide it is meant to be; None in a pipe or a file."""
+    """The console if stdout is a terminal, or if COLUMNS gives a width. None in a pipe or a file."""
     return terminal() if sys.stdout.isatty() or os.environ.get("COLUMNS") else None
 
 
@@ -36,10 +35,14 @@ def console_table(
     title: str | None = None,
     bold: Container[int] = (),
 ) -> "Table":
-    """A table of rich; what does not fit is folded.
+    """Make a table of rich, which wraps wide cells.
 
-    numbers  headings of columns that stand at the right
-    bold     numbers of rows whose label, the first cell, is in bold type
+    Args:
+        head: Headings.
+        rows: Cells.
+        numbers: Headings of right-aligned columns.
+        title: Title of the table.
+        bold: Numbers of rows whose first cell is bold.
     """
     from rich.table import Table
     from rich.text import Text

@@ -1,4 +1,4 @@
-"""What a result has learnt from, in the words by which a published figure is found; and what stood in for more."""
+"""Training of a result in the terms of published figures, and what it lacks."""
 
 import csv
 import re
@@ -20,24 +20,25 @@ CUSTOMARY = {
     "positive_pair": "info_nce",
     "triplet": "info_nce",
 }
-"""Kind of examples → the loss of the published Chinese report, which is what `loss=by_kind` gives it."""
+"""Row type → loss of the published Chinese report, as in `loss=by_kind`."""
 
 READINGS = {"simclue_positive": "simclue", "simclue_rank": "simclue"}
-"""Data sets that are another reading of a set: files of their own, rows of another kind."""
+"""Sets that are variants of another set, with their own files and row type."""
 
 WHOLE_SETS = Path(__file__).parent / "published" / "sets" / "train_rows.csv"
 
 
 @dataclass(frozen=True)
 class Training:
-    """What decides whether a published figure is of the like of a row.
+    """Training in the terms that decide whether a published figure is comparable.
 
-    family  biencoder, crossencoder, cot, …
-    sets    stages from the oldest on, `a>b`; the sets of a stage `a+b`, by name; a set that is read as another kind
-            than its own names that kind: `simclue[positive_pair]`
-    loss    by_kind where every set had the loss that is customary for its kind, else the names: `ce`, `cosine+softmax`
-    supervision  "none" where all that was learnt from was sentences, else "labels"
-    start   weights that it went on from, "" for those of the backbone
+    Attributes:
+        family: biencoder, crossencoder, cot, …
+        sets: Stages in order, `a>b`, and sets of a stage by name, `a+b`. A set with converted rows names the row type:
+            `simclue[positive_pair]`.
+        loss: by_kind if every set had the customary loss of its row type, otherwise names: `ce`, `cosine+softmax`.
+        supervision: "none" if all training rows were sentences, otherwise "labels".
+        start: Initial weights, or "" for those of the backbone.
     """
 
     family: str
@@ -48,7 +49,7 @@ class Training:
 
 
 def training_of(result: Result) -> Training:
-    """Told by the configuration and by the kinds that the rows were read as."""
+    """Derive the training from the configuration and the row types that were read."""
     stages = [sorted(_lessons(result, index, names)) for index, names in enumerate(stage_sets(result))]
     customary = all(CUSTOMARY.get(kind) == loss for stage in stages for _, kind, loss in stage)
     kinds = {kind for stage in stages for _, kind, _ in stage}
@@ -65,14 +66,14 @@ def training_of(result: Result) -> Training:
 
 
 def stage_sets(result: Result) -> list[list[str]]:
-    """The sets of each stage, oldest first."""
+    """Sets of each stage, oldest first."""
     if is_curriculum(result):
         return [stage.split("+") for stage in result.trained_on]
     return [list(result.trained_on)] if result.trained_on else []
 
 
 def set_names(sets: str) -> list[str]:
-    """The sets of a training, without the kinds that they are read as.
+    """Sets of a training, without row types.
 
     >>> set_names("a[triplet]+b>c")
     ['a', 'b', 'c']
@@ -81,7 +82,7 @@ def set_names(sets: str) -> list[str]:
 
 
 def stand_ins(result: Result) -> list[str]:
-    """In what way the row has learnt from less than the sets' names say, one phrase a set."""
+    """Explain how the training was less than the sets' names suggest, one phrase per set."""
     phrases = []
     for name in dict.fromkeys(name for stage in stage_sets(result) for name in stage):
         described = result.config["dataset"].get(name) or {}
@@ -99,7 +100,7 @@ def stand_ins(result: Result) -> list[str]:
 
 
 def _lessons(result: Result, index: int, names: Sequence[str]) -> list[tuple[str, str, str]]:
-    """For each set of a stage its name as a reference has it, the kind that it was read as, and the loss."""
+    """For each set of a stage its name in references, the row type that was read, and the loss."""
     lessons = []
     for name in names:
         described = result.config["dataset"].get(name) or {}
@@ -115,10 +116,10 @@ def _lessons(result: Result, index: int, names: Sequence[str]) -> list[tuple[str
 
 
 def _loss_node(result: Result, index: int, name: str) -> Mapping[str, Any]:
-    """The loss of a set in a stage, or the table of losses by kind that it had.
+    """Loss of a set in a stage, or the table of losses by row type.
 
-    A stage's result has the stage's own loss in place of the job's, which is then under `earlier` where an earlier
-    stage had it; without that key it is not known.
+    The result of a stage has its own loss instead of the job's. An earlier stage's loss is under `earlier`. Without
+    that key it is unknown.
     """
     schedule = result.config["schedule"]
     if isinstance(schedule, str):
@@ -136,7 +137,7 @@ def _loss_node(result: Result, index: int, name: str) -> Mapping[str, Any]:
 
 
 def chosen_layout(described: Mapping[str, Any]) -> Mapping[str, Any]:
-    """How the files of a set are laid out, {} where nothing is said of it."""
+    """Chosen layout of the files of a set, or {}."""
     return (described.get("layouts") or {}).get(described.get("layout") or "") or {}
 
 
@@ -146,7 +147,7 @@ def train_files(layout: Mapping[str, Any]) -> list[str]:
 
 
 def _missing_files(described: Mapping[str, Any]) -> list[str]:
-    """Of a set that is joined from several: those of its files that the chosen layout leaves out."""
+    """Files of a joined set that the chosen layout omits."""
     layouts = map(train_files, (described.get("layouts") or {}).values())
     used = train_files(chosen_layout(described))
     published = max((files for files in layouts if set(used) < set(files)), key=len, default=[])
@@ -157,7 +158,7 @@ def _missing_files(described: Mapping[str, Any]) -> list[str]:
 
 
 def _missing_rows(result: Result, name: str, described: Mapping[str, Any]) -> list[str]:
-    """How many rows were learnt from, where the set has more or may have."""
+    """Number of training rows, if the set has more or may have more."""
     limits = [limit for limit in (described.get("limit"), result.config.get("debug_rows")) if limit]
     read, published = result.data.get(f"train/{name}", {}), whole_rows(name, described)
     converted = described.get("convert_to") or described.get("view")
@@ -172,7 +173,7 @@ def _missing_rows(result: Result, name: str, described: Mapping[str, Any]) -> li
 
 
 def whole_rows(name: str, described: Mapping[str, Any]) -> int | None:
-    """Training rows of the set as its authors publish it: as it is on file, else as its description promises."""
+    """Training rows of the set as published: from the reference, or from its description."""
     return _on_file().get(name) or _promised(described)
 
 

@@ -1,4 +1,4 @@
-"""The texts of a report in Chinese: one table of pairs, for the page, its script and Markdown."""
+"""Texts of a report in Chinese: one table of pairs, for the page, its script and Markdown."""
 
 import re
 from collections.abc import Sequence
@@ -10,17 +10,18 @@ from juzhen.core.safe_open import csv_rows
 from juzhen.report.table import NOTHING, ReportTable
 
 PAIRS = Path(__file__).parent / "page" / "chinese.csv"
-"""english, chinese: a text with `{}` for each part that changes, `{#}` for a number; in Chinese `{0}` is the first of
-them as it is, `{0!}` the same in Chinese."""
+"""english, chinese: `{}` is a part that changes, `{#}` a number. In Chinese `{0}` is the first part unchanged, `{0!}`
+its translation.
+"""
 
 HOLE, NUMBER = re.compile(r"\{#?\}"), r"([+\-−<]?[\d.,]+)"
 BEGINS, LEAST_CHARACTERS = re.compile(r"\w|\{#\}"), 6
-"""How a pair with parts begins that a text is known by, or how many characters it has besides: `{} of {}` would be
-found in any sentence, and is for scripts alone."""
+"""Beginning, or number of other characters, that a pair with parts needs. `{} of {}` would match any sentence, and is
+for scripts only.
+"""
 
 BETWEEN = ((re.compile(r"(?<=[.?]) "), ""), (re.compile("; "), "；"), (re.compile(", (?!not )"), "，"))
-"""Between what parts of a text stand that have pairs of their own, sentences, phrases and words; and what is there in
-Chinese."""
+"""Separators between parts with their own pairs (sentences, phrases, words), and their Chinese equivalents."""
 
 COLUMN = re.compile(r"\S+ \(\w+\)")
 """A column of a matrix, which is a name: lcqmc (dev)."""
@@ -36,7 +37,7 @@ def pairs() -> dict[str, str]:
 
 @cache
 def _patterns() -> list[tuple[re.Pattern[str], str]]:
-    """Pairs with parts that change, the longest first."""
+    """Pairs with parts, the longest first."""
     patterns = []
     for english in sorted(filter(HOLE.search, pairs()), key=len, reverse=True):
         if BEGINS.match(english) or len(HOLE.sub("", english)) >= LEAST_CHARACTERS:
@@ -49,7 +50,7 @@ def _patterns() -> list[tuple[re.Pattern[str], str]]:
 
 @cache
 def chinese(text: str) -> str | None:
-    """A text in Chinese; None where the table has no pair for it, as for a name.
+    """Translate a text. None without a pair, for example for a name.
 
     >>> chinese("best zero-shot"), chinese("differs by -3.2"), chinese("lcqmc")
     ('零样本最佳', '相差 -3.2', None)
@@ -76,12 +77,12 @@ def _filled(pattern: str, parts: Sequence[str]) -> str:
 
 
 def in_chinese(text: str) -> str:
-    """The text in Chinese; a name as it is."""
+    """Translate a text, and keep a name."""
     return chinese(text) or text
 
 
 def table_in_chinese(table: ReportTable) -> ReportTable:
-    """Title, note, heads and columns of words; names and numbers as they are."""
+    """Translate title, note, headings and columns of words. Names and numbers are kept."""
     body = [
         tuple(in_chinese(text) if column in table.worded else text for column, text in enumerate(line))
         for line in table.body
@@ -93,10 +94,11 @@ def table_in_chinese(table: ReportTable) -> ReportTable:
 
 
 class Words:
-    """What a page has in English and its script shows in Chinese.
+    """English texts of a page, with the Chinese that its script shows.
 
-    used     text → the same in Chinese; of a text of the script with `{0}` for its parts
-    missing  texts for which the table has no pair
+    Attributes:
+        used: English → Chinese. A text of the script has `{0}` for parts.
+        missing: Texts without a pair.
     """
 
     def __init__(self, *scripts: str) -> None:
@@ -106,9 +108,11 @@ class Words:
             self._use(english := VALUE.sub("{}", text), pairs().get(english))
 
     def say(self, text: str, *, name: bool = False) -> str:
-        """The text as it is; its Chinese goes with the page.
+        """Return the English text, and add its Chinese to the page.
 
-        name  it may be a name, which has none
+        Args:
+            text: English text.
+            name: The text may be a name, which has no Chinese.
         """
         translated = chinese(text.strip())
         if re.search("[A-Za-z]", text) and not COLUMN.fullmatch(text) and not (name and translated is None):
