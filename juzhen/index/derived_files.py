@@ -1,6 +1,6 @@
-"""What finds the nearest of many vectors: all of them, their bits, or an index of FAISS; from a file.
+"""Search structures of an index in files: all vectors, their bits, or an index of FAISS, and arrays of BM25.
 
-It gives places, whose scores the stored vectors give: what is looked at is more than what is asked for.
+They return positions. Scores come from the stored vectors, so more positions are looked up than requested.
 """
 
 import hashlib
@@ -65,7 +65,7 @@ class Dense(Protocol):
 
 
 class Scan:
-    """All vectors, or their bits, compared one by one in blocks; read from a file that is mapped."""
+    """Compares all vectors, or their bits, one by one in blocks of a memory-mapped file."""
 
     def __init__(self, rows: Shaped[np.ndarray, "places numbers"], *, is_binary: bool) -> None:
         self.rows, self._is_binary = rows, is_binary
@@ -151,10 +151,11 @@ def write_dense(
     before: Dense | None = None,
     advance: Callable[[int], None],
 ) -> None:
-    """Writes what `open_dense` reads.
+    """Write the file that `open_dense` reads.
 
-    portions  all vectors in order, some at a time; it is called once for each time they are read
-    before    an index of the first of them, which FAISS extends by the others
+    Args:
+        portions: Yields all vectors in order, batch by batch. It is called once for each pass.
+        before: FAISS index of the first vectors, which is extended.
     """
     if kind in ("flat", "binary"):
         shape, dtype = ((count, dim), "<f4") if kind == "flat" else ((count, num_words(dim)), "<u8")
@@ -187,7 +188,7 @@ def write_dense(
 
 
 def open_dense(path: Path, kind: str) -> Dense:
-    """Raises OSError for a file that is not there, and for one that is broken whatever its reader raises."""
+    """Open a file of `write_dense`. Raises OSError if it is missing or broken."""
     if kind in ("flat", "binary"):
         return Scan(
             np.load(require_file(path), mmap_mode="r", allow_pickle=False), is_binary=kind == "binary"
@@ -224,7 +225,7 @@ GROWN = 4
 
 
 class DifferentFilesError(Exception):
-    """A quick file that differs from what was written. The message names it."""
+    """A derived file differs from its record. The message names it."""
 
 
 @dataclass(frozen=True)
@@ -264,10 +265,10 @@ def open_quick_files(store: Store, folder: Path) -> QuickFiles:
 
 
 def covered_numbers(store: Store, folder: Path) -> Int[np.ndarray, "texts"]:
-    """Return the numbers of the texts in the files in force, by position; none where there are no files.
+    """Return the numbers of the texts in the current files, by position; none without files.
 
-    Raises DifferentFilesError where the files are not those that were written. A store that writes must be within a
-    transaction.
+    Raises:
+        DifferentFilesError: The files differ from their record. A writing store must be within a transaction.
     """
     generation = store.generation()
     if generation is None:
@@ -293,9 +294,10 @@ def covered_numbers(store: Store, folder: Path) -> Int[np.ndarray, "texts"]:
 
 
 def derive(store: Store, folder: Path, *, progress: bool | None = None) -> None:
-    """Write quick files of all texts and put them in force with the transaction around.
+    """Write the derived files of an index and make them current.
 
-    progress  a bar; None: on a terminal
+    Args:
+        progress: Show a bar. None: on a terminal only.
     """
     facts, generation, numbers = store.facts(), store.generation(), store.numbers()
     if len(numbers) < (LEAST if facts["kind"] == "ivf_pq" else 1):  # so few are compared one by one
@@ -334,7 +336,7 @@ def derive(store: Store, folder: Path, *, progress: bool | None = None) -> None:
 
 
 def mend(folder: Path, problem: DifferentFilesError) -> bool:
-    """Make quick files anew that differ from what was written, and print one line; False where that cannot be done."""
+    """Rewrite derived files that differ from their record, and print one line. False if that is impossible."""
     try:
         folder = folder.resolve()  # behind a link to the newest of several indexes
         claim_dir(folder)
@@ -362,7 +364,7 @@ def _tell_once(line: str) -> None:
 
 
 def tidy(store: Store, folder: Path) -> None:
-    """Remove quick files that are no longer in force, and what a kill has left unfinished."""
+    """Remove derived files that are no longer current, and leftovers of a kill."""
     with store.transaction():  # nobody else is about to put files in force
         generation = store.generation()
         name = "" if generation is None else generation[0]

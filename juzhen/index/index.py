@@ -38,11 +38,12 @@ Lists = tuple[Int[np.ndarray, "queries k"], Float[np.ndarray, "queries k"]]
 
 
 class IndexHit(NamedTuple):
-    """A text that was found.
+    """A search result.
 
-    score  higher = closer; what it is depends on the mode
-    ranks  its place in each list that holds it, from 1
-    document, span  of a passage: id of its document, and where it begins and ends among the characters of that
+    Args:
+        score: Higher is closer. Its meaning depends on the mode.
+        ranks: Rank in each list that contains it, from 1.
+        document, span: Of a passage: id of its document, and start and end in the document's characters.
     """
 
     index: int  # type: ignore[assignment]  # as answers over HTTP call it; a tuple's method is not asked
@@ -55,7 +56,7 @@ class IndexHit(NamedTuple):
     span: tuple[int, int] | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON has it; a text that is whole has no document and no span."""
+        """Return a dict for JSON. Whole texts have no document and no span."""
         return {name: value for name, value in self._asdict().items() if value is not None}
 
 
@@ -74,7 +75,7 @@ def fused(lists: Sequence[Int[np.ndarray, "queries some"]], k: int) -> Lists:
 
 
 def best_passages(hits: Sequence[IndexHit]) -> list[IndexHit]:
-    """Of each document the passage that stands first."""
+    """Keep the first passage of each document."""
     best: dict[str | None, IndexHit] = {}
     for hit in hits:
         best.setdefault(hit.document, hit)
@@ -99,12 +100,13 @@ ATTEMPTS = 5
 
 @dataclass
 class View:
-    """An index as it is at one moment.
+    """Snapshot of an index.
 
-    numbers  of the texts by their places: those of the derived files first, then those that came later
-    covered  how many of them are in the derived files
-    alive    which of them have not been removed
-    stored   the arrays of BM25 over those that are covered; None: there are none
+    Args:
+        numbers: Numbers of the texts by position: covered by derived files first, later ones after.
+        covered: How many texts the derived files cover.
+        alive: Which texts have not been removed.
+        stored: BM25 arrays of the covered texts, or None.
     """
 
     version: tuple[int, ...]
@@ -119,29 +121,28 @@ class View:
 
 
 def bytes_per_vector(view: View) -> float:
-    """Of what is searched: the derived file by its vectors, or plain vectors where there is none."""
+    """Bytes that a search reads for each vector."""
     if view.dense is None or not view.covered:
         return 4.0 * view.facts["dim"]
     return view.dense.size_in_bytes / view.covered
 
 
 def reader_of(encoder: SentenceEncoder, prompt_name: str | None, prompt: str | None) -> SentenceEncoder:
-    """What reads the texts of an index: behind that prompt, or the encoder's own for documents."""
+    """Return the encoder for the texts of an index, with the given prompt or its own document prompt."""
     chosen = prompt_name is not None or prompt is not None
     return encoder.with_prompt(prompt_name, prompt) if chosen else encoder.reading(Side.DOCUMENT)
 
 
 def index_digest(reader: SentenceEncoder) -> str:
-    """Of all that decides its vectors, whatever computes them."""
+    """Digest of the weights and settings that decide the vectors, whatever backend computes them."""
     return encoder_digest(reader, "index")
 
 
 class Index:
-    """An index that is searched; what other processes add to it and remove from it is seen by the next search.
+    """A searchable index. Each search sees what other processes have added and removed.
 
-    encoder  makes vectors of queries; None: only BM25 is asked
-
-    Threads may share it.
+    Args:
+        encoder: Encodes queries. None allows BM25 only.
     """
 
     def __init__(self, store: Store, folder: Path | None, encoder: SentenceEncoder | None) -> None:
@@ -154,7 +155,7 @@ class Index:
 
     @classmethod
     def open(cls, folder: str | Path, encoder: SentenceEncoder | None = None) -> Self:
-        """The index in a folder. Raises UserError where there is none, and where it was built with other weights."""
+        """Open an index in a folder. Raises UserError if it is missing, or was built with other weights."""
         folder = Path(folder)
         require_index(folder)
         return cls(Store(folder / DATABASE), folder, encoder)
@@ -184,18 +185,17 @@ class Index:
         per_document: bool = False,
         **options: Any,
     ) -> list[list[IndexHit]]:
-        """For each query the `top_k` best texts, best first; fewer where there are no more, or share no term.
+        """Return the `top_k` best texts of each query, best first.
 
-        dense   the score of the encoder, as `SentenceEncoder.search` has it
-        bm25    see `juzhen.metrics.lexical`
-        hybrid  Σ 1 / (60 + rank) over both lists, each of FUSED texts
+        Lists are shorter if fewer texts exist or share a term. Ties are ordered by the time a text was added.
 
-        where    metadata that a text must have
-        vectors  of the queries, as `encode_query` gives them; None: they are encoded, with the options
-        per_document  of the passages of a document the best one alone
+        Args:
+            where: Metadata that a text must have.
+            vectors: Embeddings of the queries from `encode_query`. Default: the queries are encoded with the options.
+            per_document: Keep the best passage of each document only.
 
-        Of equal scores the text that came first stands first. Raises UserError for metadata that no text has, and for
-        `per_document` where texts are whole.
+        Raises:
+            UserError: Metadata that no text has, or `per_document` in an index of whole texts.
         """
         view = self.view()
         allowed = view.alive
@@ -257,7 +257,7 @@ class Index:
         return answers
 
     def view(self) -> View:
-        """The index as it is now."""
+        """Return the current snapshot."""
         with self._lock:
             for _ in range(ATTEMPTS):
                 version = self.store.version
@@ -274,7 +274,7 @@ class Index:
             return self._state
 
     def facts(self) -> dict[str, Any]:
-        """What is searched: texts, kind, dimension, fields, modes, passages, bytes_per_vector."""
+        """Return texts, kind, dimension, fields, modes, passages and bytes_per_vector."""
         view = self.view()
         return {
             "texts": int(view.alive.sum()),
@@ -287,7 +287,7 @@ class Index:
         }
 
     def warm(self) -> None:
-        """Makes what the first search would wait for."""
+        """Load what the first search needs."""
         self._bm25(self.view())
 
     def _read(self, version: tuple[int, ...], *, with_files: bool = True) -> View:
@@ -384,10 +384,7 @@ def prepare_queries(
 
 
 def check_encoder(facts: dict[str, Any], encoder: SentenceEncoder, place: str) -> SentenceEncoder:
-    """The encoder, which reads long texts as those of the index were read.
-
-    Raises UserError for one whose vectors are others than those of the index.
-    """
+    """Check an encoder against an index. Raises UserError if its vectors differ from those of the index."""
     overlap = facts.get("chunk_overlap")
     if overlap is not None and encoder.chunk_overlap is None:
         encoder = encoder.with_long_texts("chunk", overlap)
@@ -408,7 +405,7 @@ RERANKED = 50
 
 
 def in_order_of(found: Sequence[IndexHit], scores: np.ndarray, top_k: int) -> list[IndexHit]:
-    """The best of them by these scores; of equal ones the one that came first stays first."""
+    """Return the best hits by these scores. Ties keep their order."""
     order = np.argsort(-scores, kind="stable")[:top_k]
     return [found[position]._replace(score=float(scores[position])) for position in order.tolist()]
 

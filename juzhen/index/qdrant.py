@@ -43,10 +43,11 @@ def connect(address: str) -> tuple[Any, str]:
 
 
 def push(folder: Path, address: str) -> tuple[int, int]:
-    """Makes a collection hold what an index does; gives how many texts were sent, and how many taken away.
+    """Copy an index to a collection, and return the number of texts sent and removed.
 
-    Numbers are never given to another text, so what is there by its number stays as it is. Raises UserError for a
-    collection that is no copy of such an index.
+    Numbers of texts are never reused, so texts with known numbers are skipped. Raises UserError for a collection that
+    is
+    not a copy of such an index.
     """
     client, name = connect(address)
     from qdrant_client import models
@@ -99,7 +100,7 @@ class QdrantIndex:
 
     @classmethod
     def open(cls, address: str, encoder: SentenceEncoder) -> Self:
-        """The collection at an address. Raises UserError where there is none, and for an encoder of other weights."""
+        """Open a collection at an address. Raises UserError if it is missing, or holds vectors of other weights."""
         client, name = connect(address)
         try:
             facts = facts_of_collection(client, name, address)
@@ -144,7 +145,7 @@ class QdrantIndex:
         per_document: bool = False,
         **options: Any,
     ) -> list[list[IndexHit]]:
-        """As `Index.search`, but that Qdrant decides which of equal texts stands first."""
+        """Search as `Index.search`. Qdrant orders ties."""
         from qdrant_client import models
 
         require_choice("mode", mode, self.modes)
@@ -194,7 +195,7 @@ def _row(payload: dict[str, Any]) -> tuple[str, str, dict[str, Any]]:
 
 
 def _passage(payload: dict[str, Any]) -> tuple[str | None, tuple[int, int] | None]:
-    """Document and span; of a text that is whole, and of collections of before there were passages, none."""
+    """Document and span of a passage. None for whole texts and old collections."""
     span = payload.get("span")
     return payload.get("document"), None if span is None else (int(span[0]), int(span[1]))
 

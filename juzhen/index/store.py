@@ -81,10 +81,11 @@ Where = Mapping[str, Any]
 
 
 class StoredRow(NamedTuple):
-    """A text of an index. number: never given to another text · metadata: as JSON has it
+    """A text of the database.
 
-    document  id of the document that it is a passage of; None: it is whole
-    span      where it begins and ends among the characters of that
+    Args:
+        document: Id of its document, if it is a passage.
+        span: Start and end in the document's characters.
     """
 
     number: int
@@ -96,13 +97,11 @@ class StoredRow(NamedTuple):
 
 
 class Store:
-    """The database of an index; threads may share it.
+    """The SQLite database of an index. Threads may share it.
 
-    path      None: in memory
-    writes, patience  as of `open_database`
-
-    Raises UserError for a file that is no index, is damaged, or is of another version; OSError, with the path, where
-    the disk is full or the place cannot be written to.
+    Raises:
+        UserError: A file that is not an index, is damaged, or has another version.
+        OSError: The disk is full or read-only. The error names the path.
     """
 
     def __init__(self, path: Path | None, *, writes: bool = False, patience: float = 60) -> None:
@@ -144,7 +143,7 @@ class Store:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """What the block writes is there when it ends, and nothing of it after an error. One process writes at once."""
+        """Commit the block's writes at its end, or none after an error. One process writes at a time."""
         with self._lock, self._answered():
             self._connection.execute("BEGIN IMMEDIATE")
             try:
@@ -244,10 +243,7 @@ class Store:
         metadata: Sequence[Mapping[str, Any]] | None,
         vectors: Float[np.ndarray, "texts dim"],
     ) -> int:
-        """Adds texts, within a transaction; a text whose id is there takes the place of that one. Gives how many did.
-
-        ids  None: their numbers
-        """
+        """Add texts within a transaction and return how many were replaced. A known id replaces its text."""
         first = int(self.facts().get("next", 0))
         numbers = range(first, first + len(texts))
         ids = [str(number) for number in numbers] if ids is None else ids
@@ -305,7 +301,7 @@ class Store:
         return bool(self._fact("passages"))
 
     def remove(self, ids: Sequence[str]) -> int:
-        """Removes the texts, or the documents, with these ids, within a transaction; gives how many were there."""
+        """Remove texts or documents by id within a transaction, and return how many existed."""
         names = [(name,) for name in ids]
         if self.holds_passages:
             count, select = len(ids) - len(self.absent(ids)), "SELECT number FROM passages WHERE document = ?"
@@ -353,7 +349,7 @@ class Store:
         return np.fromiter((number for (number,) in rows), dtype=np.int64, count=len(rows))
 
     def rows(self, numbers: Sequence[int]) -> dict[int, StoredRow]:
-        """The texts with these numbers, without those that are no longer there."""
+        """Return the existing texts with these numbers."""
         rows = {}
         for number, name, text, record in self._each("SELECT number, id, text, metadata FROM texts", numbers):
             row = StoredRow(number, name, text, self._loaded(record))
@@ -367,7 +363,7 @@ class Store:
         return rows
 
     def vectors(self, numbers: Int[np.ndarray, "some"]) -> Float[np.ndarray, "some dim"]:
-        """The vectors of texts, whose numbers rise; NaN of those that are no longer there."""
+        """Return the vectors of rising numbers, NaN for removed texts."""
         found, stored = self._matrix([*self._each("SELECT number, vector FROM vectors", numbers.tolist())])
         vectors = np.full((len(numbers), stored.shape[1]), np.nan, dtype=np.float32)
         vectors[np.searchsorted(numbers, found)] = stored
@@ -376,7 +372,7 @@ class Store:
     def portions(
         self, above: int = -1
     ) -> Iterator[tuple[Int[np.ndarray, "some"], Float[np.ndarray, "some dim"]]]:
-        """Numbers, which rise from `above` on, and vectors of all texts, AT_ONCE at a time."""
+        """Yield numbers and vectors in batches. Raises UserError for vectors of another size or not finite."""
         query = "SELECT number, vector FROM vectors WHERE number > ? ORDER BY number LIMIT ?"
         while rows := self._all(query, above, AT_ONCE):
             numbers, vectors = self._matrix(rows)
@@ -460,7 +456,7 @@ def filter_choices(name: str, value: Any, fields: Sequence[str]) -> list[Any]:
 
 
 def is_value(value: Any) -> bool:
-    """Whether SQLite can compare it: whole numbers have 64 bits there, and NaN is null."""
+    """True if SQLite can compare it: 64-bit integers, and no NaN."""
     if isinstance(value, int | float):
         return abs(value) < 2**63 if isinstance(value, int) else math.isfinite(value)
     return isinstance(value, str | None)

@@ -1,7 +1,7 @@
-"""Indexes are built and changed. A kill at any moment leaves the index as it was, or as it should be.
+"""Build an index, add to it and remove from it.
 
-Texts and vectors are committed to the database; files for quick search are derived of it and replaced when much has
-changed since (`juzhen.index.derived_files`). What is not in them yet is compared one by one.
+Texts and vectors are committed to the database. Derived search files are rewritten when enough has changed
+(`juzhen.index.derived_files`). Texts that they do not cover yet are compared one by one.
 """
 
 import hashlib
@@ -50,11 +50,12 @@ from juzhen.metrics.lexical import CHARACTERS, cut_of
 
 @dataclass(frozen=True)
 class Rows:
-    """Texts; their ids, or None: their numbers are; their metadata, or None.
+    """Texts with optional ids and metadata. Without ids their numbers are the ids.
 
-    fields   names of metadata
-    dropped  faulty rows that were left out
-    notes    what a person may know better of the table
+    Args:
+        fields: Names of metadata.
+        dropped: Number of faulty rows left out.
+        notes: Remarks on how the table was read.
     """
 
     texts: Sequence[str]
@@ -81,7 +82,7 @@ class Rows:
 
     @cached_property
     def digest(self) -> str:
-        """Of all that is in them: a build that was cut off goes on with equal rows alone."""
+        """Digest of all content. An interrupted build continues with equal rows only."""
         content = hashlib.blake2b(digest_size=16)
         for values in (self.texts, self.ids or [], self.metadata or []):
             for value in values:
@@ -97,11 +98,15 @@ def read_rows(
     id_column: str | None = None,
     metadata: Sequence[str] = (),
 ) -> Rows:
-    """The rows of a file: the lines of a .txt, or columns of a table, by name or by number from 1.
+    """Read a file: lines of a .txt, or columns of a table by name or number from 1.
 
-    text, id_column  None: as the reading has `text` and `id`; else the column `text` or the only one, and no ids
+    Args:
+        text, id_column: Columns. Default: `text` and `id` of the reading, else the column `text` or the only one, no
+            ids.
+        metadata: Columns kept as metadata.
 
-    Raises UserError for a faulty row, where no row is left, and for an id that stands twice.
+    Raises:
+        UserError: A faulty row, no rows at all, or a repeated id.
     """
     require_fields(reading, "text", "id")
     named = {"text": text, "id": id_column, **{f"metadata {name}": name for name in metadata}}
@@ -164,7 +169,7 @@ def _plain(value: Any) -> Any:
 
 
 def metadata_fault(record: dict[str, Any]) -> str | None:
-    """Why metadata are no JSON; None where they are. Values of other types are stored as texts."""
+    """Return why metadata are not valid JSON, or None. Values of other types are stored as strings."""
     try:
         json.dumps(record, ensure_ascii=False, default=str, allow_nan=False).encode()
     except UnicodeEncodeError:
@@ -223,16 +228,21 @@ def build(
     passages: PassageSettings | None = None,
     encoding: Encoding | None = None,
 ) -> int:
-    """Builds an index of the rows in a new folder; one whose build was cut off goes on. Gives how many were there.
+    """Build an index in a new folder, or continue an interrupted build.
 
-    name    of the encoder, for messages
-    kind    of KINDS
-    dim     the first so many numbers of embeddings; None: all
-    prompt_name, prompt  as of `reader_of`
-    tokens  of Chinese, as of `BM25`
-    passages  None: texts are stored whole, and read as the encoder reads long ones
+    Args:
+        name: Name of the encoder, for messages.
+        kind: One of KINDS.
+        dim: Keep the first dimensions only.
+        prompt_name, prompt: As `reader_of`.
+        tokens: Chinese tokens of `BM25`.
+        passages: Split texts into passages. Default: store whole texts, read as the encoder reads long ones.
 
-    Raises UserError where there is an index already, or an unfinished one of other rows or settings.
+    Returns:
+        Number of texts that were already stored.
+
+    Raises:
+        UserError: A folder with an index, or with an unfinished build of other texts or settings.
     """
     if kind not in ("flat", "binary"):
         require_faiss(kind)
@@ -306,10 +316,7 @@ def index_in_memory(encoder: SentenceEncoder, rows: Rows) -> Index:
 
 @reported()
 def add(folder: Path, encoder: SentenceEncoder, rows: Rows, *, encoding: Encoding | None = None) -> int:
-    """Adds rows to an index, all or none; a row whose id is there takes the place of that one. Gives how many did.
-
-    Raises UserError for an encoder of other weights, for rows with ids where the index has none or the reverse.
-    """
+    """Add rows to an index, all or none, and return how many texts were replaced. A known id replaces its text."""
     rows.check_metadata()
     with _changed(folder, num_texts=len(rows.texts)) as store:
         facts = store.facts()
@@ -398,7 +405,7 @@ def _add(store: Store, rows: Rows, vectors: Vectors) -> int:
 
 
 def _derive_if_due(store: Store, folder: Path, encoding: Encoding | None) -> None:
-    """Makes quick files anew where too much has changed since, or where they are not those that were written."""
+    """Rewrite derived files after many changes, or if they differ from their record."""
     try:
         with store.transaction():
             if _is_due(store, folder):

@@ -1,1 +1,1 @@
-"""Makes data sets with trained models; each is then a dataset like any other."""
+"""Hard negatives, paraphrases and clusters. The results are data sets like any other."""

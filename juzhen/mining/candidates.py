@@ -1,4 +1,4 @@
-"""Candidates for negatives: what encoders and BM25 find for each query, pooled, and what is drawn at random."""
+"""Candidates for negatives: documents found by encoders and BM25, and random documents."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -36,17 +36,18 @@ Found = tuple[Int[np.ndarray, "queries k"], Float[np.ndarray, "queries k"]]
 
 
 class Retriever(Protocol):
-    """What finds documents and scores them, higher = closer. Queries and documents go by their numbers.
+    """Finds and scores documents. Queries and documents are numbers, higher scores are closer.
 
-    name    as it stands in the column `source`
-    digest  of all that decides what it finds, beside the texts
+    Attributes:
+        name: Name in the column `source`.
+        digest: Digest of the settings and weights that decide the results.
     """
 
     name: str
     digest: str
 
     def search(self, queries: Int[np.ndarray, "queries"], k: int, advance: Advance) -> Found:
-        """Documents and scores, best first; −1 and −inf where a list has ended."""
+        """Return documents and scores, best first, padded with −1 and −inf."""
 
     def score(self, queries: Numbers, documents: Numbers) -> Scores:
         """The score of each pair, float32."""
@@ -55,12 +56,15 @@ class Retriever(Protocol):
 class DenseRetriever:
     """Documents by the score of an encoder: the cosine, or its learnt form.
 
-    index  exact, or an index of FAISS
-    query_prompt, document_prompt  names of prompts of the encoder; None: those that it has for queries and documents of
-                such a ranking (`RankingSet.symmetric`), else its default
+    Queries and corpus are encoded at the first use, which takes (queries + documents) × dim × 4 bytes.
 
-    Encodes queries and corpus when it is first asked, which take (queries + documents) × dim × 4 bytes. Errors: as
-    `SentenceEncoder.encode`.
+    Args:
+        index: exact, or an index of FAISS.
+        query_prompt, document_prompt: Names of the encoder's prompts. Default: its prompts for queries and documents of
+            such a ranking (`RankingSet.symmetric`), else its default prompt.
+
+    Raises:
+        UserError: As `SentenceEncoder.encode`.
     """
 
     def __init__(
@@ -116,7 +120,7 @@ class DenseRetriever:
 
 
 class BM25Retriever:
-    """Documents by BM25, see `juzhen.metrics.lexical`; only those that share a term with the query are found."""
+    """Documents by BM25 (`juzhen.metrics.lexical`). Only documents that share a term with the query are found."""
 
     name = digest = "bm25"
 
@@ -145,12 +149,13 @@ class BM25Retriever:
 
 @dataclass(frozen=True)
 class Pool:
-    """Candidates of some queries, a row each, ordered by query, those drawn at random last, best score first.
+    """Candidates of some queries, one row each: ordered by query, retrieved before random, best score first.
 
-    query, document  numbers, int64
-    rank    the best that a source gives it, from 1; 0: drawn at random
-    score   that of the source that scores, float32
-    source  names of the sources that found it, joined by +
+    Args:
+        query, document: Numbers, int64.
+        rank: Best rank in any source, from 1. 0 marks random documents.
+        score: Score of the first source, float32.
+        source: Names of the sources that found it, joined by +.
     """
 
     query: Int[np.ndarray, "candidates"]
@@ -170,9 +175,9 @@ def pooled(
     seed: int,
     advance: Advance,
 ) -> Pool:
-    """What all sources find, and `num_random` documents of each query besides; the first source scores all.
+    """Collect the results of all sources and `num_random` random documents for each query. The first source scores all.
 
-    A candidate that several have found is there once. What is drawn depends on the seed and the queries alone.
+    Candidates found by several sources occur once. Random documents depend on the seed and the queries alone.
     """
     columns, last = [], depth + 1
     for number, source in enumerate(sources):
@@ -210,11 +215,14 @@ QUERIES_AT_ONCE = 32
 
 
 class AsymmetricRetriever:
-    """Documents by the scores of an `AsymmetricEncoder`; all of them are looked at.
+    """Documents by the exact scores of an `AsymmetricEncoder`. Every document is scored.
 
-    Encodes queries and corpus when it is first asked: dim × 4 bytes for each token, of a sparse encoder 8 for each
-    number above 0. Takes the options of a `DenseRetriever`; its cache keeps embeddings, and is not used. Raises
-    UserError for an index that is not exact, and for prompts by name.
+    Queries and corpus are encoded at the first use: dim × 4 bytes for each token, or 8 bytes for each nonzero number of
+        a
+    sparse encoder. It takes the options of `DenseRetriever` and ignores the cache.
+
+    Raises:
+        UserError: An index other than exact, or a prompt by name.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Which candidates may be negatives, every other one being refused with its reason, and which of those become some."""
+"""Rules that drop candidates, each with a reason, and the choice of negatives from the rest."""
 
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
@@ -18,7 +18,7 @@ from juzhen.mining.options import MiningOptions
 
 
 class Reason(StrEnum):
-    """Why a candidate is no negative; of several the first in this order."""
+    """Why a candidate was dropped. If several reasons apply, the first in this order counts."""
 
     KEPT = "kept"
     IS_POSITIVE = "is_positive"  # it answers the query
@@ -45,9 +45,10 @@ Codes = Int[np.ndarray, "candidates"]
 
 
 class Known:
-    """What is known of queries and documents without any score.
+    """Facts about queries and documents that need no score.
 
-    evaluation  sets whose sentences shall not become negatives
+    Args:
+        evaluation: Sets whose sentences must not become negatives.
     """
 
     def __init__(self, ranking: RankingSet, evaluation: Sequence[Examples] = ()) -> None:
@@ -77,7 +78,7 @@ class Known:
         self._cluster = connected_components(graph, directed=False)[1]
 
     def place(self, query: np.ndarray, document: np.ndarray) -> Int[np.ndarray, "pairs"]:
-        """Where the document is among `positives` of the query; UNKNOWN where it is none of them."""
+        """Return positions of documents in `positives` of their queries, UNKNOWN if a document is not a positive."""
         keys = query * self._size + document
         positions = np.minimum(np.searchsorted(self._relevant, keys), len(self._relevant) - 1)
         return np.where(self._relevant[positions] == keys, self._order[positions], UNKNOWN)
@@ -114,10 +115,11 @@ def refused(
     *,
     by_judge: bool,
 ) -> Codes:
-    """For each candidate the place of its reason in REASONS, int8; what a judge says is not among them.
+    """Return the position in REASONS for each candidate, int8. The cross-encoder is applied later.
 
-    lowest    the least score of a positive of its query
-    by_judge  the threshold is for the judge, not for these scores
+    Args:
+        lowest: Lowest score of a positive of the query.
+        by_judge: max_score applies to the cross-encoder, not to these scores.
     """
     rules = [*answers.reasons(pool.query, pool.document)]
     rules.append((Reason.OUTSIDE_WINDOW, (pool.rank > 0) & (pool.rank <= options.range_min)))
@@ -135,7 +137,7 @@ def above(
     *,
     by_judge: bool,
 ) -> list[tuple[Reason, Bool[np.ndarray, "candidates"]]]:
-    """The rules about scores, as `MiningOptions` has them: reason, and to which candidates it applies."""
+    """Return the score rules of `MiningOptions`: each reason with the candidates it drops."""
     rules = []
     if options.relative_margin is not None:
         # Below 0 a part of the score would be more than the score.
@@ -165,7 +167,7 @@ def _keys(lists: Sequence[np.ndarray] | None, size: int) -> np.ndarray:
 
 
 def _among(keys: np.ndarray, sorted_keys: np.ndarray) -> Bool[np.ndarray, "keys"]:
-    """Which keys are in `known`, which is sorted."""
+    """True for keys in `sorted_keys`."""
     if not len(sorted_keys):
         return np.zeros(len(keys), dtype=bool)
     return sorted_keys[np.minimum(np.searchsorted(sorted_keys, keys), len(sorted_keys) - 1)] == keys
@@ -180,11 +182,13 @@ def chosen(
 ) -> Bool[np.ndarray, "candidates"]:
     """Choose at most `options.num_negatives` candidates of each query. A masked candidate counts.
 
-    codes    why each is refused, 0: it is not
-    staying  hard ones that come before all others; None: there are none
+    Draws depend on the seed and the queries of the pool alone. Weights are exp(score / temperature) without
+    replacement:
+    the largest of score / temperature + Gumbel noise (Kool et al. 2019, https://arxiv.org/abs/1903.06059).
 
-    What is drawn depends on the seed and the queries of the pool alone. Weights exp(score / temperature) without
-    replacement: the largest of score / temperature + Gumbel noise (Kool et al. 2019, https://arxiv.org/abs/1903.06059).
+    Args:
+        codes: Reasons as positions in REASONS; 0 means usable.
+        staying: Hard candidates to prefer to all others.
     """
     if not len(pool.query):
         return np.zeros(0, dtype=bool)
@@ -209,7 +213,7 @@ def chosen(
 
 
 def _places(queries: np.ndarray, wish: np.ndarray, usable: np.ndarray) -> Int[np.ndarray, "candidates"]:
-    """The place of each usable candidate among those of its query, by rising wish; beyond all for the others."""
+    """Rank usable candidates of each query by rising wish. Others get the largest integer."""
     positions = np.full(len(queries), np.iinfo(np.int64).max)
     rows = np.flatnonzero(usable)
     rows = rows[np.lexsort((rows, wish[rows], queries[rows]))]

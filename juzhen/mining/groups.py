@@ -1,7 +1,7 @@
-"""Texts that are alike: the closest pairs, communities and clusters of embeddings, by the cosine.
+"""Similar texts: closest pairs, communities and clusters of embeddings, by the cosine.
 
-Embeddings are those that `SentenceEncoder.encode` gives, as an array or a tensor. All pairs are looked at, a block at a
-time; memory grows with the number of texts, and not with that of pairs, but for `cluster` by a score.
+Embeddings are arrays or tensors as returned by `SentenceEncoder.encode`. All pairs are compared block by block. Memory
+grows with the number of texts, not of pairs, except for `cluster` with `min_score`.
 """
 
 from collections.abc import Iterator
@@ -32,11 +32,22 @@ class Paraphrase(NamedTuple):
 
 
 def mine_paraphrases(vectors: Any, *, max_pairs: int = 500_000, min_score: float = -1.0) -> list[Paraphrase]:
-    """The `max_pairs` closest pairs of texts, closest first; of equal scores the lower numbers come first.
+    """Find the closest pairs of texts.
 
-    min_score  pairs below it are left out
+    Args:
+        vectors: Embeddings (texts, dim).
+        max_pairs: Number of pairs.
+        min_score: Drop pairs scoring less.
 
-    Raises UserError for what is no matrix of numbers.
+    Returns:
+        Pairs by falling score. Ties are ordered by text numbers.
+
+    Raises:
+        UserError: `vectors` is not a matrix of finite numbers.
+
+    Example:
+        >>> mine_paraphrases(np.eye(3) + 0.5, max_pairs=1)[0][:2]
+        (0, 1)
     """
     vectors = _unit_vectors(vectors)
     (rows, columns), scores = np.empty((2, 0), dtype=np.int64), np.empty(0, dtype=np.float32)
@@ -59,12 +70,24 @@ def mine_paraphrases(vectors: Any, *, max_pairs: int = 500_000, min_score: float
 
 
 def detect_communities(vectors: Any, *, min_score: float = 0.75, min_size: int = 10) -> list[list[int]]:
-    """Groups of texts around one that all of them are close to, the largest first; no text is in two.
+    """Group texts around a central text that all of them are close to.
 
-    min_score  of a text and the one in the middle, which comes first; the others follow by falling scores
-    min_size   smaller groups are left out, and so are texts that are close to nothing
+    Central texts are taken by falling number of neighbours. No text is in two groups.
 
-    Texts in the middle are taken by falling numbers of neighbours. Raises UserError for what is no matrix of numbers.
+    Args:
+        vectors: Embeddings (texts, dim).
+        min_score: Lowest score between a text and the central text.
+        min_size: Drop smaller groups.
+
+    Returns:
+        Groups of text numbers, the largest first. The central text comes first, then the others by falling score.
+
+    Raises:
+        UserError: `vectors` is not a matrix of finite numbers.
+
+    Example:
+        >>> detect_communities(np.array([[1, 0], [1, 0.1], [0, 1]]), min_score=0.9, min_size=2)
+        [[0, 1]]
     """
     vectors = _unit_vectors(vectors)
     counts = np.zeros(len(vectors), dtype=np.int64)
@@ -89,13 +112,25 @@ def detect_communities(vectors: Any, *, min_score: float = 0.75, min_size: int =
 def cluster(
     vectors: Any, count: int | None = None, *, min_score: float | None = None, seed: int = 0
 ) -> Int[np.ndarray, "texts"]:
-    """The number of the cluster of each text.
+    """Assign each text to a cluster.
 
-    count      clusters, by k-means on the sphere's points (scikit-learn)
-    min_score  in its place: clusters are joined while the mean cosine between their texts is at least this; memory
-               grows with the square of the number of texts
+    Args:
+        vectors: Embeddings (texts, dim).
+        count: Number of clusters, by k-means on the unit sphere (scikit-learn).
+        min_score: Join clusters while the mean cosine of their texts is at least this. Memory grows with the square of
+            the
+            number of texts. Give either `count` or `min_score`.
+        seed: Seed of k-means.
 
-    Raises UserError for both, and for neither.
+    Returns:
+        Cluster number of each text, int.
+
+    Raises:
+        UserError: Both or neither of `count` and `min_score`.
+
+    Example:
+        >>> len({*cluster(np.array([[1, 0], [1, 0.1], [0, 1]]), min_score=0.9).tolist()})
+        2
     """
     from sklearn.cluster import AgglomerativeClustering, KMeans
 

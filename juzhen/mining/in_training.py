@@ -48,9 +48,10 @@ FAR is a cosine; dot products of sparse vectors are of any size, and the first r
 class InForce:
     """Current negatives of each query, or of each positive with `positive_reference=own`; hard ones first.
 
-    documents  numbers in the corpus, int32; −1: none was found
-    scores     at the mining that found it, float32
-    is_hard    found by its score, and not drawn at random
+    Args:
+        documents: Numbers in the corpus, int32. −1 marks a missing negative.
+        scores: Scores when they were mined, float32.
+        is_hard: Retrieved by score, not random.
     """
 
     documents: Int[np.ndarray, "places negatives"]
@@ -58,7 +59,7 @@ class InForce:
     is_hard: Bool[np.ndarray, "places negatives"]
 
     def score(self, slots: Numbers, documents: Numbers) -> Scores:
-        """Those at their mining; NaN where the document is no hard negative there."""
+        """Return scores when they were mined, NaN if the document is not a hard negative of that slot."""
         is_it = (self.documents[slots] == documents[:, None]) & self.is_hard[slots]
         scores = np.where(is_it, self.scores[slots], 0).sum(axis=1)
         return np.where(is_it.any(axis=1), scores, np.nan)
@@ -66,9 +67,10 @@ class InForce:
 
 @dataclass(frozen=True)
 class NegativesInForce:
-    """A source of candidates: the hard negatives in force.
+    """A source of candidates: the current hard negatives.
 
-    starts  where the places of each query begin in `found`, and where the last one's end
+    Args:
+        starts: Start of each query's slots in `found`, and the end of the last.
     """
 
     found: InForce
@@ -90,14 +92,16 @@ class NegativesInForce:
 
 
 class MinedRows:
-    """The rows of a set of positive pairs or triplets, whose negatives are mined.
+    """Rows of positive pairs or triplets with mined negatives.
 
-    Queries are the distinct anchors, the corpus is all distinct positives and negatives, with the documents of a
-    retrieval set that the rows are made of (`juzhen.data.rankings`).
+    Queries are the distinct anchors. The corpus is all distinct positives and negatives, plus the documents of the
+    retrieval set that the rows were made from (`juzhen.data.rankings`).
 
-    positive_reference  as of `MiningOptions`
+    Args:
+        positive_reference: As in `MiningOptions`.
 
-    Raises UserError where no anchor has another text for a positive.
+    Raises:
+        UserError: No anchor has another text for a positive.
     """
 
     def __init__(self, examples: Examples, *, positive_reference: str = LOWEST) -> None:
@@ -127,10 +131,12 @@ class MinedRows:
         batch_tokens: int,
         before: InForce | None = None,
     ) -> InForce:
-        """Negatives by the weights that `encoder` has now; draws from no generator but one by `options.seed`.
+        """Mine negatives with the encoder's current weights. All draws use `options.seed`.
 
-        before  negatives whose hard ones stay as long as they are candidates that the rules keep and have not become
-                easy; None: all are found anew
+        Args:
+            before: Negatives in use. Hard ones stay while the rules keep them and they have not become easy. Default:
+                mine all
+                from scratch.
         """
         kind: Any = AsymmetricRetriever if isinstance(encoder, AsymmetricEncoder) else DenseRetriever
         source = kind(encoder, self.ranking, batch_tokens=batch_tokens, progress=False)
@@ -171,7 +177,7 @@ class MinedRows:
         return negatives
 
     def with_negatives(self, mined: InForce) -> Examples:
-        """The rows as triplets. For a negative that was not found the row's positive stands, which teaches nothing."""
+        """Return the rows as triplets. A missing negative is filled with the row's positive, which has no gradient."""
         columns = {name: self.examples.columns[name] for name in ("anchor", "positive")}
         documents = np.where(self._place[:, None] < 0, -1, mined.documents[self._place])
         numbers = np.where(documents < 0, columns["positive"][:, None], self._corpus[documents])
@@ -189,7 +195,7 @@ class MinedRows:
 
 @dataclass(frozen=True)
 class Request:
-    """What shall be mined: the arguments of `MinedRows.mined` beside the encoder."""
+    """Arguments of `MinedRows.mined` without the encoder."""
 
     rows: MinedRows
     options: MiningOptions
@@ -205,9 +211,10 @@ OF_MINING = r"(encoder|found\.npz)"
 
 
 class BackgroundMiner:
-    """Mines with weights that lie in a folder, where its answer is put, so that another session can go on with it.
+    """Mines in a second process. Weights and results are files in a folder, so that a resumed session continues.
 
-    folder  of its own; holds one mining at a time
+    Args:
+        folder: Folder of this miner alone. It holds one request at a time.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -215,14 +222,14 @@ class BackgroundMiner:
         self._process: BaseProcess | None = None
 
     def begin(self, requests: Mapping[str, Request], encoder: SentenceEncoder) -> None:
-        """Keeps the weights as they are now, and starts."""
+        """Save the current weights and start."""
         claim_dir(self.folder)
         remove_file(self.folder / FOUND)
         save_encoder(encoder, self.folder / WEIGHTS, card={"name": "weights that negatives are mined with"})
         self.go_on(requests, device=str(encoder.device))
 
     def go_on(self, requests: Mapping[str, Request], *, device: str) -> None:
-        """Starts with the weights that have been kept; does nothing where the answer is there already."""
+        """Start with saved weights. Does nothing if the result exists."""
         if (self.folder / FOUND).exists():
             return
         arguments = self.folder, dict(requests), device, torch.get_num_threads()
@@ -230,7 +237,7 @@ class BackgroundMiner:
         self._process.start()
 
     def found(self) -> dict[str, InForce]:
-        """The answer, which is waited for; its file is not there where the process ended without one."""
+        """Wait for the result and return it. The file is missing if the process ended early."""
         if self._process is not None:
             self._process.join()
             if self._process.exitcode:
@@ -245,11 +252,11 @@ class BackgroundMiner:
         return {name: InForce(**columns) for name, columns in mined.items()}
 
     def clear(self) -> None:
-        """Removes what it has kept."""
+        """Remove its files."""
         remove_folder(self.folder, rf"{OF_MINING}/.*|{OF_MINING}")
 
     def stop(self) -> None:
-        """Ends the process. What it has kept stays, for a session that goes on."""
+        """Kill the process. Its files stay for a resumed session."""
         if self._process is not None:
             self._process.kill()
             self._process.join()

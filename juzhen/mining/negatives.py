@@ -1,4 +1,4 @@
-"""Hard negatives, shard by shard of the queries, so that a mining that was killed goes on where it was."""
+"""Hard negatives, mined in shards of queries. A killed run continues with the finished shards."""
 
 import hashlib
 from collections.abc import Sequence
@@ -43,12 +43,13 @@ UNDECIDED = 0.0
 
 @dataclass(frozen=True)
 class FittedThreshold:
-    """What a threshold does to the pairs that it was fitted on.
+    """Effect of a threshold on the pairs it was fitted on.
 
-    value      scores at or above it are refused
-    positives, negatives  pairs with label 1 and with label 0
-    kept_positives        share of those with label 1 below it: false negatives that would be kept
-    refused_negatives     share of those with label 0 at or above it: negatives that would be lost
+    Args:
+        value: Candidates scoring this much or more are dropped.
+        positives, negatives: Number of pairs with label 1 and label 0.
+        kept_positives: Share of label 1 below it: false negatives that would be kept.
+        refused_negatives: Share of label 0 at or above it: negatives that would be lost.
     """
 
     value: float
@@ -61,9 +62,10 @@ class FittedThreshold:
 def fit_false_negatives(
     scores: Float[np.ndarray, "pairs"], labels: Float[np.ndarray, "pairs"], *, rate: float
 ) -> FittedThreshold:
-    """The highest threshold below which at most the share `rate` of the pairs with label 1 lies.
+    """Fit the highest threshold that keeps at most the share `rate` of pairs with label 1 below it.
 
-    Raises UserError for a rate outside of [0, 1), and without pairs of both labels.
+    Raises:
+        UserError: A rate outside [0, 1), or a missing label.
     """
     require_number("false_negative_rate", rate, 0, 1, open_high=True)
     scores, labels = as_numbers(scores=scores, labels=labels)
@@ -100,22 +102,28 @@ def mine(
     cache: EmbeddingCache | None = None,
     progress: bool | None = None,
 ) -> MiningResult:
-    """Negatives for the queries of a ranking, which `MiningResult.write` makes a data set of.
+    """Mine hard negatives for the queries of a ranking.
 
-    sources     encoders, and "bm25": each finds candidates, and the first scores all of them
-    options     see `MiningOptions`; None: its defaults
-    folder      new, or that of the same mining before it was killed: shards, and embeddings where there is no `cache`
-    cross_encoder  one whose logit says which candidates answer: those from `options.max_score` on, by default
-                from 0 on. It scores every candidate that the cheaper rules keep
-    exclude_from  sets whose sentences shall not become negatives
-    calibrate_on  labelled pairs that the threshold is fitted on instead: the highest below which at most the share
-                `false_negative_rate` of the pairs with label 1 lies
-    query_prompt, document_prompt  names of prompts of the encoders; None: those that they have for queries and
-                documents of such a ranking (`RankingSet.symmetric`), else their default
+    It takes queries + documents × dim × 4 bytes, plus less than 1 GiB. Equal arguments give equal bytes.
 
-    Takes, beside queries and documents × dim × 4 bytes, less than 1 GiB. The same arguments lead to the same bytes.
+    Args:
+        sources: Encoders, and "bm25". Each finds candidates, the first scores all of them.
+        options: Rules and numbers, see `MiningOptions`.
+        folder: New folder, or the folder of the same killed run. It holds shards, and embeddings without `cache`.
+        cross_encoder: Scores every candidate that cheaper rules keep. Candidates with a logit of `options.max_score` or
+            more are dropped; default 0.
+        exclude_from: Sets whose sentences must not become negatives.
+        calibrate_on: Labelled pairs that fit `max_score` instead: the highest threshold with at most the share
+            `false_negative_rate` of label 1 below it.
+        query_prompt, document_prompt: Names of the encoders' prompts. Default: their prompts for queries and documents
+            of
+            such a ranking (`RankingSet.symmetric`), else their default prompt.
 
-    Raises UserError for a depth beyond the corpus, a folder of another mining, and what cannot be done together.
+    Returns:
+        The result, with a report, which `MiningResult.write` turns into a data set.
+
+    Raises:
+        UserError: range_max beyond the corpus, the folder of another run, or options that exclude each other.
     """
     folder, options = Path(folder), options or MiningOptions()
     sources, evaluation = as_column(sources, "sources"), as_column(exclude_from, "exclude_from")
@@ -170,7 +178,7 @@ def mine(
 
 
 def _mined(miner: Miner, folder: Path, progress: bool | None) -> list[Path]:
-    """Files of all shards; those that are there already are left as they are."""
+    """Return the files of all shards. Finished shards are kept."""
     number, paths = len(miner.ranking.queries), []
     with progress_bar("mining", number * len(miner.sources), shown=progress) as advance:
         for start in range(0, number, SHARD_QUERIES):
@@ -193,7 +201,7 @@ def _mined(miner: Miner, folder: Path, progress: bool | None) -> list[Path]:
 
 
 def clear_shards(folder: Path) -> None:
-    """Removes what `mine` has left in its folder."""
+    """Remove the files of `mine` from its folder."""
     remove_folder(folder, rf"mining\.json|\d{{6}}\.parquet|embeddings/[0-9a-f]+/{SEGMENT}")
 
 
@@ -274,7 +282,7 @@ def _fitted(
 
 
 def _claim(folder: Path, identity: dict[str, Any]) -> None:
-    """Says in the folder whose shards it holds. Raises UserError where it holds those of another mining."""
+    """Record the settings of a run in its folder. Raises UserError if the folder holds shards of another run."""
     path = folder / IDENTITY
     claim_dir(folder)
     if not path.exists():
@@ -288,7 +296,7 @@ def _claim(folder: Path, identity: dict[str, Any]) -> None:
 
 
 def ranking_digest(ranking: RankingSet) -> str:
-    """32 hex digits over queries, documents and what answers what."""
+    """Digest of queries, documents and judgements, 32 hex digits."""
     sizes = [str(len(ranking.queries)), str(len(ranking.corpus))]
     answers = [str(sorted(gains.items())) for gains in ranking.relevant]
     irrelevant = [str(documents.tolist()) for documents in ranking.irrelevant or ()]
@@ -296,7 +304,7 @@ def ranking_digest(ranking: RankingSet) -> str:
 
 
 def judge_digest(judge: PairEncoder) -> str:
-    """32 hex digits over all that decides its scores."""
+    """Digest of a cross-encoder's weights and settings, 32 hex digits."""
     return encoder_digest(judge.inner, _digest(judge.facts))
 
 

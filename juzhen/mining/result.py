@@ -1,4 +1,4 @@
-"""What a mining has found, as files: all candidates with their reasons, and the set to train on."""
+"""Result of a mining run as files: all candidates with their reasons, and the training set."""
 
 import csv
 import json
@@ -28,7 +28,7 @@ the pairs that it was fitted on are taken for others than those that are mined."
 
 
 def report_lines(report: Mapping[str, Any]) -> list[str]:
-    """What `MiningResult.report` has counted, a line for each kind of number."""
+    """Format the report of a mining run, one line per topic."""
     sentences = [
         "candidates: " + ", ".join(f"{count:,} {reason}" for reason, count in report["reasons"].items())
     ]
@@ -70,7 +70,7 @@ def report_lines(report: Mapping[str, Any]) -> list[str]:
 
 
 def fewer_line(report: Mapping[str, Any]) -> str:
-    """How many rows have fewer negatives than asked for, and how many positives no row; "" where all have enough."""
+    """Count rows with fewer negatives than requested and positives without a row. "" if all rows are full."""
     rows, reasons = report["rows"], report["reasons"]
     parts = [f"{rows['fewer']:,} rows have fewer than {rows['negatives']} negatives"] if rows["fewer"] else []
     parts += [f"{rows['none']:,} positives have none and no row"] if rows["none"] else []
@@ -85,7 +85,7 @@ def fewer_line(report: Mapping[str, Any]) -> str:
 
 
 def misfit(report: Mapping[str, Any], calibrated_on: str | None) -> str | None:
-    """What tells that a fitted threshold does not fit what was mined, and the way out; None: it may fit."""
+    """Explain why a fitted threshold does not suit the mined set, and what to do. None if it may suit."""
     if (fitted := report.get("threshold")) is None:
         return None
     counts = report["left"]
@@ -115,7 +115,7 @@ METADATA = b"juzhen"
 
 
 class MiningReport(dict[str, Any]):
-    """What `MiningResult.report` counts; `str` and `print` give it in sentences."""
+    """Counts of `MiningResult.report`. `str` and `print` format them as sentences."""
 
     def __str__(self) -> str:
         return "\n".join(report_lines(self))
@@ -123,17 +123,20 @@ class MiningReport(dict[str, Any]):
 
 @dataclass(frozen=True)
 class MiningResult:
-    """A finished mining.
+    """A finished mining run.
 
-    shards  files of candidates, in the order of the queries
-    identity  all that decides them: options with the seed, digests of weights, texts and labels
-    measured  what else was measured: threshold, recall of indexes
+    Columns of the candidates, one row each: `query`, `document` (numbers in the ranking), `query_text`,
+        `document_text`,
+    `source`, `rank` (best rank of any source, from 1; null: random), `score`, `positive_score` (lowest of the query's
+    positives), `judge_score`, `label` (1 answers, 0 does not, null unknown), `reason`, `kept` (usable), `chosen` (is a
+    negative), `masked` (replaced by the positive). With `positive_reference=own` also `chosen_for` and `masked_for`:
+    the
+    positives of these rows.
 
-    Columns of the candidates, a row for each that was looked at: `query`, `document` (numbers in the ranking, and
-    their texts), `source`, `rank` (the best that a source gave, from 1; null: drawn at random), `score`,
-    `positive_score` (the least of the query's positives), `judge_score`, `label` (1 answers, 0 is known not to, null:
-    nobody has said), `reason`, `kept` (may be a negative), `chosen` (is one), `masked` (takes the place of one). With
-    `positive_reference=own` also `chosen_for` and `masked_for`: the positives in whose rows it is one.
+    Args:
+        shards: Files of candidates, in query order.
+        identity: Settings that decide them: options, seed, digests of weights, texts and labels.
+        measured: Further measurements: fitted threshold, recall of indexes.
     """
 
     ranking: RankingSet
@@ -143,18 +146,22 @@ class MiningResult:
     measured: Mapping[str, Any]
 
     def report(self) -> MiningReport:
-        """Candidates by reason, and the rate of false negatives as far as labels are known; printed, in sentences.
+        """Count candidates by reason, and the rate of false negatives among known labels.
 
-        known_before, known_after  candidates in the window whose label is known, of queries with two positives or more:
-                         all of them, and those that the rules keep which know no label; with
-                         `positive_reference=own` in each row of the query but its own
-        false_negatives_before, false_negatives_after  how many of these answer their query
-        rules            reason → of these candidates: answers, those that this rule alone lets through, others, those
-                         that it refuses; of the judge among what the other rules let through
-        left             rows with enough negatives, and as if there were no threshold (`rows_without`); candidates that
-                         no other rule refuses, and those that the threshold does
-        rows             pairs of a query and its positive by how many negatives they have: `enough`, `fewer` than
-                         `options.num_negatives`, `none` at all; these have no row
+        Keys:
+            known_before, known_after: Candidates in the window with a known label, of queries with two positives or
+                more: all,
+                and those kept by rules that know no label. With `positive_reference=own`, counted in each row except
+                its own.
+            false_negatives_before, false_negatives_after: How many of them answer the query.
+            rules: Reason → [answers, answers that this rule alone keeps, others, others that it drops]. The
+                cross-encoder is
+                counted on candidates that other rules keep.
+            left: Rows with enough negatives (`rows`), the same without max_score (`rows_without`), candidates that no
+                other
+                rule drops (`candidates`), and how many max_score drops (`refused`).
+            rows: Pairs of a query and a positive by their number of negatives: `enough`, `fewer` than requested,
+                `none`.
         """
         counts = [json.loads(pq.read_schema(path).metadata[COUNTS]) for path in self.shards]
         reasons, usable = Counter[str](), Counter[str]()
@@ -177,10 +184,10 @@ class MiningResult:
         return MiningReport(counted)
 
     def rows(self) -> Iterator[list[str]]:
-        """Anchor, positive and at most `options.num_negatives` negatives; a row has fewer where fewer were found.
+        """Yield anchor, positive and at most `options.num_negatives` negatives.
 
         A query has a row for each of its positives, relabelled ones last. With `positive_reference=own` it has a row
-        for each positive with negatives. Without any negative there is no row.
+        for each positive with negatives. Pairs without a negative have no row.
         """
         for query, *documents in self._rows():
             yield [self.ranking.queries[query], *(self.ranking.corpus[number] for number in documents)]
@@ -219,11 +226,17 @@ class MiningResult:
                         yield [query, positive, *filled]
 
     def write(self, path: Path, *, like: DatasetConfig) -> tuple[Path, int]:
-        """Writes the set to train on, a table and its configuration, and beside it the candidates as <name>.parquet.
+        """Write the training table, its configuration, and all candidates as <name>.parquet.
 
-        Gives the path of the configuration, and the number of rows. Cells are empty where a row has fewer negatives.
-        like: the configuration of the set that was mined. Raises UserError where no query has a negative; the
-        candidates are there then.
+        Args:
+            path: The table (.tsv). Cells are empty if a row has fewer negatives.
+            like: Configuration of the mined set.
+
+        Returns:
+            Path of the configuration, and the number of rows.
+
+        Raises:
+            UserError: No query has a negative. The candidates are written all the same.
         """
         names = ["anchor", "positive", *negative_columns(self.options.num_negatives)]
         count = 0
@@ -252,7 +265,6 @@ class MiningResult:
         return yaml, count
 
     def _nothing(self, path: Path) -> str:
-        """Why there is no set, in words."""
         refused = {name: count for name, count in self.report()["reasons"].items() if name != Reason.KEPT}
         reason = max(refused, key=lambda name: refused[name])
         is_fitted = "threshold" in self.measured
@@ -264,7 +276,7 @@ class MiningResult:
         )
 
     def write_candidates(self, path: Path) -> None:
-        """Writes all candidates as one file; its metadata hold what decides them, and the report."""
+        """Write all candidates as one file. Its metadata hold the identity and the report."""
         metadata = json.dumps({**self.identity, "report": self.report()}, ensure_ascii=False, sort_keys=True)
         schema = pq.read_schema(self.shards[0]).with_metadata({METADATA: metadata})
         with atomic_write(path, "wb") as file, pq.ParquetWriter(file, schema, **WRITING) as writer:

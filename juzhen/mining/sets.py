@@ -28,13 +28,17 @@ def read_set(
     on_bad_row: str = "error",
     reading: TableReading = AS_IT_LOOKS,
 ) -> tuple[DatasetConfig, Examples]:
-    """Configuration and rows of a split. Raises UserError for an unknown set, and where there is no file of it.
+    """Read the configuration and rows of a split.
 
-    name        of a set, or the path of a table, of which all rows are taken
-    config_dir  holds a further folder dataset/, such as `juzhen mine` writes
-    out         the table that will be written; refused where the set is read from it
-    on_bad_row  error: the first faulty row is a UserError · drop: such rows are left out, and a warning counts them
-    reading     what a person says of a table
+    Args:
+        name: Name of a set, or path of a table, which is read whole.
+        config_dir: Folder with a further folder dataset/, as `juzhen mine` writes it.
+        out: Output table, refused if it is the input.
+        on_bad_row: error raises UserError at the first faulty row. drop leaves such rows out and warns.
+        reading: How to read the table.
+
+    Raises:
+        UserError: An unknown set, or no file of it.
     """
     if is_table(name):
         if out is not None:
@@ -57,9 +61,14 @@ def read_set(
 
 
 def check_place(out: Path, example: str, *, ending: str, beside: Sequence[str] = ()) -> None:
-    """Raises UserError for what the table of a set cannot be called, and for files in its place that are not ours.
+    """Check the name of an output table, and that no file of another program is replaced.
 
-    `example`_`ending`.tsv would do. beside: endings of further files.
+    Args:
+        example, ending: `example`_`ending`.tsv is the suggested name.
+        beside: Endings of further output files.
+
+    Raises:
+        UserError: A name that no data set can have, an existing set, or a file of another program.
     """
     name = out.stem
     if out.suffix != ".tsv" or not (name.isascii() and name.isidentifier()):
@@ -99,10 +108,11 @@ def write_description(
     score_range: Sequence[float] | None = None,
     symmetric: bool | None = None,
 ) -> Path:
-    """Writes the configuration of the table `path` to conf/dataset beside it, and gives its path.
+    """Write the configuration of a table to conf/dataset next to it, and return its path.
 
-    columns  field of the example → name of its column
-    like     the configuration of the set that it was made of, for language and license
+    Args:
+        columns: Field of the example → name of its column.
+        like: Configuration of the source set, for language and license.
     """
     config = {
         "name": path.stem,

@@ -1,4 +1,4 @@
-"""The candidates of some queries: found, refused or kept, chosen, and counted."""
+"""Candidates of a shard of queries: found, filtered, chosen, and counted."""
 
 import json
 from collections import Counter
@@ -64,13 +64,14 @@ RANDOM_DRAWN = 2
 
 @dataclass(frozen=True)
 class PositiveThreshold:
-    """The score of a positive that candidates of each query are compared with, the lowest of its positives.
+    """Score of the positive that candidates of each query are compared with: the lowest of its positives.
 
-    Where rows have bars of their own it is the highest: what is above that is refused in all of them.
+    With `positive_reference=own` it is the highest. Candidates above the highest are dropped in every row.
 
-    document  the one that has it
-    next      the score of the positive that comes next; NaN where there is one alone
-    least     the lowest score of a positive
+    Args:
+        document: The positive with this score.
+        next: Score of the next positive, NaN if there is only one.
+        least: Lowest score of a positive.
     """
 
     score: Float[np.ndarray, "queries"]
@@ -81,11 +82,12 @@ class PositiveThreshold:
 
 @dataclass(frozen=True)
 class RowPairs:
-    """Each candidate of some queries once for each row of its query, where rows have bars of their own.
+    """Candidates repeated for each row of their query, for `positive_reference=own`.
 
-    candidate  its place in the pool
-    row        the row's place in `Known.positives`
-    own        score of the row's positive
+    Args:
+        candidate: Position in the pool.
+        row: Position of the row in `Known.positives`.
+        own: Score of the row's positive.
     """
 
     candidate: Int[np.ndarray, "pairs"]
@@ -95,9 +97,10 @@ class RowPairs:
 
 @dataclass(frozen=True)
 class Miner:
-    """Mines the queries of a set, some at a time; the first source scores.
+    """Mines the queries of a set, shard by shard. The first source scores.
 
-    judge  a cross-encoder's scores, to which the threshold applies then; None: there is none
+    Args:
+        judge: Scores of a cross-encoder, to which max_score then applies.
     """
 
     ranking: RankingSet
@@ -109,9 +112,9 @@ class Miner:
     def candidates(
         self, queries: Int[np.ndarray, "queries"], advance: Advance
     ) -> tuple[Pool, Codes, PositiveThreshold]:
-        """Candidates of these queries, which are neighbours, and why each is refused (`refused`) before any judge.
+        """Return candidates of neighbouring queries, and why each is dropped (`refused`), before any cross-encoder.
 
-        Where rows have bars of their own: why it is refused in all of them; see `by_row`.
+        With `positive_reference=own` the reason is the one that holds in all rows, see `by_row`.
         """
         options = self.options
         pool = pooled(
@@ -140,7 +143,7 @@ class Miner:
         return RowPairs(index, starts[0] + rows, scores[rows])
 
     def by_row(self, pool: Pool, codes: Codes, rows: RowPairs) -> tuple[Pool, Codes]:
-        """The pool of the rows, whose `query` is the row's place, and why each candidate is refused there."""
+        """Return the pool of the rows, whose `query` is the row's position, and why each candidate is dropped there."""
         index = rows.candidate
         by_row = replace(pool, **{field.name: getattr(pool, field.name)[index] for field in fields(pool)})
         codes = codes[index]
@@ -151,7 +154,7 @@ class Miner:
         return replace(by_row, query=rows.row), codes
 
     def shard(self, queries: Int[np.ndarray, "queries"], advance: Advance) -> pa.Table:
-        """A row for each candidate of these queries, which are neighbours. Columns: see `MiningResult`."""
+        """Return one row per candidate of neighbouring queries. Columns: see `MiningResult`."""
         options = self.options
         pool, codes, bar = self.candidates(queries, advance)
         labels = self.known.labels(pool.query, pool.document)
@@ -188,9 +191,9 @@ class Miner:
         return table.replace_schema_metadata({COUNTS: json.dumps(counts, sort_keys=True)})
 
     def _left(self, rows: Pool, codes: Codes) -> dict[str, int]:
-        """Rows for which there are enough negatives, with the threshold and as if there were none; and what it refuses.
+        """Count rows with enough negatives, with and without max_score, and what max_score drops.
 
-        candidates, refused  those that were found, and not drawn, and that no other rule refuses; by the threshold
+        candidates, refused: retrieved candidates that no other rule drops, and those that max_score drops.
         """
         usable, by_threshold = codes == 0, np.isin(codes, BY_THRESHOLD)
         if self.options.false_negatives == "mask":
@@ -220,10 +223,11 @@ class Miner:
     def _blind(
         self, pool: Pool, labels: np.ndarray, bar: PositiveThreshold, rows: RowPairs | None
     ) -> tuple[Bool[np.ndarray, "counted"], dict[Reason, Bool[np.ndarray, "counted"]]]:
-        """Candidates whose label is known, and which of all each rule refuses that knows no label; in each of `rows`.
+        """Return candidates with a known label, and which candidates are dropped by each rule that ignores labels.
 
-        A positive is compared with the other positives of its query as if it were none, so that queries with one alone
-        have nothing to tell and are not counted, nor are their known negatives.
+        A positive is compared with the other positives of its query as if it were not one. Queries with a single
+        positive
+        are therefore not counted, nor are their known negatives.
         """
         query = pool.query - pool.query[:1]
         bars = np.where(pool.document == bar.document[query], bar.next[query], bar.score[query])
@@ -272,7 +276,7 @@ class Miner:
 def require_shard(
     path: Path, queries: Int[np.ndarray, "queries"], *, num_documents: int, positive_reference: str
 ) -> None:
-    """Raises UserError for a file that does not hold the candidates of these queries, whole."""
+    """Raises UserError if a file does not hold the complete candidates of these queries."""
     try:
         table = pq.read_table(require_file(path))
         counts = json.loads((table.schema.metadata or {})[COUNTS])
@@ -298,18 +302,18 @@ def require_shard(
 
 
 def _known_counts(labels: np.ndarray, before: np.ndarray, after: np.ndarray) -> list[int]:
-    """Candidates whose label is known, and how many of them answer, before and after the rules that know no label."""
+    """Count candidates with a known label and how many answer, before and after the rules that ignore labels."""
     return [int(count) for rows in (before, after) for count in (rows.sum(), (labels[rows] == 1).sum())]
 
 
 def _rule_counts(labels: np.ndarray, counted: np.ndarray, refused: np.ndarray) -> list[int]:
-    """Of candidates whose label is known: answers, those that a rule lets through, others, those that it refuses."""
+    """Count known answers, answers that a rule keeps, other labels, and others that it drops."""
     answers, non_answers = counted & (labels == 1), counted & (labels == 0)
     return [int(rows.sum()) for rows in (answers, answers & ~refused, non_answers, non_answers & refused)]
 
 
 def _lists(values: Int[np.ndarray, "pairs"], slots: Int[np.ndarray, "pairs"], *, size: int) -> pa.ListArray:
-    """The values of each of `size` places, in their order."""
+    """Group values by slot, in order."""
     order = np.argsort(slots, kind="stable")
     offsets = np.concatenate([[0], np.cumsum(np.bincount(slots, minlength=size))]).astype(np.int32)
     return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values[order], pa.int32()))
