@@ -20,6 +20,11 @@ TRANSLATED = (
     "docs/start/",
     "docs/tutorials/",
     "docs/guides/",
+    "docs/concepts/characters",
+    "docs/concepts/leaks",
+    "docs/concepts/pooling",
+    "docs/concepts/reproducibility",
+    "docs/concepts/statistics",
     "docs/from/",
 )
 """What is there in Chinese too."""
