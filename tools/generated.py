@@ -115,6 +115,13 @@ PAGES = (
     _of_runs("transfer/e5_small/runs", "e5_small/matrix.md"),
     _of_runs("transfer/e5_small/softmax", "e5_small/softmax.md"),
     Page(
+        "results/decide/README.md results/decide/scores.csv results/decide/decisions.csv results/decide/decisions.svg "
+        "results/decide/prior.csv",
+        "python -m tools.decide_page build/results/decide/runs results/decide",
+        f"results/decide/{ARCHIVE} results/decide/cheap_scores.csv results/decide/head.md {_TRANSFER}/{ARCHIVE} "
+        "results/leaks/pairs.json juzhen/report/published/chinese_transfer.csv",
+    ),
+    Page(
         f"{_TRANSFER}/report.md {_TRANSFER}/*.csv {_TRANSFER}/matrix.svg",
         f"juzhen report build/{_TRANSFER}/runs --out {_TRANSFER}",
         f"{_TRANSFER}/{ARCHIVE} results/leaks/pairs.json juzhen/report/published/*.csv juzhen/report/page/* "

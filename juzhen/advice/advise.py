@@ -5,6 +5,7 @@ rows takes less time than the start of a job.
 """
 
 import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -56,7 +57,7 @@ def advise(
         UserError: A target that cannot be read or scored, or no source.
     """
     require_number("--minutes", minutes, 0, open_low=True)
-    say = report or _to_stderr
+    say, begun = report or _to_stderr, time.monotonic()
     reading = Reading(Path(data_dir), config_dir, table or TableReading(on_bad_row="drop"), seed)
     read = read_target(str(target), reading)
     found, left_out = read_sources(sources, read, reading)
@@ -67,12 +68,12 @@ def advise(
     for name, count in leaks.items():
         if count:
             say(f"{name}: {count:,} rows are left out, which the target has too")
-    order = trial_order(found, read)
-    panel = read_panel(read, [source for name in order for source in found if source.name == name], reading)
     trials = Trials(
-        str(encoder), read, found, panel, folder=out and out / "runs", learning_rate=learning_rate, seed=seed
+        str(encoder), read, found, folder=out and out / "runs", learning_rate=learning_rate, seed=seed
     )
-    search = Search(trials, order, minutes=minutes, seeds=(seed, seed + 1, seed + 2), report=say)
+    order = trial_order(found, read, trials.base)
+    trials.panel = read_panel(read, [trials.sources[name] for name in order], reading)
+    search = Search(trials, order, minutes=minutes, seeds=(seed, seed + 1, seed + 2), report=say, begun=begun)
     search.run()
     answer = answer_of(search, leaks=leaks, left_out=left_out, folder=out)
     if out is not None:

@@ -131,7 +131,8 @@ def answer_of(
         f"{scored} rows; sources are compared on {len(target.scored)}.",
     ]
     if search.not_tried:
-        statements.append(f"Not tried for want of time: {', '.join(search.not_tried)}. Give more --minutes.")
+        named = ", ".join(search.not_tried)
+        statements.append(f"Not tried for want of time, as the least near: {named}. Give more --minutes.")
     return Answer(
         about,
         statements,

@@ -17,7 +17,8 @@ from juzhen.advice.decisions import rows_needed, seeds_needed
 from juzhen.advice.trials import OWN, Recipe, Trial, Trials, passes
 from juzhen.core.text import time_in_words
 
-FIRST_ROWS, LEAST_FIRST, GROWTH = 500, 200, 4
+FIRST_ROWS, LEAST_FIRST, GROWTH = 1000, 500, 4
+"""Fewer rows than LEAST_FIRST choose hardly better than chance (results/decide)."""
 SHARE_FOR_SOURCES, SHARE_FOR_PANEL = 0.55, 0.12
 """Of the time: for choosing sources, and kept for the panel."""
 
@@ -106,6 +107,7 @@ class Search:
         minutes: Time for all of it.
         seeds: Seeds that are drawn, in order.
         report: Called with a line after each training.
+        begun: When the time began, by time.monotonic; None: now.
     """
 
     def __init__(
@@ -116,9 +118,10 @@ class Search:
         minutes: float,
         seeds: Sequence[int] = (42, 1, 2),
         report: Callable[[str], None] = print,
+        begun: float | None = None,
     ) -> None:
         self.trials, self.order, self.seeds, self.report = trials, list(order), tuple(seeds), report
-        self.begun, self.minutes = time.monotonic(), minutes
+        self.begun, self.minutes = time.monotonic() if begun is None else begun, minutes
         self.stopped_by = "the answer is clear"
         self.curve: Curve | None = None
         self.not_tried: list[str] = []
@@ -219,7 +222,7 @@ class Search:
         return self.left - needed > until
 
     def _first_rows(self, sources: int, seconds: float) -> int:
-        """Rows of the first round, so that all sources are tried in half of the time for sources.
+        """Rows of the first round, so that all sources are tried in half of the time for sources, where that is enough.
 
         A step of training costs about four forward passes, of two texts a row, and the target was just scored.
         """
@@ -248,6 +251,8 @@ class Search:
             best = ranked[0]
             level = 0.05 / max(len(ranked) - 1, 1)
             close = [each for each in ranked[1:] if not self.compare(best, each, level=level).low > 0]
+            # Small trainings alone choose badly: the measured rank and the one before any training count alike.
+            close.sort(key=lambda stages: ranked.index(stages) + self.order.index(stages[0][0]))
             survivors = [best, *close[: max(len(ranked) // 2 - 1, 1)]]
             grows = any(len(self.trials.sources[stages[0][0]].rows) > rows for stages in survivors)
             if not grows or not self._has_time(((survivors[0][0][0], rows * GROWTH),), until=until):

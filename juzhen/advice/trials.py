@@ -128,7 +128,7 @@ class Trials:
         encoder: str,
         target: Target,
         sources: Sequence[TrainingSet],
-        panel: Sequence[Examples],
+        panel: Sequence[Examples] = (),
         *,
         folder: Path | None = None,
         learning_rate: float | None = None,

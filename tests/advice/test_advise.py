@@ -77,7 +77,7 @@ def test_what_cannot_be_advised_on_is_refused(word, sources, named, faq, reading
 
 def test_resampled_correlations_are_those_of_the_metric(encoder_folder, faq, reading):
     target = read_target(str(faq), reading)
-    trials = Trials(str(encoder_folder), target, [], [])
+    trials = Trials(str(encoder_folder), target, [])
     trial = trials.make(Recipe((), 1))
     for rows, part in {"dev": trials.dev, "all": target.scored}.items():
         found = trials.scored(trials.base, [part])
@@ -136,7 +136,7 @@ def test_a_clear_winner_is_named_and_a_tie_is_not(encoder_folder, faq, reading):
     target = read_target(str(faq), reading)
     sources, _ = read_sources(["demo_qmc", "demo_sts"], target, reading)
     for better, clear in ((20.0, True), (0.0, False)):
-        trials = Trials(str(encoder_folder), target, sources, [])
+        trials = Trials(str(encoder_folder), target, sources)
         untrained = trials.make(Recipe((), 1))
         for name, gain in (("demo_qmc", 10.0), ("demo_sts", 10.0 + better)):
             for seed in (1, 2):
