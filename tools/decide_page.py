@@ -357,7 +357,13 @@ def page(scores: pd.DataFrame, table: pd.DataFrame, folder: Path) -> str:
             f"At random 50 % and {random_regret(reference):.2f} points; always {always}: {lost:.2f} points. "
             f"{int(part['accuracy_count'].max())} decisions at most, over {reference.shape[1]} targets.\n"
         )
-    parts.append("## Noise of each column\n\nDeviation between sources and between seeds, in points.\n")
+    _, transfer = references()[BOX]
+    longer = transfer[transfer["stages"].map(len) == 1].assign(encoder="mini_zh", budget=15_000)
+    trained = pd.concat([trained, longer])
+    parts.append(
+        "## Noise of each column\n\nDeviation between sources and between seeds, in points. "
+        "The runs of 15,000 rows are those of results/transfer.\n"
+    )
     for (encoder, budget), part in trained.groupby(["encoder", "budget"]):
         deviation = seed_deviation(part)
         if np.isnan(deviation):
