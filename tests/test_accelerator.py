@@ -164,7 +164,7 @@ def test_the_driver_is_asked_by_its_name(monkeypatch):
             r"NVIDIA's driver is not there.*There is: cpu; choose accelerator=cpu",
         ),
         ({"devices": 0, "built_for": "'12.6'"}, {"accelerator": "cuda"}, "shows no device"),
-        ({"devices": 1}, {"accelerator": "cuda"}, "built without CUDA; choose accelerator=cpu"),
+        ({"devices": 1}, {"accelerator": "cuda"}, "built without CUDA. Choose accelerator=cpu"),
         (
             {},
             {"accelerator": "mps"},

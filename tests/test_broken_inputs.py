@@ -161,7 +161,7 @@ def test_unbalanced_quotes(desk):
 def test_a_compressed_file_cut_short(desk, suffix, pack):
     (desk.data_dir / "demo_sts" / "train.tsv").unlink()
     desk.write(f"train.tsv{suffix}", pack(GOOD.encode())[:-9])
-    says(desk.refuses(*OWN), f"train.tsv{suffix}", "cut short", "fetch it again")
+    says(desk.refuses(*OWN), f"train.tsv{suffix}", "cut short", "Fetch it again")
 
 
 def test_another_number_of_rows_than_promised(desk):

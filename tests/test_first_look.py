@@ -57,7 +57,7 @@ def place(tmp_path_factory):
 def mistakes(root):
     """Words of a command line → what is said of them."""
     return {
-        (f"data_dir={root}/nowhere", *OWN): "nowhere: no such folder; choose data_dir=",
+        (f"data_dir={root}/nowhere", *OWN): "nowhere: no such folder. Choose data_dir=",
         (f"data_dir={root}", *OWN): "there is no file",
         (f"data_dir={root}/label", *OWN): "'viel', not a number",
         (f"data_dir={root}/column", *OWN): "did you mean sentence_2?",

@@ -68,7 +68,7 @@ class Scaling:
         """Scale scores to logits. A sigmoid makes probabilities of them. Raises UserError if nothing was fitted."""
         if method not in self.fitted:
             raise UserError(
-                f"{self.path}: was fitted on a set without 0/1 labels, so there is no probability to scale to; leave "
+                f"{self.path}: was fitted on a set without 0/1 labels, so there is no probability to scale to. Leave "
                 "--scaling out, or fit on a set of 0/1 pairs"
             )
         if method == "temperature":
@@ -149,7 +149,7 @@ def _report(path: str | Path, kind: Any, command: str) -> dict[str, Any]:
         report = read_json(path)
         require_form(report, kind, "it")
     except (OSError, ValueError) as error:
-        raise UserError(f"{path}: {short(str(error), 200)}; expected a file of juzhen {command}") from None
+        raise UserError(f"{path}: {short(str(error), 200)}. Expected a file of juzhen {command}") from None
     return report
 
 
@@ -157,7 +157,7 @@ def _require(folder: str | Path, digest: str, message: str) -> None:
     """Raises UserError unless the weights of a run or encoder folder have the digest."""
     folder = Path(folder)
     if not folder.is_dir():
-        raise UserError(f"{folder}: no such folder; expected a run that was fitted on")
+        raise UserError(f"{folder}: no such folder. Expected a run that was fitted on")
     inner = folder / "encoder"
     if weights_digest(inner if inner.is_dir() else folder) != digest:
-        raise UserError(f"{folder}: {message}; name the folder of that run, or fit again")
+        raise UserError(f"{folder}: {message}. Name the folder of that run, or fit again")

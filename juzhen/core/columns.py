@@ -33,12 +33,12 @@ def as_column(values: Any, name: str) -> list[Any]:
     columns = table_columns(values)
     if columns is not None:
         remedy = f"one column of it, such as table[{columns[0]!r}]" if columns else "a list"
-        raise UserError(f"{name}: got {_described(values)}, which is a table; expected {remedy}")
+        raise UserError(f"{name}: got {_described(values)}, which is a table. Expected {remedy}")
     if isinstance(values, str):
-        raise UserError(f"{name}: got one text; expected a list: [{short(repr(values))}]")
+        raise UserError(f"{name}: got one text. Expected a list: [{short(repr(values))}]")
     no_column = isinstance(values, Mapping | set | frozenset | bytes | bytearray)
     if no_column or not isinstance(values, Iterable) or getattr(values, "ndim", 1) != 1:
-        raise UserError(f"{name}: got {_described(values)}; expected a list{_remedy(values)}")
+        raise UserError(f"{name}: got {_described(values)}. Expected a list{_remedy(values)}")
     if hasattr(values, "to_pylist"):  # an Arrow array: faster than one value at a time
         return values.to_pylist()
     return [value.as_py() if hasattr(value, "as_py") else value for value in values]
@@ -140,7 +140,7 @@ def side_by_side(first: Any, second: Any) -> Any:
     if is_one != is_other_one or len(left) != len(right):
         raise UserError(
             f"score: {len(left):,} and {len(right):,} texts do not form pairs. Give two texts, or two lists of "
-            "one length; similarity gives each text with each"
+            "one length. Similarity gives each text with each"
         )
     return (left[0], right[0]) if is_one else list(zip(left, right, strict=True))
 
@@ -153,7 +153,7 @@ def _as_pair(pair: Any, position: int) -> Sequence[Any]:
         except UserError:
             two = ()
     if len(two) != 2:
-        raise UserError(f"pair {position} is {_described(pair)}; expected two texts, for example {EXAMPLE}")
+        raise UserError(f"pair {position} is {_described(pair)}. Expected two texts, for example {EXAMPLE}")
     return two
 
 
@@ -174,9 +174,9 @@ def check_texts(
     """
     for position, text in enumerate(texts, start=start):
         if not isinstance(text, str):
-            raise UserError(f"{called} {position} is {_described(text)}; expected a string{_remedy(text)}")
+            raise UserError(f"{called} {position} is {_described(text)}. Expected a string{_remedy(text)}")
         if not may_be_empty and (not text or text.isspace()):
-            raise UserError(f"{called} {position} is empty; an empty sentence has no embedding")
+            raise UserError(f"{called} {position} is empty. An empty sentence has no embedding")
         if HALF_A_PAIR.search(text) or (not may_be_empty and ("\0" in text or is_unseen(text))):
             raise UserError(f"{called} {position} {text_fault(text)}")
 

@@ -161,7 +161,7 @@ def require_packages(user: str, *packages: str, extra: str, otherwise: str = "")
         otherwise: End of the message: an alternative.
     """
     if missing := [package for package in packages if find_spec(package) is None]:
-        raise UserError(f"{user} needs {', '.join(missing)}; type: {install_line(extra)}{otherwise}")
+        raise UserError(f"{user} needs {', '.join(missing)}. Type: {install_line(extra)}{otherwise}")
 
 
 def command(*arguments: object, unquoted: Iterable[str] = ()) -> str:

@@ -136,7 +136,7 @@ class Examples:
             {len(targets)} if targets is not None else set()
         )
         if len(lengths) > 1:
-            raise UserError(f"{name}/{split}: columns of {sorted(lengths)} rows; expected as many in each")
+            raise UserError(f"{name}/{split}: columns of {sorted(lengths)} rows. Expected as many in each")
         columns = {
             column: np.fromiter(
                 (table.setdefault(text, len(table)) for text in values), dtype=np.int32, count=len(values)

@@ -308,22 +308,22 @@ def require_accelerator(hardware: Any) -> None:
     if hardware.accelerator == "cuda" and not torch_has("hip"):
         if not torch_has("cuda"):
             raise UserError(
-                f"{setting}: the installed torch was built without CUDA; choose accelerator=cpu, or install one with it"
+                f"{setting}: the installed torch was built without CUDA. Choose accelerator=cpu, or install one with it"
             )
         if not cuda_devices():
             raise UserError(
-                f"{setting}: NVIDIA's driver is not there, or shows no device. There is: {present}; choose "
+                f"{setting}: NVIDIA's driver is not there, or shows no device. There is: {present}. Choose "
                 "accelerator=cpu"
             )
     if hardware.accelerator == "mps" and platform.system() != "Darwin":
         raise UserError(
-            f"{setting}: Metal is Apple's, and this is {platform.system()}. There is: {present}; choose accelerator=cpu"
+            f"{setting}: Metal is Apple's, and this is {platform.system()}. There is: {present}. Choose accelerator=cpu"
         )
     if hardware.accelerator != "cuda" and hardware.precision == "16-mixed":
         # Lightning would silently use bfloat16 on a CPU.
         raise UserError(
-            f"precision=16-mixed needs CUDA, and the accelerator is {hardware.accelerator}; "
-            f"choose bf16-mixed or 32-true"
+            f"precision=16-mixed needs CUDA, and the accelerator is {hardware.accelerator}. "
+            f"Choose bf16-mixed or 32-true"
         )
 
 

@@ -331,7 +331,7 @@ class StoredConfig(dict[str, Any]):
 
     def __missing__(self, key: str) -> Any:
         raise UserError(
-            f"{self.place}: the configuration of the run has no {key}; is it the file of a whole run?"
+            f"{self.place}: the configuration of the run has no {key}. Is it the file of a whole run?"
         )
 
 
@@ -451,7 +451,7 @@ class Result:
             return cls(**fields)
         except FileNotFoundError:
             raise UserError(
-                f"{path}: there is no result here; the run did not finish, or this is not a run folder"
+                f"{path}: there is no result here. The run did not finish, or this is not a run folder"
             ) from None
         except (ValueError, TypeError, RecursionError) as error:
             raise UserError(f"{path}: not a result of juzhen ({short(str(error), 300)})") from error

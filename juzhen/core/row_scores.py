@@ -86,7 +86,7 @@ class RowScores:
             return cls(facts["weights"], dict(_sets(table.to_pandas(), facts["sets"])))
         except (OSError, ValueError, KeyError, TypeError, RecursionError, pyarrow.ArrowException) as error:
             raise UserError(
-                f"{path}: no scores of single rows ({short(str(error), 200)}); take the file away, and they are "
+                f"{path}: no scores of single rows ({short(str(error), 200)}). Take the file away, and they are "
                 "computed again where they are needed"
             ) from error
 

@@ -125,7 +125,7 @@ def _misread(values: Any, checked: Any, key: str) -> Iterator[tuple[str, Any, st
     """
     if isinstance(values, Mapping):
         if len(set(map(str, values))) < len(values):
-            raise ConfigError(f"{key}: a key is there twice, as a number and as a text; keep one", key)
+            raise ConfigError(f"{key}: a key is there twice, as a number and as a text. Keep one", key)
         inner = checked if isinstance(checked, Mapping) else vars(checked)
         for name, value in values.items():  # a key of a mapping may have become a text
             yield from _misread(value, inner.get(name, inner.get(str(name))), f"{key}.{name}".lstrip("."))

@@ -31,7 +31,7 @@ def convert_rows(examples: Examples, target_kind: Kind) -> Examples:
     if not len(viewed):
         name = examples.name
         raise UserError(
-            f"{name}/{examples.split}: {reason}, so there is no {target_kind} in it; choose a loss that takes "
+            f"{name}/{examples.split}: {reason}, so there is no {target_kind} in it. Choose a loss that takes "
             f"a {examples.kind} (a job of train.py may have another dataset.{name}.convert_to)"
         )
     return viewed
@@ -43,7 +43,7 @@ def with_negatives(triplets: Examples, count: int) -> Examples:
     if count > len(columns) - 2:
         raise UserError(
             f"num_negatives={count}: rows of {triplets.name}, read as triplets, have "
-            f"{len(columns) - 2}; name more columns negative_2, negative_3, … in its file, or choose a smaller number"
+            f"{len(columns) - 2}. Name more columns negative_2, negative_3, … in its file, or choose a smaller number"
         )
     scores = triplets.teacher_scores
     missing = None if triplets.missing is None else triplets.missing[:, : 1 + count]

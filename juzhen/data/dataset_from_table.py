@@ -59,7 +59,7 @@ def make_set(
     rows, left_out = clean(table, guess)
     if rows.empty:
         line, reason = next(iter(left_out.items()))
-        raise UserError(f"{table.place}: no row can be used; line {line}: {reason}")
+        raise UserError(f"{table.place}: no row can be used. Line {line}: {reason}")
     shares = {"train": 1 - dev - test, "dev": dev, "test": test}
     if guess.kind is Kind.SENTENCE:
         return NewSet(name, guess, {"train": rows}, left_out)
@@ -69,7 +69,7 @@ def make_set(
     if empty := [split for split in SPLITS if shares[split] and split not in splits]:
         raise UserError(
             f"{table.place}: {len(rows)} rows, of which {np.bincount(groups).max()} are joined by sentences that they "
-            f"share, leave none for {' and '.join(empty)}; type --dev 0 --test 0, and score on another set"
+            f"share, leave none for {' and '.join(empty)}. Type --dev 0 --test 0, and score on another set"
         )
     parts = {split: rows[splits == split] for split in SPLITS if split in splits}
     return NewSet(name, guess, parts, left_out)
@@ -201,7 +201,7 @@ def read_origin(name: str, descriptions: Path, table: Path) -> Origin | None:
     match = re.search(rf"^{ORIGIN}(\w+) (.+)$", read_text(first), re.MULTILINE)
     if match is None or first.resolve() != path.resolve():
         other = command("juzhen", "dataset", table, "--name", f"my_{name}")
-        raise UserError(f"{name}: there is a data set of this name; choose another: {other}")
+        raise UserError(f"{name}: there is a data set of this name. Choose another: {other}")
     made_by = re.sub(r"^(juzhen) new ", r"\1 dataset ", match[2])  # the name of the verb until 0.2
     return Origin(match[1], made_by)
 
@@ -271,7 +271,7 @@ def write_described(path: Path, description: str, texts: Mapping[Path, str], *, 
         return read_bytes(file) != text.encode()
 
     if not path.exists() and any(file.is_file() and differs(file, text) for file, text in texts.items()):
-        raise UserError(f"{folder}: holds the rows of another set; choose another: --name {folder.name}_2")
+        raise UserError(f"{folder}: holds the rows of another set. Choose another: --name {folder.name}_2")
     texts = {**texts, path: description}
     check_overwritable(*texts)
     for file, text in texts.items():

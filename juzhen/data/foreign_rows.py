@@ -84,7 +84,7 @@ def as_fields(
     if any(scored) and not all(scored):
         without = next(line for line, is_scored in zip(line_numbers, scored, strict=True) if not is_scored)
         raise UserError(
-            f"{table.at(without)}: no scores of a teacher, and other rows have them; mend the file, or say "
+            f"{table.at(without)}: no scores of a teacher, and other rows have them. Mend the file, or set "
             "teacher_scores: false in the layout"
         )
     counts = [len(row.negatives) for row in rows] or [1]
@@ -104,22 +104,22 @@ def _require_kind(row: ForeignRow, kind: Kind, *, scores: bool | None) -> None:
     """ """
     target = TARGET_COLUMN.get(kind)
     if kind not in (Kind.TRIPLET, Kind.POSITIVE_PAIR) and not (target and len(TEXT_COLUMNS[kind]) == 2):
-        raise RowError(f"rows of this format are no {kind}; say kind: triplet or positive_pair")
+        raise RowError(f"rows of this format are not a {kind}. Set kind: triplet or positive_pair")
     if target and row.label is None:
-        raise RowError(f"no label, which a {kind} has; say kind: triplet or positive_pair")
+        raise RowError(f"no label, which a {kind} has. Set kind: triplet or positive_pair")
     if target and row.negatives:
-        raise RowError(f"negatives, which a {kind} does not have; say kind: triplet")
+        raise RowError(f"negatives, which a {kind} does not have. Set kind: triplet")
     if row.label is not None and not target:
-        raise RowError(f"a label, which a {kind} does not have; say kind: labelled_pair or scored_pair")
+        raise RowError(f"a label, which a {kind} does not have. Set kind: labelled_pair or scored_pair")
     if kind is Kind.TRIPLET and not row.negatives:
-        raise RowError("no negative; say kind: positive_pair to read positives alone")
+        raise RowError("no negative. Set kind: positive_pair to read positives alone")
     if kind is not Kind.TRIPLET and row.scores is not None and scores is not False:
         raise RowError(
-            f"scores of a teacher, and a {kind} has no place for them; say kind: triplet with negatives, or "
+            f"scores of a teacher, and a {kind} has no place for them. Set kind: triplet with negatives, or "
             "teacher_scores: false in the layout to leave them out"
         )
     if scores and row.scores is None:
-        raise RowError("no scores of a teacher, and the layout says teacher_scores: true")
+        raise RowError("no scores of a teacher, and the layout has teacher_scores: true")
 
 
 def _flat(
@@ -202,7 +202,7 @@ def _message(value: Any, key: str) -> str:
     system = [message for message in value if message.get("role") == "system"]
     messages = [message for message in value if message.get("role") != "system"]
     if len(messages) != 1 or len(system) > 1:
-        raise RowError(f"{key} has {len(messages)} messages beside the system's, expected one")
+        raise RowError(f"{key} has {len(messages)} messages besides the system's, expected one")
     texts = [_text(message.get("content"), f"{key}.content") for message in (*system, *messages)]
     return " ".join(texts)
 

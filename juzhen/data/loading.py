@@ -67,7 +67,7 @@ def load_job_data(
         unscored: Kinds for which the model has no metric, with the reason. Sets of these kinds are not evaluated.
     """
     if job.evaluation.transfer and Kind.LABELLED_TEXT in unscored:
-        raise UserError(f"transfer: {unscored[Kind.LABELLED_TEXT]}; leave it at []")
+        raise UserError(f"transfer: {unscored[Kind.LABELLED_TEXT]}. Leave it at []")
     tasks_of_pairs = asked_tasks(
         job, lambda config, split: _task_rows(job, load_split(job, config, split), split)
     )

@@ -150,7 +150,7 @@ def _task(config: DatasetConfig, job: DataRequest, load: Load) -> TransferTask:
     splits = {split: examples for split, examples in loaded.items() if examples is not None}
     if not splits:
         raise UserError(
-            f"{config.name} has no file: source={config.source or job.source}, data_dir={job.data_dir}; set data_dir="
+            f"{config.name} has no file: source={config.source or job.source}, data_dir={job.data_dir}. Set data_dir="
             "<folder that holds the sets>, or leave it out"
         )
     task = TransferTask(config.name, splits)

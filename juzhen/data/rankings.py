@@ -65,13 +65,13 @@ class RankingSet:
             named = [*gains, *candidates, *wrong]
             if named and not 0 <= min(named) <= max(named) < len(self.corpus):
                 raise UserError(
-                    f"{self.column}: query {query} names a document that is not there; expected 0 to "
+                    f"{self.column}: query {query} names a document that is not there. Expected 0 to "
                     f"{len(self.corpus) - 1}"
                 )
             if both := wrong & gains.keys():
                 raise UserError(
                     f"{self.column}: query {query} is answered by document {min(both)}, which is its own text or is "
-                    "known not to answer it; expected one or the other"
+                    "known not to answer it. Expected one or the other"
                 )
 
     def never_answers(self, query: int) -> set[int]:
@@ -234,7 +234,7 @@ def as_retrieval(examples: Examples) -> Examples:
         corpus, judgements = _answers(examples)
     else:
         raise UserError(
-            f"{column}: rows of kind {examples.kind} do not say what answers what; expected labelled_pair, "
+            f"{column}: rows of kind {examples.kind} are not judgements. Expected labelled_pair, "
             "positive_pair or triplet"
         )
     queries, documents, gains = _believed(*judgements, size=len(examples.sentences))

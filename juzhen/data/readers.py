@@ -55,7 +55,7 @@ def on_disk(path: Path) -> Path | None:
     present = present_forms(path)
     if len(present) > 1:
         raise UserError(
-            f"{path}: not there, but {' and '.join(form.name for form in present)} are; keep only one"
+            f"{path}: not there, but {' and '.join(form.name for form in present)} are. Keep only one"
         )
     return present[0] if present else None
 
@@ -174,7 +174,7 @@ def read_columnar(path: Path, kind: str, content: "bytes | mmap") -> ColumnarFil
             schema, num_rows = table.schema, table.num_rows
             decode = partial(_of_arrow, table)
     if num_rows > MOST_ROWS_PER_BYTE * size:
-        raise UserError(f"{path}: {num_rows:,} rows in {size:,} bytes, which no text fits in; is it damaged?")
+        raise UserError(f"{path}: {num_rows:,} rows in {size:,} bytes, which no text fits in. Is it damaged?")
     columns = [Column(path, partial(decode, position)) for position in range(len(schema.names))]
     return ColumnarFile(schema.names, columns, num_rows, _classes(schema.metadata or {}))
 
@@ -235,7 +235,7 @@ def decompressed(path: Path) -> bytes:
         return _unzstd(raw) if suffix == ".zst" else gzip.decompress(raw)
     except (EOFError, OSError, zlib.error, zstandard.ZstdError) as error:
         reason = "the compressed file is cut short" if isinstance(error, EOFError) else f"damaged ({error})"
-        raise UserError(f"{path}: {reason}, or not compressed as its suffix says; fetch it again") from error
+        raise UserError(f"{path}: {reason}, or not compressed as its suffix says. Fetch it again") from error
 
 
 def mapped(path: Path) -> mmap.mmap:
@@ -250,7 +250,7 @@ def require_utf8(path: Path, start: bytes) -> None:
     """Raises UserError if the start of a file has a mark of UTF-16 or UTF-32, which spreadsheets write."""
     if encoding := next((name for mark, name in MARKS.items() if start.startswith(mark)), None):
         raise UserError(
-            f"{path}: this is {encoding.upper()}, and UTF-8 is expected; convert it: iconv -f {encoding} -t utf-8"
+            f"{path}: this is {encoding.upper()}, and UTF-8 is expected. Convert it: iconv -f {encoding} -t utf-8"
         )
 
 
@@ -362,7 +362,7 @@ def read_table(path: Path, *, header: bool, quoted: bool) -> FileTable:
     kind = suffix_of(path)
     if kind not in (*DELIMITERS, ".json", ".jsonl", *COLUMNAR):
         raise UserError(
-            f"{path}: the suffix says no format that can be read; expected .tsv, .txt, .csv, .json, "
+            f"{path}: unknown suffix. Expected .tsv, .txt, .csv, .json, "
             f".jsonl, {', '.join(COLUMNAR)}, and .zst or .gz behind it if compressed"
         )
     if kind in COLUMNAR:
@@ -390,7 +390,7 @@ def require_short_lines(path: Path, rows: Sequence[str]) -> None:
     if max(map(len, rows), default=0) > LONGEST_LINE:
         number, length = next((line, len(row)) for line, row in enumerate(rows, 1) if len(row) > LONGEST_LINE)
         raise UserError(
-            f"{path}:{number}: the line has {length:,} characters; expected {LONGEST_LINE:,} at most"
+            f"{path}:{number}: the line has {length:,} characters. Expected {LONGEST_LINE:,} at most"
         )
 
 
@@ -406,7 +406,7 @@ def decoded(path: Path, raw: bytes) -> tuple[str, str]:
     mark = next((name for mark, name in MARKS.items() if raw.startswith(mark)), None) or _utf16_by_zeros(raw)
     if mark is None and b"\0" in raw:
         line = raw.count(b"\n", 0, raw.index(b"\0")) + 1
-        raise UserError(f"{path}:{line}: no text but binary data; is the suffix {path.suffix} right?")
+        raise UserError(f"{path}:{line}: binary data instead of text. Is the suffix {path.suffix} right?")
     encodings = {mark: mark.upper()} if mark else {"utf-8": "UTF-8", "gb18030": "GBK"}
     raw = raw.removeprefix(BYTE_ORDER_MARK)
     line_numbers = []
@@ -415,7 +415,7 @@ def decoded(path: Path, raw: bytes) -> tuple[str, str]:
             return raw.decode(encoding).removeprefix("\ufeff"), name
         except UnicodeDecodeError as error:
             line_numbers.append(raw.count(b"\n", 0, error.start) + 1)
-    raise UserError(f"{path}:{max(line_numbers)}: not UTF-8, UTF-16 or GBK; save the file as CSV in UTF-8")
+    raise UserError(f"{path}:{max(line_numbers)}: not UTF-8, UTF-16 or GBK. Save the file as CSV in UTF-8")
 
 
 def _utf16_by_zeros(raw: bytes) -> str | None:
@@ -510,7 +510,7 @@ def csv_records(
             line = reader.line_num + 1
     except csv.Error as error:
         raise UserError(
-            f"{path}:{line}: no quoted field that can be read ({error}); are the quotes unbalanced? A quote inside a "
+            f"{path}:{line}: a quoted field cannot be read ({error}). Are the quotes unbalanced? A quote inside a "
             f"quoted field is written twice{advice}"
         ) from error
 
@@ -519,7 +519,7 @@ def json_table(path: Path, text: str, undecodable: Mapping[int, str]) -> FileTab
     """Table of JSON objects, one per line."""
     if text.lstrip().startswith("["):
         raise UserError(
-            f"{path}: expected one JSON object per line, this is a JSON array; convert it with `jq -c '.[]'`"
+            f"{path}: expected one JSON object per line, this is a JSON array. Convert it with `jq -c '.[]'`"
         )
     records, line_numbers, faults = [], [], dict(undecodable)
     rows = text.replace("\r\n", "\n").rstrip("\n").split("\n")
@@ -548,7 +548,7 @@ def _keys_once(pairs: list[tuple[str, object]]) -> dict[str, object]:
     if len(record) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the key {short(twice)!r} stands twice in the object")
+        raise ValueError(f"the key {short(twice)!r} appears twice in the object")
     return record
 
 

@@ -223,7 +223,7 @@ def place_in(names: Sequence[str], column: str, origin: str) -> int:
     if len(positions) > 1:
         raise UserError(
             f"{origin}: the header has the column {short(column)} {len(positions)} times, and it is not clear which is "
-            f"meant; name it by its place, from 0: {' or '.join(map(str, positions))}"
+            f"meant. Name it by its place, from 0: {' or '.join(map(str, positions))}"
         )
     return positions[0]
 
@@ -267,7 +267,7 @@ def _check_count(
         raise UserError(f"{table.place}: no rows are left ({num_rows + num_dropped} were read{dropped})")
     if promised is not None and num_rows + num_dropped != promised:
         raise UserError(
-            f"{table.place}: {num_rows + num_dropped} rows{dropped}, but {rows_key} promises {promised}; is the file "
+            f"{table.place}: {num_rows + num_dropped} rows{dropped}, but {rows_key} promises {promised}. Is the file "
             f"complete? If this is another release, type {rows_key}=null"
         )
 

@@ -132,7 +132,7 @@ def text_cells(table: FileTable, reading: TableReading = AS_IT_LOOKS) -> RawTabl
             count = max(map(len, lists))
             if count > 1 and not NEGATIVE_NAMES.fullmatch(name):
                 raise UserError(
-                    f"{table.place}: column {name} holds lists of {count} and fewer; write a row for each text"
+                    f"{table.place}: column {name} holds lists of {count} and fewer. Write a row for each text"
                 )
             for number in range(max(count, 1)):
                 key = f"{name} {number + 1}" if number else name
@@ -272,13 +272,13 @@ def pair_columns(table: RawTable) -> list[str]:
         ]
         said = table.reading.spell("columns", chosen)
         if len({*texts}) != 2:
-            raise UserError(f"{said}: expected two columns of texts; a text with itself scores 1")
+            raise UserError(f"{said}: expected two columns of texts. A text with itself scores 1")
         return texts
     texts = find_columns(table)[0]
     texts = texts if len(texts) > 1 or len(table.names) != 2 else table.names
     if len(texts) != 2:
         raise UserError(
-            f"{table.place}: not clear which two columns are compared; there are {listed(table.names)}. Say it: "
+            f"{table.place}: not clear which two columns are compared. There are {listed(table.names)}. Say it: "
             f"{table.reading.spell('columns', {'text_a': '1', 'text_b': '2'})}"
         )
     return sorted(texts, key=_role)
@@ -318,7 +318,7 @@ def _kind_of_fields(columns: Mapping[str, str], table: RawTable) -> Kind:
             return kind
     names = "; ".join(f"{', '.join(_needed(kind))} ({kind})" for kind in KINDS)
     option = table.reading.spell("columns", columns).partition("=")[0].split(" ")[0]
-    raise UserError(f"{option} {listed([*columns])}: of no kind of rows; expected {names}")
+    raise UserError(f"{option} {listed([*columns])}: of no kind of rows. Expected {names}")
 
 
 def _kind(table: RawTable, texts: Sequence[str], target: str | None) -> Kind:
@@ -385,7 +385,7 @@ def _classified(table: RawTable, kind: Kind, columns: dict[str, str], notes: Seq
     if kind is Kind.LABELLED_TEXT:
         if len(values) > len(column) / 2:
             raise UserError(
-                f"{where}, most of them once: no classes; say {spell('kind', 'sentence')} to leave it out"
+                f"{where}, most of them once: no classes. Say {spell('kind', 'sentence')} to leave it out"
             )
         return Guess(kind, columns, {value: value for value in sorted(values)}, None, tuple(notes))
     texts = [column for field, column in columns.items() if field != TARGET_COLUMN[kind]]
@@ -396,7 +396,7 @@ def _classified(table: RawTable, kind: Kind, columns: dict[str, str], notes: Seq
     if not classes:
         expected = "two classes" if kind is Kind.LABELLED_PAIR else ", ".join(NLI_CLASSES)
         raise UserError(
-            f"{where}, and a {kind} has {expected}; say {spell('kind', 'scored_pair')} for grades"
+            f"{where}, and a {kind} has {expected}. Say {spell('kind', 'scored_pair')} for grades"
         )
     if not all(map(_is_label, classes)):
         notes.append(

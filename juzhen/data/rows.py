@@ -242,7 +242,7 @@ def _require_range(raw: RawTable, column: str, scores: Sequence[float]) -> None:
     if raw.reading.on_bad_row == "drop" and len(outside) > len(numbers) / 10:
         raise UserError(
             f"{raw.place}: {len(outside):,} of {len(numbers):,} scores are outside of score_range [{scores[0]:g}, "
-            f"{scores[1]:g}]; they go from {numbers.min():g} to {numbers.max():g}. Say so: score_range="
+            f"{scores[1]:g}]. They go from {numbers.min():g} to {numbers.max():g}. Say so: score_range="
             f"({numbers.min():g}, {numbers.max():g})"
         )
 
@@ -290,7 +290,7 @@ def _columns_of(rows: Any, name: str) -> tuple[list[str] | None, list[list[Any]]
         tuples = [row + (None,) * (max(widths) - len(row)) for row in tuples]
     elif len(widths) != 1:
         raise UserError(
-            f"{name}: {len(tuples)} rows of {sorted(widths)} columns; expected some, all of as many"
+            f"{name}: {len(tuples)} rows of {sorted(widths)} columns. Expected some, all of as many"
         )
     return None, [[*column] for column in zip(*tuples, strict=True)], {}
 
@@ -396,7 +396,7 @@ class ConfiguredSets:
         if not sets:
             raise UserError(
                 f"{option}: no file of {' or '.join(splits)} of {', '.join(names or self._of_rows())} below "
-                f"{self.data_dir}; type --data-dir <folder that holds the data sets>, or {option} demo_sts"
+                f"{self.data_dir}. Type --data-dir <folder that holds the data sets>, or {option} demo_sts"
             )
         return list(sets.values())
 
@@ -447,7 +447,7 @@ class ConfiguredSets:
             yield split, rows
         if not has_rows:
             raise UserError(
-                f"{option}{name}: no file of {' or '.join(splits)} below {self.data_dir}; type --data-dir <folder that "
+                f"{option}{name}: no file of {' or '.join(splits)} below {self.data_dir}. Type --data-dir <folder that "
                 "holds the data sets>"
             )
 
@@ -458,5 +458,5 @@ def read_lines(name: str, sets: ConfiguredSets) -> list[str]:
         return [*map(as_text, text_values(Path(name)))]
     examples = sets.training([name])[0]
     if "text" not in examples.columns:
-        raise UserError(f"--text {name}: its rows are {examples.kind}s, no single texts; type --train {name}")
+        raise UserError(f"--text {name}: its rows are {examples.kind}s, no single texts. Type --train {name}")
     return examples.texts("text")

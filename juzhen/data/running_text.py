@@ -142,7 +142,7 @@ def _content(path: Path) -> UInt8[np.ndarray, "bytes"]:
     packed = path.suffix in COMPRESSIONS
     if (path.with_suffix("") if packed else path).suffix.lower() != ".txt":
         raise UserError(
-            f"{path}: a layout with `window` reads plain text; expected .txt, .txt.zst or .txt.gz"
+            f"{path}: a layout with `window` reads plain text. Expected .txt, .txt.zst or .txt.gz"
         )
     content = np.frombuffer(decompressed(path) if packed else mapped(path), dtype=np.uint8)
     mark = content[: len(BYTE_ORDER_MARK)].tobytes()

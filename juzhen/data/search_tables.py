@@ -470,7 +470,7 @@ def _judged(raw: RawTable, queries: _Part, corpus: _Part) -> _Judged:
     for key, name, part in (("query", query, queries), ("document", document, corpus)):
         if not name or shares[key][name] == 0:
             raise UserError(
-                f"{raw.place}: no column names what is in {part.place} by its ids or texts; there are "
+                f"{raw.place}: no column names what is in {part.place} by its ids or texts. There are "
                 f"{listed(names)}. Say it: {raw.reading.spell('columns', {key: names[0]})}"
             )
     rest = [name for name in names if name not in (query, document)]

@@ -344,7 +344,7 @@ def _rows(request: SplitRequest) -> Examples | None:
     if not isinstance(layout.files.get(split), list):
         return _from_file(request, folder)
     if config.kind in JUDGED:
-        raise UserError(f"{key}: {split} lists several files; the judgements of a {config.kind} are in one")
+        raise UserError(f"{key}: {split} lists several files. The judgements of a {config.kind} are in one")
     parts = [_loaded(replace(request, config=part, required=False)) for part in parts_of(request)]
     rows = joined(parts, request)
     if rows is None and request.required:
@@ -390,7 +390,7 @@ def joined(parts: Sequence[Examples | None], request: SplitRequest) -> Examples 
     if missing and request.required and len(missing) < len(parts):
         raise UserError(
             f"{key}: {split} is read from {len(parts)} files, and {', '.join(missing)} "
-            f"{'is' if len(missing) == 1 else 'are'} not there; fetch what is missing, or choose another layout: "
+            f"{'is' if len(missing) == 1 else 'are'} not there. Fetch what is missing, or choose another layout: "
             f"{key}.layout=…"
         )
     present = [part for part in parts if part is not None]
@@ -424,7 +424,7 @@ def _from_hub(request: SplitRequest) -> Examples | None:
         if request.required or hub is None:
             reason = f"{hub.id} has only {', '.join(hub.splits)}" if hub else "this set is on no hub"
             raise UserError(
-                f"{config.name}/{split}: {reason}; choose {request.key}.source=local, data_dir=<folder>"
+                f"{config.name}/{split}: {reason}. Choose {request.key}.source=local, data_dir=<folder>"
             )
         return None
     table = read_hub(config.name, hub, split)
@@ -474,7 +474,7 @@ def _file(request: SplitRequest, split: str, folder: Path, *, required: bool) ->
     named = request.layout.files.get(split)
     if not folder.is_dir() and not (named and Path(named).is_absolute()):
         raise UserError(
-            f"data_dir={folder}: no such folder; choose data_dir=<folder that holds the data sets>"
+            f"data_dir={folder}: no such folder. Choose data_dir=<folder that holds the data sets>"
         )
     path = on_disk(folder / named) if named else None
     if path is None and required:
@@ -484,8 +484,8 @@ def _file(request: SplitRequest, split: str, folder: Path, *, required: bool) ->
     for other in present_forms(path):
         if other != path and decompressed(other) != decompressed(path):
             raise UserError(
-                f"{path}: {other.name} lies beside it and holds something else, so it is not clear which is meant; "
-                "keep only one"
+                f"{path}: {other.name} is next to it with another content, so it is not clear which is meant. "
+                "Keep only one"
             )
     return path
 

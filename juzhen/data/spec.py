@@ -84,9 +84,9 @@ class LayoutConfig:
     @model_validator(mode="after")
     def _is_read_in_one_way(self) -> Self:
         if self.format and self.columns:
-            raise ValueError(f"format={self.format} says what the columns are; leave `columns` out")
+            raise ValueError(f"format={self.format} already decides the columns. Leave `columns` out")
         if not self.format and (self.negatives or self.teacher_scores is not None):
-            raise ValueError("negatives, teacher_scores: for rows of a `format`; leave them out")
+            raise ValueError("negatives, teacher_scores: for rows of a `format`. Leave them out")
         return self
 
 
@@ -169,7 +169,7 @@ class DatasetConfig:
             )
         if self.kind == Kind.SCORED_PAIR and self.labels:
             raise ValueError(
-                "labels: a scored_pair has scores, which need no labels; leave them out, or say kind=labelled_pair"
+                "labels: a scored_pair has scores, which need no labels. Leave them out, or choose kind=labelled_pair"
             )
         if scores is not None and not (len(scores) == 2 and scores[0] < scores[1]):
             raise ValueError("Hub dataset of the copy that `layout` names.")

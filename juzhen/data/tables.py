@@ -70,11 +70,11 @@ def read_sheet(
             )
     except (OSError, ValueError, NotImplementedError, zipfile.BadZipFile) as error:
         reason = f"{foreign_reason(error)}; is it an .xls, or kept by a password? Save it as .xlsx or as CSV"
-        raise UserError(f"{path}: no Excel file that can be read: {reason}") from error
+        raise UserError(f"{path}: not a readable Excel file: {reason}") from error
     room = max(ALWAYS_BYTES, MOST_TIMES * len(content)) if most_bytes is None else most_bytes
     if size > room:
         raise UserError(
-            f"{path}: unpacks to {size / 2**20:,.0f} MiB; at most {room / 2**20:,.0f} MiB of a file of this size are "
+            f"{path}: unpacks to {size / 2**20:,.0f} MiB. At most {room / 2**20:,.0f} MiB of a file of this size are "
             "read. Save the table as CSV"
         )
     try:
@@ -87,7 +87,7 @@ def read_sheet(
         raise
     except Exception as error:  # e
         raise UserError(
-            f"{path}: no Excel table that can be read ({type(error).__name__}: {foreign_reason(error)}); open it in "
+            f"{path}: not a readable Excel table ({type(error).__name__}: {foreign_reason(error)}). Open it in "
             "Excel and save it again, or save the table as CSV"
         ) from error
     columns = {column for cells in rows.values() for column in cells}
@@ -95,7 +95,7 @@ def read_sheet(
     if len(rows) * len(columns) > max(ALWAYS_CELLS, MOST_EMPTY * held):
         raise UserError(
             f"{path}: the {held:,} cells of the sheet {name} are scattered over {len(rows):,} rows and "
-            f"{len(columns):,} columns, which is no table; delete what does not belong to it"
+            f"{len(columns):,} columns, so this is not a table. Delete the stray cells"
         )
     return Sheet(name, rows, [other for other in seen if other != name])
 
@@ -214,11 +214,11 @@ def read_own_table(
             else "give it such a name"
         )
         raise UserError(
-            f"{path}: the suffix says no format that can be read; expected {', '.join(TABLES)}, and .gz or .zst behind "
+            f"{path}: unknown suffix. Expected {', '.join(TABLES)}, and .gz or .zst behind "
             f"it if compressed. {remedy[:1].upper()}{remedy[1:]}"
         )
     if reading.sheet is not None and suffix != EXCEL:
-        raise UserError(f"{reading.spell('sheet', reading.sheet)}: {path} has no sheets; leave it out")
+        raise UserError(f"{reading.spell('sheet', reading.sheet)}: {path} has no sheets. Leave it out")
     if suffix == EXCEL:
         table = _sheet(path, reading, content, most_bytes)
     elif suffix in COLUMNAR:
@@ -239,7 +239,7 @@ def read_own_table(
     if table.faults:
         refuse_rows(table, table.faults, len(table.lines), replace(reading, on_bad_row="drop"))
     if not len(table.lines):
-        raise UserError(f"{path}: there is no row below the names of the columns")
+        raise UserError(f"{path}: no row below the names of the columns")
     return table
 
 
@@ -396,7 +396,7 @@ def column_place(table: FileTable, name: str, field: str, reading: TableReading)
     if table.names and table.names.count(name) > 1:
         places = [str(place) for place, other in enumerate(table.names, 1) if other == name]
         raise UserError(
-            f"{table.place}: there is the column {short(name)} {len(places)} times; name it by its number: "
+            f"{table.place}: there is the column {short(name)} {len(places)} times. Name it by its number: "
             f"{reading.spell('columns', {field: ' or '.join(places)})}"
         )
     if name in names:
@@ -434,7 +434,7 @@ def require_fields(reading: TableReading, *fields: str) -> None:
     if wrong := [field for field in reading.columns if field not in fields]:
         example = reading.spell("columns", {field: str(number) for number, field in enumerate(fields, 1)})
         raise UserError(
-            f"{wrong[0]}: no such field is read here; expected {' and '.join(fields)}, as in {example}"
+            f"{wrong[0]}: no such field is read here. Expected {' and '.join(fields)}, as in {example}"
         )
 
 
@@ -458,7 +458,7 @@ def chosen_column(table: FileTable, field: str, reading: TableReading) -> int:
     if field in names:
         return names.index(field)
     raise UserError(
-        f"{table.place}: not clear which column is the {field}; there are {', '.join(map(short, names[:20]))}. Say it: "
+        f"{table.place}: not clear which column is the {field}. There are {', '.join(map(short, names[:20]))}. Say it: "
         f"{reading.spell('columns', {field: names[0]})}"
     )
 
@@ -516,7 +516,7 @@ def refuse_rows(table: FileTable, faults: Mapping[int, str], left: int, reading:
     if not left:
         line = min(faults)
         raise UserError(
-            f"{table.place}: all {len(faults):,} rows are faulty, and none is left; {table.at(line)}: {faults[line]}"
+            f"{table.place}: all {len(faults):,} rows are faulty, and none is left. {table.at(line)}: {faults[line]}"
         )
 
 

@@ -289,7 +289,7 @@ def test_two_sentences_are_scored_by_two_runs(runs, fitted, capsys):
         (["{joint}", "--calibration", "{fusion}"], "is of two runs; name both: --fuse RUN RUN"),
         (
             ["--fuse", "{other}", "{joint}", "--calibration", "{fusion}"],
-            "and this is not {joint}; name the folder",
+            "and this is not {joint}. Name the folder",
         ),
         (
             ["--fuse", "{joint}", "nowhere", "--calibration", "{fusion}"],
@@ -302,7 +302,7 @@ def test_two_sentences_are_scored_by_two_runs(runs, fitted, capsys):
         ),
         (
             ["{joint}", "--calibration", "{joint}/result.json"],
-            "result.json: it lacks fitted; expected a file of juzhen calibrate",
+            "result.json: it lacks fitted. Expected a file of juzhen calibrate",
         ),
         (["{joint}", "--calibration", "none.json"], "none.json: [Errno 2] No such file"),
         (

@@ -180,7 +180,7 @@ def test_a_formula_without_its_value_is_an_empty_cell(tmp_path):
 
 def test_excel_without_openpyxl_names_the_extra(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "openpyxl", None)
-    with pytest.raises(UserError, match=r"needs openpyxl; type: pip install -e '\.\[excel\]' -c constraints"):
+    with pytest.raises(UserError, match=r"needs openpyxl. Type: pip install -e '\.\[excel\]' -c constraints"):
         read_raw(tmp_path / "faq.xlsx")
 
 
@@ -194,7 +194,7 @@ def test_three_columns_of_texts_are_no_triplets_unless_one_is_called_negative(tm
     with pytest.raises(UserError, match="did you mean 相似问"):
         guess(table, columns={"anchor": "标准问", "positive": "相似"})
     with pytest.raises(
-        UserError, match=r"--columns anchor, label: of no kind of rows; expected .*text, label"
+        UserError, match=r"--columns anchor, label: of no kind of rows. Expected .*text, label"
     ):
         guess(table, columns={"anchor": "1", "label": "2"})
     with pytest.raises(UserError, match=r"--kind triplet: .* anchor=标准问,positive=3 are those of"):
@@ -215,7 +215,7 @@ def test_three_columns_of_texts_are_no_triplets_unless_one_is_called_negative(tm
         (
             [["text", "price"], *([a, f"{n * n}.5"] for n, (a, *_) in enumerate(PAIRS))],
             {},
-            "say --kind sentence",
+            "Say --kind sentence",
         ),
     ],
 )
@@ -247,10 +247,10 @@ def test_whether_the_first_line_names_the_columns(tmp_path, first, is_header):
     [
         (b"", "the file is empty"),
         (b"\n\n\n", "the file is empty"),
-        ("标准问,相似问\n".encode(), "there is no row below the names"),
+        ("标准问,相似问\n".encode(), "no row below the names"),
         ("a,b\n好,坏\n".encode() + b"\xff\xff\x80,x\n", r"pairs\.csv:3: not UTF-8, UTF-16 or GBK"),
-        (b"PK\3\4\0\0\0\0\1,\2\n", "no text but binary data"),
-        ('好,"坏\n天,地\n'.encode(), r"pairs\.csv:1: no quoted field that can be read .*unbalanced"),
+        (b"PK\3\4\0\0\0\0\1,\2\n", "binary data"),
+        ('好,"坏\n天,地\n'.encode(), r"pairs\.csv:1: a quoted field cannot be read .*unbalanced"),
         (b"x" * 2**25 + b",y\n", r"pairs\.csv:1: the line has 33,554,434 characters"),
     ],
     ids=["empty", "blank", "header", "encoding", "binary", "quotes", "long"],

@@ -89,7 +89,7 @@ def test_negatives_of_triplets_are_known_not_to_answer():
 
 def test_a_sentence_alone_is_no_ranking():
     alone = Examples.from_texts("some", "dev", kind=Kind.SENTENCE, texts={"text": ["a"]})
-    with pytest.raises(UserError, match="dev/some: rows of kind sentence do not say what answers what"):
+    with pytest.raises(UserError, match="dev/some: rows of kind sentence are not judgements"):
         as_ranking(alone)
 
 

@@ -224,7 +224,7 @@ def test_a_spoilt_book_is_named_with_the_reason(tmp_path, monkeypatch):
     with pytest.raises(UserError, match=r"faq\.xlsx: .*above"):
         read_raw(book(sheet1=f"<worksheet {space}><sheetData>{row}</sheetData></worksheet>"))
     monkeypatch.setattr("juzhen.data.tables.ALWAYS_BYTES", 2**20)
-    with pytest.raises(UserError, match=r"faq\.xlsx: unpacks to 8 MiB; at most"):
+    with pytest.raises(UserError, match=r"faq\.xlsx: unpacks to 8 MiB. At most"):
         read_raw(book(sheet1=b" " * 2**23))
     (tmp_path / "old.xlsx").write_bytes(b"\xd0\xcf\x11\xe0" * 100)
     with pytest.raises(UserError, match="password"):

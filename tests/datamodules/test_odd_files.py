@@ -57,14 +57,14 @@ def test_a_text_that_nobody_can_see_is_empty(tmp_path, text):
 def test_a_column_that_stands_twice_is_no_guess(tmp_path):
     told = refused("train.tsv", "sentence1\tsentence2\tsentence1\tlabel\n甲\t乙\t丙\t1\n", tmp_path)
     assert "the column sentence1 2 times" in told
-    assert "name it by its place, from 0: 0 or 2" in told
+    assert "Name it by its place, from 0: 0 or 2" in told
     by_place = BY_NAME | {"text_a": 2}
     assert load(dataset("train.tsv", columns=by_place), tmp_path).texts("text_a") == ["丙"]
 
 
 def test_a_json_key_that_stands_twice_is_a_faulty_row(tmp_path):
     line = '{"sentence1": "甲", "sentence2": "乙", "label": 0, "label": 1}'
-    assert "train.json:1: not JSON (the key 'label' stands twice" in refused("train.json", line, tmp_path)
+    assert "train.json:1: not JSON (the key 'label' appears twice" in refused("train.json", line, tmp_path)
 
 
 def test_columns_that_nobody_reads_may_have_one_name(tmp_path):
@@ -117,7 +117,7 @@ def test_a_line_without_end_is_named(tmp_path, suffix, monkeypatch):
     short, long = ("a\tb", "x" * 2000) if suffix == "tsv" else ('{"a": 1}', json.dumps({"a": "x" * 2000}))
     path.write_text(f"{short}\n{long}\n")
     with pytest.raises(
-        UserError, match=rf"dev\.{suffix}:2: the line has 2,\d+ characters; expected 1,000 at most"
+        UserError, match=rf"dev\.{suffix}:2: the line has 2,\d+ characters. Expected 1,000 at most"
     ):
         readers.read_table(path, header=False, quoted=False)
 

@@ -282,13 +282,13 @@ FILE_FAULTS = {
         "train.csv",
         'sentence1,sentence2,label\na,b,1\nc,"d,0\ne,f,1\n',
         {"quoted": True},
-        r"train\.csv:3: no quoted field that can be read .*unbalanced",
+        r"train\.csv:3: a quoted field cannot be read .*unbalanced",
     ),
     "quote in a quoted field": (
         "train.csv",
         'sentence1,sentence2,label\na,b,1\nc,"d,0\ne,"f",1\n',
         {"quoted": True},
-        r"train\.csv:3: no quoted field",
+        r"train\.csv:3: a quoted field",
     ),
     "quote that swallows a line": (
         "train.csv",
@@ -335,7 +335,7 @@ FILE_FAULTS = {
         {"columns": {**BY_NAME, "text_a": "a"}},
         "no column a",
     ),
-    "unknown suffix": ("train.xls", b"x", {}, "the suffix says no format"),
+    "unknown suffix": ("train.xls", b"x", {}, "unknown suffix"),
     "field of another kind": (
         "train.tsv",
         as_tsv(ROWS),
@@ -412,7 +412,7 @@ def test_layout_path_finds_the_file_compressed_otherwise_but_never_chooses(tmp_p
     written(tmp_path, "train.tsv", as_tsv(ROWS))
     assert len(load(dataset("train.tsv.zst"), tmp_path)) == 4
     written(tmp_path, "train.tsv.gz", as_tsv(ROWS[:1]))
-    with pytest.raises(UserError, match="keep only one"):
+    with pytest.raises(UserError, match="Keep only one"):
         load(dataset("train.tsv.zst"), tmp_path)
 
 
@@ -420,7 +420,7 @@ def test_the_same_name_packed_otherwise_must_hold_the_same(tmp_path):
     written(tmp_path, "train.tsv", as_tsv(ROWS))
     written(tmp_path, "train.tsv.gz", as_tsv(ROWS[:1]))
     for name in ("train.tsv", "train.tsv.gz"):
-        with pytest.raises(UserError, match=r"lies beside it and holds something else.*keep only one"):
+        with pytest.raises(UserError, match=r"is next to it.*Keep only one"):
             load(dataset(name), tmp_path)
     written(tmp_path, "train.tsv.gz", as_tsv(ROWS))
     assert len(load(dataset("train.tsv.gz"), tmp_path)) == 4
@@ -540,7 +540,7 @@ def test_several_files_are_one_split_and_a_missing_one_is_named(tmp_path):
     config = dataset(["one.tsv", "two.tsv.zst"], rows=None)
     written(tmp_path, "one.tsv", as_tsv(ROWS))
     with pytest.raises(
-        UserError, match=r"read from 2 files, and two.tsv.zst is not there; .*dataset.toy.layout="
+        UserError, match=r"read from 2 files, and two.tsv.zst is not there. .*dataset.toy.layout="
     ):
         load(config, tmp_path)
     written(tmp_path, "two.tsv.zst", as_tsv(ROWS[:2]))

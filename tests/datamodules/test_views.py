@@ -57,7 +57,7 @@ def test_pairs_become_triplets_as_the_loop_says(drawn):
     kind, rows, targets = drawn
     examples, expected = examples_of(kind, rows, targets), triplets_by_loop(rows, targets, *PAIRED[kind])
     if not expected:
-        with pytest.raises(UserError, match=f"toy/train: no .* choose a loss that takes a {kind}"):
+        with pytest.raises(UserError, match=f"toy/train: no .* Choose a loss that takes a {kind}"):
             convert_rows(examples, Kind.TRIPLET)
         return
     viewed = convert_rows(examples, Kind.TRIPLET)

@@ -62,7 +62,7 @@ def test_what_has_positions_is_taken_by_position(name):
         (FRAME.to_records(index=False), "which is a table"),
         ({"a": 1}, "got a dict .*expected a list"),
         ({"a", "b"}, "got a set .*expected a list"),
-        ("今天", r"got one text; expected a list: \['今天'\]"),
+        ("今天", r"got one text. Expected a list: \['今天'\]"),
         (b"ab", "decode it first"),
         (None, "got a NoneType"),
         (np.zeros((2, 2)), "got a ndarray .*expected a list"),

@@ -127,9 +127,9 @@ def test_options_that_cannot_be_meant_are_refused(bert_folder, load, options, me
 @pytest.mark.parametrize(
     ("pairs", "message"),
     [
-        ("ab", "pairs: got one text; expected a list"),
-        ([("今天", "明天"), "今天"], r"pair 1 is a str \('今天'\); expected two texts"),
-        ([("今天",)], "pair 0 is a tuple .*expected two texts"),
+        ("ab", "pairs: got one text. Expected a list"),
+        ([("今天", "明天"), "今天"], r"pair 1 is a str \('今天'\). Expected two texts"),
+        ([("今天",)], "pair 0 is a tuple .*Expected two texts"),
         ([("今天", "明天"), ("今天", None)], "the second text of pair 1 is a NoneType"),
         ([(" ", "明天")], "the first text of pair 0 is empty"),
     ],

@@ -99,7 +99,7 @@ def test_what_cannot_be_searched_is_refused_in_a_line(encoder, reader):
         (lambda: encoder.search("问", []), "there are 0 documents"),
         (lambda: encoder.search("问", CORPUS, 10), "top_k=10: there are 6 documents; expected 1 to 6"),
         (lambda: encoder.search("问", CORPUS, 0), "top_k=0: "),
-        (lambda: encoder.search("问", CORPUS[0], 1), "corpus: got one text; expected a list"),
+        (lambda: encoder.search("问", CORPUS[0], 1), "corpus: got one text. Expected a list"),
         (lambda: encoder.search("问", [*CORPUS, " "], 1), "text 6 is empty"),
         (lambda: encoder.search("", CORPUS, 1), "text 0 is empty"),
         (

@@ -122,7 +122,7 @@ def test_embed_restores_the_mode_after_an_error(bert_folder, load, monkeypatch):
     [
         (["今天", ""], "text 1 is empty"),
         (["  \t", "今天"], "text 0 is empty"),
-        (["今天", None], r"text 1 is a NoneType \(None\); expected a string"),
+        (["今天", None], r"text 1 is a NoneType \(None\). Expected a string"),
         (["今天", 3], r"text 1 is an int \(3\)"),
         (["今天", "今天".encode()], r"text 1 is a bytes .*decode it first: text.decode"),
         (b"ab", r"got a bytes .*expected a list; decode it first"),

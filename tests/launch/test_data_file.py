@@ -77,7 +77,7 @@ def test_the_words_that_a_file_stands_for(desk):
         (["data=desk_faq.csv", "dataset=csts"], r"for both type dataset=\[desk_faq,…\]"),
         (
             ["data=lcqmc.csv"],
-            "there is a data set of this name; choose another: juzhen dataset lcqmc.csv --name my_lcqmc",
+            "there is a data set of this name. Choose another: juzhen dataset lcqmc.csv --name my_lcqmc",
         ),
     ],
 )

@@ -48,7 +48,7 @@ def test_the_first_negatives_are_read_with_their_scores(many):
     assert all(few.texts(column) == whole.texts(column) for column in few.columns)
     assert few.teacher_scores.tolist() == whole.teacher_scores[:, :3].tolist()
     job.dataset["simclue_rank"].learning.num_negatives = 4
-    with pytest.raises(UserError, match=r"num_negatives=4: rows .* have 3; name more columns negative_2"):
+    with pytest.raises(UserError, match=r"num_negatives=4: rows .* have 3. Name more columns negative_2"):
         load_job_data(job, {"simclue_rank": Kind.TRIPLET})
 
 

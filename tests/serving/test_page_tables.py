@@ -82,7 +82,7 @@ def test_what_is_not_clear_is_said_and_what_is_faulty_is_counted(client):
         ("", b"x", "expected .csv"),
         ("faq.csv", b"", "the file is empty"),
         ("faq.csv", b"PK\3\4\0\0\0\0\1,\2\n", "binary data"),
-        ("faq.xlsx", b"x", "no Excel file"),
+        ("faq.xlsx", b"x", "not a readable Excel file"),
         ("faq.jsonl", b'{"a": "b"}\nx', None),
     ],
 )

@@ -45,7 +45,7 @@ class LeakFilter:
         if len(train) and len(leaky) == len(train):
             raise UserError(
                 f"{train.name}: all {len(train)} training rows are also in sets that this job evaluates "
-                f"on, and filter_leaks=true leaves them out; evaluate on other sets, or choose filter_leaks=false"
+                f"on, and filter_leaks=true leaves them out. Evaluate on other sets, or choose filter_leaks=false"
             )
         remaining = train.select(np.setdiff1d(np.arange(len(train)), leaky)) if len(leaky) else train
         return replace(remaining, num_leaky=len(leaky))
