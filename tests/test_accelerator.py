@@ -161,14 +161,14 @@ def test_the_driver_is_asked_by_its_name(monkeypatch):
         (
             {"devices": None, "built_for": "'12.6'"},
             {"accelerator": "cuda"},
-            r"NVIDIA's driver is not there.*There is: cpu; choose accelerator=cpu",
+            r"NVIDIA's driver is not there.*There is: cpu. Choose accelerator=cpu",
         ),
         ({"devices": 0, "built_for": "'12.6'"}, {"accelerator": "cuda"}, "shows no device"),
         ({"devices": 1}, {"accelerator": "cuda"}, "built without CUDA. Choose accelerator=cpu"),
         (
             {},
             {"accelerator": "mps"},
-            "Metal is Apple's, and this is Linux. There is: cpu; choose accelerator=cpu",
+            "Metal is Apple's, and this is Linux. There is: cpu. Choose accelerator=cpu",
         ),
         ({}, {"precision": "16-mixed"}, "needs CUDA.*bf16-mixed or 32-true"),
         ({"devices": 1, "built_for": "'12.6'"}, {"accelerator": "cuda", "precision": "16-mixed"}, None),

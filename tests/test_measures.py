@@ -237,7 +237,7 @@ def test_a_cross_encoder_ranks_by_the_scores_of_its_pairs(data, tmp_path, tiny_b
         (["evaluation.transfer=[demo_sts]"], "demo_sts has scored pairs.*classes"),
         (
             ["evaluation.transfer=[demo_qmc]", "model=crossencoder"],
-            "transfer: classes .*leave it at",
+            "transfer: classes .*Leave it at",
         ),
         (
             ["evaluation.transfer=[demo_qmc]", "debug_rows=1"],

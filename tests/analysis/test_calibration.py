@@ -293,7 +293,7 @@ def test_two_sentences_are_scored_by_two_runs(runs, fitted, capsys):
         ),
         (
             ["--fuse", "{joint}", "nowhere", "--calibration", "{fusion}"],
-            "nowhere: no such folder; expected a run",
+            "nowhere: no such folder. Expected a run",
         ),
         (["{joint}", "--calibration", "{calibration}"], "was fitted to the scores of another encoder"),
         (

@@ -229,7 +229,7 @@ def test_a_missing_package_is_named_with_the_command(bert_folder, load, monkeypa
     monkeypatch.setattr(
         "juzhen.core.errors.find_spec", lambda name: None if name == "onnxruntime" else Path()
     )
-    with pytest.raises(UserError, match=r"needs onnxruntime; type: pip install .*\[onnx\]"):
+    with pytest.raises(UserError, match=r"needs onnxruntime. Type: pip install .*\[onnx\]"):
         embed(load(bert_folder), "onnx")
     require_packages(BackendName.TORCH_BF16)
 

@@ -56,16 +56,16 @@ def test_what_has_positions_is_taken_by_position(name):
     [
         (
             FRAME,
-            r"texts: got a DataFrame .* which is a table; expected one column of it, such as table\['a'\]",
+            r"texts: got a DataFrame .* which is a table. Expected one column of it, such as table\['a'\]",
         ),
-        (TABLE, r"which is a table; expected one column of it, such as table\['a'\]"),
+        (TABLE, r"which is a table. Expected one column of it, such as table\['a'\]"),
         (FRAME.to_records(index=False), "which is a table"),
-        ({"a": 1}, "got a dict .*expected a list"),
-        ({"a", "b"}, "got a set .*expected a list"),
+        ({"a": 1}, "got a dict .*Expected a list"),
+        ({"a", "b"}, "got a set .*Expected a list"),
         ("今天", r"got one text. Expected a list: \['今天'\]"),
         (b"ab", "decode it first"),
         (None, "got a NoneType"),
-        (np.zeros((2, 2)), "got a ndarray .*expected a list"),
+        (np.zeros((2, 2)), "got a ndarray .*Expected a list"),
     ],
 )
 def test_what_has_none_is_refused_with_what_to_pass(value, told):

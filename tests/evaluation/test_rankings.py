@@ -129,7 +129,7 @@ def test_numbers_of_bm25_that_mean_nothing_are_refused(word):
 
 def test_a_missing_jieba_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "jieba", None)
-    with pytest.raises(UserError, match=r"needs jieba; type: pip install .*\[search\]"):
+    with pytest.raises(UserError, match=r"needs jieba. Type: pip install .*\[search\]"):
         BM25Evaluator(tokens="jieba")
 
 
@@ -193,7 +193,7 @@ def test_a_cross_encoder_needs_candidates(encoders, ranking):
     [
         ([{}], None, "query 0 needs a document"),
         ([{0: 0.0}], None, "query 0 needs a document"),
-        ([{2: 1.0}], None, "names a document that is not there; expected 0 to 1"),
+        ([{2: 1.0}], None, "names a document that is not there. Expected 0 to 1"),
         ([{0: 1.0}], [np.array([-1])], "names a document that is not there"),
         ([{0: 1.0}, {1: 1.0}], None, "1 queries, but answers of 2"),
     ],

@@ -175,7 +175,7 @@ def test_a_package_that_is_missing_is_named(monkeypatch, capsys, tmp_path):
     monkeypatch.setattr("juzhen.core.errors.find_spec", lambda name: None)
     assert main(["export", "builtin/mini_zh", str(tmp_path / "out"), "--format", "openvino-int8"]) == 2
     error = capsys.readouterr().err
-    assert "openvino, nncf; type: pip install" in error
+    assert "openvino, nncf. Type: pip install" in error
 
 
 def test_verbs_write_and_list(encoder, tmp_path, capsys, monkeypatch):

@@ -101,7 +101,7 @@ def test_misuse_is_named_before_anything_is_trained(keys, message):
 
 def test_without_optuna_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "optuna", None)
-    with pytest.raises(UserError, match=r"a search needs optuna; type: pip install -e .*\[search\]"):
+    with pytest.raises(UserError, match=r"a search needs optuna. Type: pip install -e .*\[search\]"):
         sweep("rate=interval(0,1)")
 
 
