@@ -1,9 +1,9 @@
 """`juzhen mine`: hard negatives for the pairs of a set."""
 
 import sys
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from typer import Argument, Option
 
@@ -13,16 +13,18 @@ from juzhen.core.paths import DATASETS
 from juzhen.core.process import without_hub
 from juzhen.mining.options import MiningOptions
 
+USUAL = MiningOptions()
+
 
 def mine(
     dataset: Annotated[
-        str, Argument(help="a set of pairs or triplets: lcqmc …, or a table of them: faq.csv")
+        str, Argument(help="set of pairs or triplets, such as lcqmc, or a table, such as faq.csv")
     ],
     sources: Annotated[
         list[str],
         Argument(
-            help="what finds candidates: run folder or folder of an encoder, builtin/mini_zh, bm25; several are "
-            "pooled, and the first gives the scores"
+            help="retrievers: a run, the folder of an encoder, builtin/mini_zh, or bm25. Several are "
+            "pooled, and the first one scores"
         ),
     ],
     *,
@@ -32,7 +34,7 @@ def mine(
         int | None,
         Option(
             min=1,
-            help="queries at most, drawn with the seed; the corpus is then what is known of these",
+            help="most queries, drawn at random. The corpus then has the texts of these queries",
             show_default="all",
         ),
     ] = None,
@@ -44,37 +46,7 @@ def mine(
             show_default=f"{MiningOptions.range_max}, or all of a smaller corpus",
         ),
     ] = None,
-    index: Annotated[
-        Literal["exact", "flat", "hnsw", "ivf_pq"],
-        Option(help="search all documents, or with an index of FAISS, and report its recall"),
-    ] = "exact",
-    range_min: Annotated[
-        int, Option(min=0, help="number of nearest candidates to skip")
-    ] = MiningOptions.range_min,
-    relative_margin: Annotated[
-        float | None,
-        Option(
-            help="drop candidates scoring above (1 - MARGIN) x positive score, or none",
-            parser=lambda text: None if text == "none" else float(str(text)),
-        ),
-    ] = MiningOptions.relative_margin,
-    positive_reference: Annotated[
-        Literal["lowest", "own"],
-        Option(
-            help="positive of both margins: the lowest-scoring positive of the query, or the row's own, so that each "
-            "row has its own negatives. Use own if labels join large groups: lowest then leaves few rows"
-        ),
-    ] = "lowest",
-    absolute_margin: Annotated[
-        float | None, Option(help="drop candidates scoring above (positive score - MARGIN)")
-    ] = None,
-    max_score: Annotated[
-        float | None, Option(help="drop candidates scoring this much or more, by the cross-encoder if given")
-    ] = None,
-    min_score: Annotated[
-        float | None,
-        Option(help="drop retrieved candidates scoring less; random ones stay"),
-    ] = None,
+    rules: MiningOptions = USUAL,
     cross_encoder: Annotated[
         str | None, Option(metavar="RUN", help="cross-encoder that scores the candidates other rules keep")
     ] = None,
@@ -89,23 +61,6 @@ def mine(
         list[str] | None,
         Option(metavar="SET…", help="drop sentences of these sets' dev and test splits"),
     ] = None,
-    num_negatives: Annotated[
-        int, Option(min=1, help="negatives of each positive")
-    ] = MiningOptions.num_negatives,
-    hard_share: Annotated[
-        float, Option(help="share of retrieved negatives, the others are random")
-    ] = MiningOptions.hard_share,
-    temperature: Annotated[
-        float | None,
-        Option(help="draw hard negatives by a softmax over scores", show_default="take the best"),
-    ] = None,
-    false_negatives: Annotated[
-        Literal["drop", "relabel", "mask"],
-        Option(
-            help="candidates that score too high: replace by another · make a positive · fill with the positive, "
-            "which InfoNCE ignores"
-        ),
-    ] = "drop",
     query_prompt: Annotated[str | None, Option(help="prompt of the encoder, such as query")] = None,
     document_prompt: Annotated[str | None, Option(help="prompt of the encoder, such as document")] = None,
     data_dir: options.DataDir = None,
@@ -115,24 +70,22 @@ def mine(
     seed: options.Seed = options.SEED,
     batch_tokens: options.BatchTokens = options.BATCH_TOKENS,
 ) -> None:
-    """Looks for texts that are close to a query and do not answer it, and writes them as a set of triplets.
+    """Finds texts that are close to a query and do not answer it, and writes them as a set of triplets.
 
-    Written are a table of queries, positives and negatives, the configuration that reads it, and a parquet file of all
-    candidates with rank, score and the reason why each was kept or refused. A mining that was killed goes on when the
-    same command is given again. Of sets of 0/1 pairs the queries are all sentences that have a duplicate. How many of
-    the candidates that are kept answer their query after all is measured on those whose label is known.
+    The verb writes a table of queries, positives and negatives, its configuration, and a parquet file of all candidates
+    with rank, score, and the reason why each was kept or dropped. To resume an interrupted command, repeat it. In sets
+    of 0/1 pairs, the queries are all sentences with a duplicate. Candidates with a known label measure how many of the
+    kept ones are false negatives.
 
     juzhen mine lcqmc runs/NAME bm25 --out mined/lcqmc_hard.tsv
     juzhen mine demo_qmc builtin/mini_zh --out mined/demo_hard.tsv --cross-encoder runs/CROSS --calibrate-on demo_qmc
     """
-    values = locals()
     from juzhen.mining.sets import check_place, read_set, training_command
 
     check_place(out, f"mined/{Path(dataset).name.partition('.')[0]}", ending="hard", beside=[".parquet"])
     shards = out.with_suffix(".shards")
     check_claimable(shards)
-    chosen = {option.name: values[option.name] for option in fields(MiningOptions)}
-    rules = MiningOptions(**chosen | {"range_max": range_max or MiningOptions.range_max})
+    rules = replace(rules, seed=seed, range_max=range_max or rules.range_max)
     without_hub()
     from juzhen.data.loading import cut
     from juzhen.data.rankings import as_judgements, as_ranking

@@ -6,9 +6,8 @@ A metavar that ends in … takes all words up to the next option: `--sets lcqmc 
 import inspect
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_origin, get_type_hints
 
@@ -167,7 +166,7 @@ def flat_options(function: Callable[..., None]) -> Callable[..., None]:
     """Replace parameters that are dataclasses by their fields, each as an option.
 
     The help of an option comes from `Args:` in the docstring of the dataclass, unless the field is annotated with an
-    option.
+    option. A field that is a parameter of the function, too, has the value of that parameter, unless it is None.
 
     Args:
         function: A verb, which is called with an object of each dataclass.
@@ -176,44 +175,54 @@ def flat_options(function: Callable[..., None]) -> Callable[..., None]:
         A function with the options as parameters, for typer.
     """
     signature = inspect.signature(function)
-    groups = {
-        name: parameter.annotation
-        for name, parameter in signature.parameters.items()
-        if is_dataclass(parameter.annotation)
+    kinds = {
+        name: each.annotation for name, each in signature.parameters.items() if is_dataclass(each.annotation)
     }
-    if not groups:
+    if not kinds:
         return function
+    own = {name: _options_of(kind, signature.parameters.keys()) for name, kind in kinds.items()}
 
     def called(**values: Any) -> None:
-        for name, kind in groups.items():
-            values[name] = kind(**{each: values.pop(each) for each in _options_of(kind)})
-        function(**values)
+        objects = {}
+        for name, kind in kinds.items():
+            shared = {each.name for each in fields(kind)} & signature.parameters.keys()
+            given = {each: values[each] for each in shared if values[each] is not None}
+            objects[name] = kind(**given, **{each: values.pop(each) for each in own[name]})
+        function(**values, **objects)
 
     parameters: list[inspect.Parameter] = []
     for name, parameter in signature.parameters.items():
-        parameters += _options_of(groups[name]).values() if name in groups else [parameter]
+        parameters += own[name].values() if name in kinds else [parameter]
     called.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     called.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     called.__doc__ = function.__doc__
     return called
 
 
-@cache
-def _options_of(kind: type) -> dict[str, inspect.Parameter]:
-    """Return the parameter for typer of each field."""
+def _options_of(kind: Any, taken: Collection[str]) -> dict[str, inspect.Parameter]:
+    """Return the parameter for typer of each field that is not taken."""
     hints, about = get_type_hints(kind, include_extras=True), described_args(kind.__doc__ or "")
     parameters = {}
     for field in fields(kind):
+        if field.name in taken:
+            continue
         hint = hints[field.name]
         if get_origin(hint) is not Annotated:
-            hint = Annotated[hint, Option(help=about[field.name])]
+            hint = Annotated[hint, _option(about[field.name], hint, field.default)]
+        default = inspect.Parameter.empty if field.default is MISSING else field.default
         parameters[field.name] = inspect.Parameter(
-            field.name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=inspect.Parameter.empty if field.default is MISSING else field.default,
-            annotation=hint,
+            field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint
         )
     return parameters
+
+
+def _option(about: str, hint: Any, default: Any) -> Any:
+    """Make the option of a field. `none` switches a number off that is on by default."""
+    about = about[0].lower() + about[1:].rstrip(".")
+    if hint == float | None and default is not None:
+        about = about.replace("None: ", "none: ")
+        return Option(help=about, parser=lambda text: None if text == "none" else float(str(text)))
+    return Option(help=re.sub(r"\. None: [^.]*$", "", about))
 
 
 def described_args(docstring: str) -> Mapping[str, str]:

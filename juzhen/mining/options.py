@@ -2,19 +2,23 @@
 
 import math
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 from juzhen.core.aliases import RENAMED_MINING, accept_renamed
 from juzhen.core.errors import UserError, require_choice, require_number
 
-INDEXES = ("exact", "flat", "hnsw", "ivf_pq")
+IndexKind = Literal["exact", "flat", "hnsw", "ivf_pq"]
+INDEXES = get_args(IndexKind)
 """How documents are searched: all of them, or with an index of FAISS (`juzhen.encoders.search`)."""
 
-FALSE_NEGATIVES = ("drop", "relabel", "mask")
+Treatment = Literal["drop", "relabel", "mask"]
+FALSE_NEGATIVES = get_args(Treatment)
 
 IDENTITY = "mining.json"
 """File in the folder of a mining run. It records the settings and data of the shards beside it."""
 
-POSITIVE_REFERENCES = LOWEST, OWN = ("lowest", "own")
+PositiveReference = Literal["lowest", "own"]
+POSITIVE_REFERENCES = LOWEST, OWN = get_args(PositiveReference)
 
 
 @accept_renamed(RENAMED_MINING)
@@ -56,17 +60,17 @@ class MiningOptions:
     """
 
     range_max: int = 100
-    index: str = "exact"
+    index: IndexKind = "exact"
     range_min: int = 0
     relative_margin: float | None = 0.05
-    positive_reference: str = LOWEST
+    positive_reference: PositiveReference = "lowest"
     absolute_margin: float | None = None
     max_score: float | None = None
     min_score: float | None = None
     num_negatives: int = 8
     hard_share: float = 0.5
     temperature: float | None = None
-    false_negatives: str = "drop"
+    false_negatives: Treatment = "drop"
     seed: int = 42
 
     def __post_init__(self) -> None:

@@ -14,6 +14,7 @@ from juzhen.core.errors import UserError
 from juzhen.core.paths import DATASETS
 from juzhen.data.loading import load_ranking
 from juzhen.data.rows import ConfiguredSets
+from juzhen.mining.options import MiningOptions
 
 ROWS = [
     (f"怎么修改{one}", f"在哪里换{one}", f"{one}丢了怎么办")
@@ -41,7 +42,7 @@ def own_set(tmp_path):
 
 def test_a_set_of_a_further_folder_is_mined_to_the_depth_of_its_corpus(own_set, capsys, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    options = {"data_dir": own_set, "config_dir": own_set / "conf", "num_negatives": 1}
+    options = {"data_dir": own_set, "config_dir": own_set / "conf", "rules": MiningOptions(num_negatives=1)}
     given = own_set / "out" / "of_tests_tiny_hard.tsv"
     with pytest.raises(UserError, match="range_max=100: expected a number from 1 to 15"):
         mine("tiny", ["bm25"], out=given, range_max=100, **options)
