@@ -79,7 +79,7 @@ def test_faulty_rows_are_left_out_where_that_is_typed(own_set, capsys, monkeypat
     assert main(words) == 2
     assert "--on-bad-row drop" in capsys.readouterr().err
     assert main(["shrink", "builtin/mini_zh", "student", "--layers", "1", "on_bad_row=drop"]) == 2
-    assert "type --on-bad-row drop" in capsys.readouterr().err
+    assert "Type --on-bad-row drop" in capsys.readouterr().err
     assert main([*words, "--on-bad-row", "drop"]) == 0
     where = {"data_dir": own_set, "config_dir": own_set / "conf"}
     with pytest.raises(UserError, match="text_b is empty"):
