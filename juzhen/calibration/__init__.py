@@ -1,1 +1,1 @@
-"""What data and trained models are like: probes that train nothing."""
+"""Probabilities from scores, comparison of runs, and scores of new pairs. Nothing is trained."""

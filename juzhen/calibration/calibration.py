@@ -28,7 +28,7 @@ class Bin:
 
 
 class UnfitError(UserError):
-    """Rows that nothing can be fitted on; other sets may be fitted all the same."""
+    """Nothing can be fitted on these rows. Other sets may work."""
 
 
 def nll(logits: np.ndarray, labels: np.ndarray) -> float:
@@ -75,7 +75,7 @@ def fit_platt(scores: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
 
 
 def reliability(probabilities: np.ndarray, labels: np.ndarray, *, num_bins: int = NUM_BINS) -> list[Bin]:
-    """Rows in bins of equal width by their probability of label 1; an empty bin has no means."""
+    """Bin rows by their probability of label 1, in bins of equal width. Empty bins have no means."""
     probabilities, labels = as_numbers(probabilities=probabilities, labels=labels)
     indices = np.minimum((probabilities * num_bins).astype(int), num_bins - 1)
     bins = []
@@ -88,10 +88,11 @@ def reliability(probabilities: np.ndarray, labels: np.ndarray, *, num_bins: int 
 
 
 def expected_calibration_error(bins: list[Bin]) -> float:
-    """Mean |probability − share of positives| over the bins, each weighted by its rows; 0 is perfect.
+    """Mean |probability − share of positives| over the bins, weighted by their rows. 0 is perfect.
 
-    Of the probability of label 1. Guo et al. 2017 take that of the likelier class, which for two classes folds the
-    bins below one half onto those above.
+    Bins are over the probability of label 1. Guo et al. 2017 bin the likelier class, which for two classes folds the
+    bins
+    below one half onto those above.
     """
     total = sum(stretch.count for stretch in bins)
     gaps = (
@@ -116,9 +117,10 @@ def calibration_errors(logits: np.ndarray, labels: np.ndarray) -> dict[str, obje
 
 
 def calibrated(fitted: Labelled, judged: Labelled) -> dict[str, object]:
-    """Temperature and Platt scaling of scores that come with labels: what was fitted, and how each does.
+    """Fit temperature and Platt scaling, and report how each calibrates.
 
-    `fitted` holds T, and a and b; `raw`, `temperature` and `platt` what `calibration_errors` says of the other rows.
+    Returns:
+        `fitted` with T, a and b, and `calibration_errors` of the judged rows as `raw`, `temperature` and `platt`.
     """
     temperature, (slope, shift) = fit_temperature(*fitted), fit_platt(*fitted)
     scores, labels = as_numbers(scores=judged[0], labels=judged[1])

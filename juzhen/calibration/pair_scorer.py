@@ -1,4 +1,4 @@
-"""Scores of new pairs: of one encoder or of two runs fused, as they are or as probabilities; of a table of pairs."""
+"""Scores of new pairs or of a table, by one encoder or two fused runs, raw or as probabilities."""
 
 import json
 import math
@@ -30,10 +30,10 @@ SAME = "same"
 
 @dataclass
 class Scorer:
-    """What scores pairs, as the options of `juzhen score` say it.
+    """The pair scorer of `juzhen score`, with its options. Creating one does not load torch.
 
-    Raises UserError where --fuse and --calibration do not belong together, and for weights that were not fitted on.
-    To make one needs no torch.
+    Raises:
+        UserError: --fuse and --calibration that do not match, or weights that the file was not fitted on.
     """
 
     encoder: str | None
@@ -167,13 +167,18 @@ class Scorer:
 def score_table(
     scorer: Scorer, path: Path, reading: "TableReading", *, output: Path | None, score_column: str
 ) -> Path:
-    """Writes a table of pairs with one more column, or two with --decide, and gives its path; complete or not there.
+    """Add one column to a table of pairs, or two with --decide, and return the path of the new file.
 
-    reading  what a person says of the table; its columns are the two texts
-    output   None: <file>.scored beside the file, of its format, or .csv for those of an Excel, parquet or Arrow file;
-             UTF-8, with a mark where the file was not plain UTF-8
+    The file is written completely or not at all.
 
-    Raises UserError for a file that cannot be read, a row that is not like the others and an empty sentence.
+    Args:
+        reading: How to read the table. Its columns are the two texts.
+        output: Default: <file>.scored next to the input in its format, or .csv for Excel, parquet and Arrow. UTF-8,
+            with
+            a byte order mark if the input was not plain UTF-8.
+
+    Raises:
+        UserError: A file that cannot be read, an irregular row, or an empty text.
     """
     from juzhen.data.readers import plain_name, suffix_of
     from juzhen.data.row_kinds import pair_columns, text_cells

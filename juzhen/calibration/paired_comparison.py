@@ -1,4 +1,4 @@
-"""Runs beside one another on the same rows: differences with intervals, the pairs that flipped, and the worst ones."""
+"""Paired comparison of runs on the same rows: differences with intervals, flipped pairs, and worst pairs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -39,10 +39,11 @@ class Difference:
 
 
 class PairedRuns:
-    """Two runs or more; others are compared with the first.
+    """Two or more runs. Each is compared with the first.
 
-    data_dir  where texts are looked up, and rows that were not kept; None: where the run read them
-    notes     what could not be compared, in words
+    Args:
+        data_dir: Where to find texts and rows that were not kept. Default: where each run read them.
+        notes: What could not be compared, and why.
     """
 
     def __init__(self, folders: Sequence[Path], *, data_dir: Path | None, batch_tokens: int) -> None:
@@ -52,11 +53,13 @@ class PairedRuns:
         self._data_dir = data_dir
 
     def columns(self, split: str | None, sets: Sequence[str] | None) -> list[str]:
-        """`split/dataset` that all runs have measured by a measure that speaks for sets.
+        """Return each `split/dataset` that all runs have measured with the set's main metric.
 
-        split  dev, test or both; None: of each set test where all have it, else dev
+        Args:
+            split: dev, test or both. Default: test if all runs have it, else dev, for each set.
 
-        Raises UserError where nothing is left.
+        Raises:
+            UserError: No common column.
         """
         read = [
             [column for column in run.result.data if not column.startswith("train/")] for run in self.runs
@@ -113,7 +116,7 @@ class PairedRuns:
         return Scored(rows, None if threshold is None else threshold.value)
 
     def texts(self, column: str) -> dict[str, list[str]]:
-        """Column of text → the text of each row, from the data set; empty, with a note, where it cannot be read."""
+        """Return text columns of the data set. Empty with a note if it cannot be read."""
         from juzhen.data.loading import cut
         from juzhen.data.rankings import as_ranking
 
@@ -130,7 +133,7 @@ class PairedRuns:
 
 
 def differences(first: Scored, other: Scored, *, metric: str | None) -> list[Difference]:
-    """Of the measures that both have; `metric`: of this one alone, or of the one that speaks for the set."""
+    """Return differences of the common metrics, of `metric` only, or by default of the set's main metric."""
     shared = [name for name in first.measures if name in other.measures]
     measures = [metric] if metric in shared else shared if first.kind in ROWS_OF_PAIRS else shared[:1]
     gaps = {measure: paired_gap([other], [first], measure) for measure in measures}
@@ -142,8 +145,9 @@ def differences(first: Scored, other: Scored, *, metric: str | None) -> list[Dif
 
 
 def flips(first: Scored, other: Scored) -> tuple[int, int, int, float] | None:
-    """Rows that the first alone decides right, the other alone, neither; and how probable it is that chance divides the
-    first two so unevenly (McNemar's test, exact). None where nothing is decided.
+    """Count rows that only one run decides correctly, or neither, and the p-value of McNemar's exact test.
+
+    None if no row is decided.
     """
     if first.right is None or other.right is None:
         return None
@@ -173,7 +177,7 @@ def row_frame(scored: Mapping[str, Scored], texts: Mapping[str, Sequence[str]]) 
 
 
 def flipped_rows(frame: pd.DataFrame, first: Scored, last: Scored) -> pd.DataFrame:
-    """The rows that one decides right and the other wrong, those that moved most first; without decisions all."""
+    """Return rows decided correctly by one run only, largest change first. Without decisions: all rows."""
     if first.right is not None and last.right is not None:
         frame = frame[first.right != last.right]
     return frame[frame["moved"] != 0].sort_values("moved", key=np.abs, ascending=False, kind="stable")

@@ -1,4 +1,4 @@
-"""Scores of evaluation rows: those that a finished run has left, or computed with an encoder."""
+"""Scores of evaluation rows: kept by a finished run, or computed with an encoder."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -31,14 +31,14 @@ if TYPE_CHECKING:  # it loads torch, which scores that were kept have no need of
 
 @dataclass(frozen=True)
 class ScoredSet:
-    """One split of one set: its rows, and the run's score of each, float64; the rows need have no texts."""
+    """One split of a set with the run's scores, float64. The rows may lack their texts."""
 
     examples: Examples
     scores: np.ndarray
 
     @classmethod
     def of(cls, column: str, rows: SetRows) -> "ScoredSet":
-        """Pairs that a run has kept, without their texts; of a kind that ranks 0/1 pairs, as `labelled` makes them."""
+        """Return pairs kept by a run, without texts. Ranked 0/1 pairs are converted by `labelled`."""
         split, name = column.split("/")
         kind = Kind.LABELLED_PAIR if rows.kind in RANKED else Kind(rows.kind)
         scores, gold = labelled(rows)
@@ -144,11 +144,12 @@ class ScoredFiles(ScoredEncoder):
 
 
 class ScoredRun(ScoredEncoder):
-    """A finished run, as far as its scores are concerned.
+    """A finished run and its scores.
 
-    data_dir  where sets are read from; None: where the run read them
+    Scores kept for these weights and rows are read. Others are computed.
 
-    What the run has kept of these weights and rows is read; the rest is computed.
+    Args:
+        data_dir: Where to read sets. Default: where the run read them.
     """
 
     def __init__(self, folder: str | Path, *, data_dir: Path | None, batch_tokens: int) -> None:
@@ -199,11 +200,13 @@ class ScoredRun(ScoredEncoder):
 
 
 def read_rows(result: Result, column: str, *, data_dir: Path | None = None) -> Examples:
-    """The rows of `split/dataset` that the run has scored, with their texts; of `debug_rows` all.
+    """Read the rows of `split/dataset` that the run has scored, with their texts. For `debug_rows` all rows.
 
-    data_dir  where sets are read from; None: where the run read them
+    Args:
+        data_dir: Where to read sets. Default: where the run read them.
 
-    Raises UserError where there are none, or others.
+    Raises:
+        UserError: No such rows, or other rows.
     """
     from juzhen.data.loading import load_split, sampled
 
@@ -224,9 +227,9 @@ def read_rows(result: Result, column: str, *, data_dir: Path | None = None) -> E
 
 
 def fitting_and_judging(run: ScoredEncoder, name: str) -> tuple[ScoredSet, ScoredSet, str]:
-    """The rows that numbers are fitted on, those they are judged by, and in words which these are.
+    """Return the rows to fit on, the rows to judge by, and a name for them.
 
-    dev and test; without a test split the two `halves` of dev.
+    These are dev and test. Without a test split, they are the two `halves` of dev.
     """
     dev, test = run.scored(name, "dev"), run.scored(name, "test")
     assert dev is not None  # `choose` gives no other sets
@@ -247,9 +250,10 @@ BOOTSTRAP_SAMPLES = 1000
 def fitted_sets(
     names: Sequence[str], fit: Callable[[str], dict[str, Any]], notes: list[str]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The report of each set; of one that nothing can be fitted on, `notes` say why.
+    """Yield the report of each set. `notes` explain sets that nothing can be fitted on.
 
-    Raises UserError where that is so of all.
+    Raises:
+        UserError: Nothing can be fitted on any set.
     """
     unfit = []
     for name in names:
@@ -269,7 +273,7 @@ class FittedOn(TypedDict):
 
 
 def require_same_weights(paths: Sequence[Path], weights: str | list[str]) -> None:
-    """Raises UserError for a file in the way that is not ours, or tells of other weights: both are to be kept."""
+    """Check that an existing file was fitted on the same weights. Raises UserError to keep other files."""
     check_overwritable(*paths)
     for path in paths:
         remedy = "Type --output <another folder>"

@@ -31,9 +31,10 @@ COLUMNS = ("sentence1", "sentence2", "score")
 
 @dataclass(frozen=True)
 class Pairs:
-    """Pairs of sentences, each once.
+    """Distinct pairs of a set.
 
-    grades  gold similarity, of a pair that occurs several times the first one; None where there is none
+    Args:
+        grades: Gold similarity, of the first occurrence of a pair. None without gold values.
     """
 
     first: list[str]
@@ -46,7 +47,7 @@ class Pairs:
 
 
 def pairs_to_grade(examples: Examples, *, limit: int | None, seed: int) -> Pairs:
-    """The distinct pairs of a set, a triplet being several, in order of appearance; at most `limit` of them."""
+    """Return the distinct pairs of a set in order, at most `limit`. A triplet gives several pairs."""
     if examples.kind is Kind.TRIPLET:
         examples = convert_rows(examples, Kind.LABELLED_PAIR)
     if examples.kind not in PAIR_KINDS:
@@ -64,7 +65,7 @@ def pairs_to_grade(examples: Examples, *, limit: int | None, seed: int) -> Pairs
 
 
 def graded(scores: Float[np.ndarray, "pairs"], grade: str) -> list[str]:
-    """The scores as they are written: logits, or their sigmoid. Raises UserError where all are the same."""
+    """Return logits or their sigmoid. Raises UserError if all scores are equal."""
     values = scores.astype(np.float64)
     if grade == "probability":
         values = 1 / (1 + np.exp(-values))
@@ -88,12 +89,13 @@ def write_set(
     like: DatasetConfig,
     graded_by: str = "a cross-encoder",
 ) -> Path:
-    """Writes the table and, in conf/dataset beside it, the configuration, whose path it gives.
+    """Write the table and its configuration in conf/dataset next to it, and return the configuration's path.
 
-    written  a score for each pair
-    source   `set/split` that the pairs are of
-    like     the configuration of that set, for language and license
-    graded_by  who gave the scores, in words
+    Args:
+        written: One score per pair.
+        source: `set/split` of the pairs.
+        like: Configuration of that set, for language and license.
+        graded_by: Name of the scorer.
     """
     numbers = [float(score) for score in written]
     return _write(
@@ -110,11 +112,12 @@ def write_set(
 
 @dataclass(frozen=True)
 class Triplets:
-    """Triplets, and their distinct pairs of anchor and document.
+    """Triplets with their distinct pairs of anchor and document, which a teacher scores.
 
-    rows    Examples of kind triplet
-    pairs   what a teacher scores
-    places  int array (rows, documents): which pair each document is, the positive first
+    Args:
+        rows: Examples of kind triplet.
+        pairs: Pairs for the teacher.
+        places: int array (rows, documents): the pair of each document, positive first.
     """
 
     rows: Examples
@@ -123,7 +126,7 @@ class Triplets:
 
     @classmethod
     def of(cls, examples: Examples, *, limit: int | None, seed: int) -> "Triplets":
-        """The triplets of a set, read as such; at most `limit` rows. Raises UserError where there are none."""
+        """Return at most `limit` triplets of a set. Raises UserError if there are none."""
         if Kind.TRIPLET not in (examples.kind, *CONVERSIONS[examples.kind]):
             raise UserError(
                 f"{examples.name} holds {examples.kind.replace('_', ' ')}s, which cannot be read as triplets. Choose "
@@ -148,7 +151,7 @@ class Triplets:
     def write(
         self, path: Path, written: list[str], *, grade: str, source: str, like: DatasetConfig, graded_by: str
     ) -> Path:
-        """Writes the rows with a score for each document, and nothing for a missing one; see `write_set`."""
+        """Write the rows with a score per document, empty for a missing one. See `write_set`."""
         texts = list(self.rows.columns)
         names = [*texts, *(TEACHER_SCORE.format(column) for column in texts[1:])]
         anchors, *documents = (self.rows.texts(column) for column in texts)
@@ -187,7 +190,7 @@ def _write(
 
 @dataclass(frozen=True)
 class Teacher:
-    """What scores pairs, its name, what its scores are, and a loss for triplets that it has scored."""
+    """A pair scorer, its name, the kind of its scores, and a suitable loss for scored triplets."""
 
     score: Callable[..., np.ndarray]
     name: str
@@ -198,12 +201,14 @@ class Teacher:
 def open_teacher(
     path: str | Path, *, grade: str, fuse: Sequence[str | Path] | None, examples: Examples
 ) -> Teacher:
-    """The teacher of a set.
+    """Open the teacher of a set.
 
-    path  run folder, folder of an encoder, or fusion-<set>.json
-    fuse  where the two runs of a fusion are, if they were moved
+    Args:
+        path: Run folder, encoder folder, or fusion-<set>.json.
+        fuse: The two runs of a fusion, if they were moved.
 
-    Raises UserError for what is no cross-encoder and is asked for probabilities: its scores are no logits.
+    Raises:
+        UserError: Probabilities requested from a model without logits.
     """
     if Path(path).suffix != ".json":
         if fuse is not None:

@@ -30,9 +30,9 @@ TEXTS_PER_CALL = 10_000
 
 
 def token_counts(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> Int[np.ndarray, "tokens"]:
-    """How often each token occurs in the texts; a single character also where it is part of a longer token.
+    """Count tokens in texts. A single character also counts inside longer tokens.
 
-    A text that holds a token which is left out later is spelt by characters, so these must be known.
+    Texts with a token that is dropped later are spelt by characters, so characters must be known.
     """
     counts = np.zeros(len(tokenizer), dtype=np.int64)
     characters: Counter[str] = Counter()
@@ -54,7 +54,7 @@ def token_counts(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> In
 def most_needed(
     tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], size: int
 ) -> Int[np.ndarray, "kept"]:
-    """Numbers, ascending, of the `size` tokens to keep: all special ones, then those that the texts need most."""
+    """Return the `size` token ids to keep, ascending: all special tokens, then those the texts need most."""
     spelt = tokenizer.get_vocab()
     always = {*tokenizer.all_special_ids, *tokenizer.get_added_vocab().values()}
     always |= {spelt["▁"]} if "▁" in spelt else set()
@@ -68,10 +68,10 @@ def most_needed(
 
 
 def with_tokens(tokenizer: PreTrainedTokenizerBase, token_ids: Sequence[int]) -> PreTrainedTokenizerFast:
-    """The tokenizer with the tokens of these numbers alone, numbered anew in their order.
+    """Return the tokenizer with only these tokens, renumbered in order.
 
-    Raises UserError for a tokenizer of another kind than Unigram or WordPiece: others build a token out of smaller
-    ones, which have to stay.
+    Raises:
+        UserError: A tokenizer other than Unigram or WordPiece. Others build tokens from smaller ones, which must stay.
     """
     spec = json.loads(tokenizer.backend_tokenizer.to_str())
     model, number = spec["model"], {int(old): new for new, old in enumerate(token_ids)}
@@ -223,7 +223,11 @@ def folding_normalizer(before: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def _charsmap(table: Mapping[str, str]) -> str:
-    """Compile a table of characters into the trie that sentencepiece and tokenizers read, base64."""
+    """Compile a table of characters into the trie that sentencepiece and tokenizers read, base64.
+
+    Marks after a hanzi are dropped first. The Precompiled normalizer of tokenizers looks up a character together with
+    its marks, and would drop marks only after characters of the table.
+    """
     require_packages("A complete vocabulary", "sentencepiece", extra="student")
     import sentencepiece
     from sentencepiece import sentencepiece_model_pb2
@@ -274,18 +278,21 @@ def student_of(
     max_length: int | None = None,
     seed: int,
 ) -> SentenceEncoder:
-    """A smaller encoder that begins with what `teacher` knows; its pooling is the mean.
+    """Create a smaller encoder initialised from a teacher, with mean pooling.
 
-    layers      as many, every k-th of the teacher's with the last one; of a narrower student new ones, which begin by
-                changing nothing
-    dim         size of its states. None: the teacher's. Fewer: a token begins as the teacher's embedding of the token
-                as a text, by its `dim` principal directions over all tokens
-    vocabulary  tokens that are kept, those that `texts` need most; None: all
-    tokenizer   another one in place of the teacher's, for a narrower student
-    max_length  tokens per sentence; None: the teacher's
-    seed        draws what is not taken from the teacher
+    Args:
+        layers: Number of layers: every k-th of the teacher, with the last one. A narrower student gets new layers that
+            start as the identity.
+        dim: Dimension of its states. Default: the teacher's. If smaller, token embeddings start as the teacher's
+            embedding
+            of the token as a text, projected on its first `dim` principal directions over all tokens.
+        vocabulary: Number of tokens to keep, those that `texts` need most. Default: all.
+        tokenizer: Another tokenizer for a narrower student.
+        max_length: Tokens per sentence. Default: the teacher's.
+        seed: Seed of weights that do not come from the teacher.
 
-    Raises UserError for what the teacher cannot give.
+    Raises:
+        UserError: A size that the teacher cannot give.
     """
     teacher = merged(teacher)
     architecture = teacher.backbone.config
@@ -321,24 +328,22 @@ def grown(
     seed: int,
     new_token_weight: float = 1.0,
 ) -> SentenceEncoder:
-    """Give a student a vocabulary that knows every character; what it has learnt stays.
+    """Give a student a vocabulary that covers every character, and keep what it has learnt.
 
-    Its layers, its pieces and their rows stay as they are, so that a text without unknown characters keeps its tokens
-    and its vector. The row of another token that the teacher knows is predicted from the teacher's embedding of that
-    token as a text, by least squares over the tokens that both know. The rows of bytes and of characters that the
-    teacher does not know are drawn around the mean row. Layers that were taught without a token overrate its row, so
-    it can be moved towards the row of the unknown token, which they know.
+    Its layers, pieces and rows stay, so a text without unknown characters keeps its tokens and vector. Rows of other
+    tokens
+    known to the teacher are predicted from the teacher's embedding of the token as a text, by least squares over shared
+    tokens. Rows of bytes and of characters unknown to the teacher are drawn around the mean row. Layers trained without
+    a
+    token overrate its row, so it can be moved towards the row of the unknown token, which they know.
 
     Args:
         start: An encoder that was distilled from the teacher.
         teacher: The encoder that taught it.
-        vocabulary: Tokens of the new vocabulary at most (`complete_tokenizer`).
-        texts: Texts by whose needs pieces are left out where there is no room for all.
-        seed: Draws the rows that nothing predicts.
+        vocabulary: Maximal number of tokens (`complete_tokenizer`).
+        texts: Decide which pieces are dropped if there is no room for all.
+        seed: Seed of rows that nothing predicts.
         new_token_weight: Share of a new token's own row, 0 to 1. The rest is the row of the unknown token.
-
-    Raises:
-        UserError: The student's tokenizer is not a Unigram one, or the vocabulary is too small.
     """
     texts = as_text_list(texts, "texts")
     tokenizer = complete_tokenizer(start.tokenizer, texts, vocabulary)
@@ -427,7 +432,7 @@ def _shallower(teacher: SentenceEncoder, layers: int, token_ids: np.ndarray) -> 
 
 @torch.no_grad()
 def _narrower(teacher: SentenceEncoder, tokenizer: PreTrainedTokenizerBase, dim: int) -> PreTrainedModel:
-    """A transformer without layers whose tokens stand where the teacher puts them as texts."""
+    """Return a transformer without layers whose token embeddings are the teacher's embeddings of token texts."""
     architecture = copy.deepcopy(teacher.backbone.config)
     architecture.update(
         {
@@ -451,7 +456,7 @@ def _narrower(teacher: SentenceEncoder, tokenizer: PreTrainedTokenizerBase, dim:
 def _as_texts(
     teacher: SentenceEncoder, tokenizer: PreTrainedTokenizerBase, dim: int
 ) -> Float[np.ndarray, "tokens dim"]:
-    """The teacher's embedding of each token as a text, by principal directions; special tokens are at the centre."""
+    """Return the teacher's embedding of each token as a text, by principal directions. Special tokens: centre."""
     spelt = [str(tokenizer.decode([number])).strip() for number in range(len(tokenizer))]
     special = set(tokenizer.all_special_ids)
     texts = [text if text and number not in special else "。" for number, text in enumerate(spelt)]

@@ -1,6 +1,6 @@
-"""Encoders for other programs: folders in their formats, with a proof that they compute the same.
+"""Encoders for other programs: folders in their formats, verified to compute the same.
 
-What is named here is loaded, and torch with it, when it is first asked for.
+Names are imported on first use, and torch with them.
 """
 
 from typing import TYPE_CHECKING

@@ -48,12 +48,13 @@ def diagnose_mismatch(
     *,
     rounded: str,
 ) -> str:
-    """The mistake that explains best what a way gave; "" where none does.
+    """Return the mistake that explains a backend's vector best, "" if none does.
 
-    vector    of length 1, of text number `row`
-    expected  those of all texts
-    encode    the way, which is asked for this text alone
-    rounded   what is said where it rounds, and nothing else explains more; "": it should not
+    Args:
+        vector: Vector of length 1 of text number `row`.
+        expected: Vectors of all texts.
+        encode: The backend, called for this text only.
+        rounded: Reason to report if it rounds and nothing explains more. "" if it should not round.
     """
     apart = float(np.abs(vector - expected[row]).max())
     best, reason_text = SHARE * apart, ""
@@ -79,7 +80,7 @@ def diagnose_mismatch(
 def _guesses(
     encoder: SentenceEncoder, texts: list[str], row: int, expected: np.ndarray
 ) -> Iterator[tuple[str, np.ndarray]]:
-    """What is said of a mistake, and the unit embedding that it gives."""
+    """Yield possible mistakes with the unit embedding that each would give."""
     text, size = texts[row], expected.shape[1]
 
     def cut(embedding: torch.Tensor) -> np.ndarray:
@@ -173,16 +174,16 @@ BACKENDS = (PADDED, PACKED, *list(BackendName)[1:], THEIRS)
 
 @dataclass(frozen=True)
 class BackendResult:
-    """What one way gave.
+    """Result of one backend.
 
     Attributes:
-        name: The name of the way, the folder of an export, or the address of a server.
-        largest: Largest difference of a number of a unit embedding, or of a score as a share of the largest one; None:
+        name: Name of the backend, folder of an export, or address of a server.
+        largest: Largest difference of a number of a unit embedding, or of a score relative to the largest score. None:
             nothing was computed.
-        differing: How many texts differ beyond rounding.
+        differing: Number of texts that differ beyond rounding.
         text: The first of them.
-        reason: Why, where it is known; of a way that computed nothing, why not.
-        failed: Whether it differs more than its precision explains, or was asked for and computed nothing.
+        reason: Explanation, if known. Why nothing was computed.
+        failed: It differs more than its precision explains, or was requested and computed nothing.
     """
 
     name: str
@@ -205,21 +206,21 @@ def compare_backends(
     only: Collection[str] | None = None,
     on_way: Callable[[str], None] = lambda name: None,
 ) -> list[BackendResult]:
-    """Compare each way that is installed with transformers, one text at a time.
+    """Compare each installed backend with transformers, which encodes one text at a time.
 
     Args:
         encoder: A `SentenceEncoder` or a cross-encoder.
-        texts: What is encoded; a cross-encoder scores each with the one at the same place from the end.
-        beside: Further ways: folders of exports, addresses of servers.
-        key: For the servers among them.
-        only: The names of BACKENDS that are computed; None: all.
-        on_way: Called with the name of each before it is computed.
+        texts: Texts to encode. A cross-encoder scores each with its mirror position from the end.
+        beside: Further backends: folders of exports, addresses of servers.
+        key: API key for the servers.
+        only: Names in BACKENDS to compute. Default: all.
+        on_way: Called with each name before it is computed.
 
     Returns:
-        One entry for each way. A server that cannot be reached and an export that cannot be computed have failed.
+        One result per backend. Unreachable servers and broken exports have failed.
 
     Raises:
-        UserError: A family of encoders without such ways, or an entry of `beside` that is neither.
+        UserError: A family of encoders without backends, or an entry of `beside` that is neither folder nor address.
     """
     texts = list(texts)
     for address in beside:
@@ -267,7 +268,7 @@ def _compared(
     *,
     asked: bool = False,
 ) -> BackendResult:
-    """What a way gives. asked: it was named by its place, and fails if nothing can be computed."""
+    """Compare one backend. `asked`: it was requested by name, so it fails if it computes nothing."""
     on_way(name)
     computed = _computed(name, open_way, texts, axes=2, asked=asked)
     if isinstance(computed, BackendResult):
@@ -373,7 +374,7 @@ def _beside(address: str, key: str | None) -> Callable[[], Encode]:
 
 
 def _rounded(address: str) -> str:
-    """Why an export rounds; "" where it should not, of a server, and of settings that cannot be read."""
+    """Return why an export rounds. "" if it should not, for servers, and for unreadable settings."""
     try:
         is_rounded = (
             Path(address, SETTINGS).is_file() and Format(read_settings(Path(address))["format"]).is_quantised

@@ -43,9 +43,10 @@ TOKENS = 16_384
 
 
 def write_static(encoder: SentenceEncoder, folder: Path, *, dim: int | None) -> None:
-    """Fills an empty folder.
+    """Write a static table of token embeddings to an empty folder.
 
-    dim  numbers of an embedding; None: 256, or as many as the encoder has
+    Args:
+        dim: Dimension. Default: 256, or the encoder's dimension if smaller.
     """
     tokenizer = Tokenizer.from_str(encoder.tokenizer.backend_tokenizer.to_str())
     tokenizer.no_truncation()
@@ -75,7 +76,7 @@ def write_static(encoder: SentenceEncoder, folder: Path, *, dim: int | None) -> 
 
 
 def token_vectors(encoder: SentenceEncoder, size: int, dim: int) -> Float[np.ndarray, "tokens dim"]:
-    """A weighted vector for every token; 0 of special ones, which say nothing of a text."""
+    """Return a weighted vector per token, 0 for special tokens."""
     ids = encoder.tokenizer("a")["input_ids"]
     before, after = special_around(encoder.tokenizer)
     around = ids[:before], ids[len(ids) - after :]
@@ -96,7 +97,7 @@ def token_vectors(encoder: SentenceEncoder, size: int, dim: int) -> Float[np.nda
 
 
 def _probabilities(tokenizer: Any, size: int) -> Float[np.ndarray, "tokens"]:
-    """How frequent each token is: as a unigram tokenizer says, else by Zipf's law of its place in the vocabulary."""
+    """Return token frequencies from a unigram tokenizer, else by Zipf's law of the vocabulary order."""
     model = json.loads(tokenizer.to_str())["model"]
     if model["type"] == "Unigram":
         logarithms = np.array([score for _, score in model["vocab"]], dtype=np.float64)
@@ -149,7 +150,7 @@ A score of this encoder is the mean of both orders of a pair: take the mean of t
 
 
 def usage(encoder: Any, format: Format) -> str:
-    """Markdown: the program, and what has to be said beside it."""
+    """Return Markdown with example code for the format, and remarks."""
     if format.extra is None:
         return STATIC
     scores = isinstance(encoder, PairEncoder)
@@ -178,15 +179,21 @@ def export_encoder(
     name: str = "encoder",
     allow_difference: bool = False,
 ) -> ExportReport:
-    """Writes the encoder in a format, and gives the proof that the folder computes the same; one of ours is replaced.
+    """Export an encoder, and verify that the folder computes the same. An earlier export of ours is replaced.
 
-    dim     numbers of an embedding: the first ones, of length 1 again; None: as many as the encoder gives
-    sets, data_dir, limit  as of `prove`
-    name    of the encoder in card and proof
-    allow_difference  a folder that differs by more than its bound is written all the same
+    Embeddings of an export have length 1.
 
-    Embeddings of an export are of length 1. Raises UserError for an encoder that the format cannot hold, and for a
-    difference beyond the bound; nothing is written then.
+    Args:
+        dim: Keep the first dimensions, normalised again. Default: all.
+        sets, data_dir, limit: As in `prove`.
+        name: Name of the encoder in card and report.
+        allow_difference: Keep a folder whose difference exceeds the bound.
+
+    Returns:
+        The report of the verification.
+
+    Raises:
+        UserError: An encoder that the format cannot hold, or a difference above the bound. Nothing is written then.
     """
     format.require_packages()
     _require_format(encoder, format, dim)
@@ -274,7 +281,7 @@ def _write_graph(encoder: Any, folder: Path, format: Format) -> None:
 
 
 def _write_tokenizer(inner: SentenceEncoder, folder: Path) -> None:
-    """tokenizer.json that cuts and pads by itself, for programs without transformers, and the files beside it."""
+    """Write tokenizer.json with truncation and padding, for programs without transformers, and further files."""
     if not inner.tokenizer.is_fast:
         raise UserError(
             f"{type(inner.tokenizer).__name__}: this tokenizer has no tokenizer.json, which programs read that run a "
@@ -290,7 +297,7 @@ def _write_tokenizer(inner: SentenceEncoder, folder: Path) -> None:
 
 
 def _settings(encoder: Any, format: Format) -> dict[str, Any]:
-    """What a program has to know to use the graph."""
+    """Settings that a program needs to use the graph."""
     inner = encoder.inner
     about: dict[str, Any] = {"format": str(format), "max_length": inner.max_length, "pooling": inner.pooling}
     if isinstance(encoder, PairEncoder):
@@ -311,7 +318,7 @@ def _settings(encoder: Any, format: Format) -> dict[str, Any]:
 
 
 def _write_card(encoder: Any, folder: Path, format: Format, name: str, proof: ExportReport) -> None:
-    """The README: what it is, how it is opened, and the proof."""
+    """Write the README: contents, example code, and the verification."""
     path = folder / "README.md"
     table = f"\n## Parity\n\n{proof.words()}\n\n{proof.markdown()}\n"
     if format is Format.SENTENCE_TRANSFORMERS:

@@ -13,7 +13,7 @@ MOST_LOSS = 0.3
 
 
 class Format(StrEnum):
-    """What an encoder is written as."""
+    """Export formats."""
 
     SENTENCE_TRANSFORMERS = "sentence-transformers"  # a folder that it, and juzhen, load
     ONNX = "onnx"  # model.onnx in float32
@@ -28,7 +28,7 @@ class Format(StrEnum):
 
     @property
     def graph(self) -> str | None:
-        """The file of the graph; None where there is none."""
+        """Return the graph file, or None."""
         if self in (Format.ONNX, Format.ONNX_INT8):
             return "model.onnx"
         return "openvino_model.xml" if self in (Format.OPENVINO, Format.OPENVINO_INT8) else None

@@ -49,7 +49,7 @@ class ScoreSettings(GraphSettings):
 
 
 class ExportedModel(Protocol):
-    """What an export gives. by: the program that computes it."""
+    """A loaded export. `by` is the program that computes it."""
 
     by: str
 
@@ -63,10 +63,10 @@ class ExportedModel(Protocol):
 
 
 def open_export(folder: str | Path) -> ExportedModel:
-    """Open what an export holds.
+    """Open an export.
 
     Raises:
-        UserError: A folder that is none, or one whose files are missing, damaged, or of different exports.
+        UserError: A folder that is not an export, or with missing, damaged or mixed files.
     """
     folder = require_export(folder)
     with _reading(folder):
@@ -74,7 +74,7 @@ def open_export(folder: str | Path) -> ExportedModel:
 
 
 def require_export(folder: str | Path) -> Path:
-    """The path of an export. Raises UserError for a folder that is none."""
+    """Return the path of an export. Raises UserError for another folder."""
     folder = Path(folder)
     if not (folder / SETTINGS).is_file() and not (folder / "modules.json").is_file():
         raise UserError(

@@ -129,7 +129,7 @@ def _vector(embedding: list[float] | str) -> np.ndarray:
 
 
 def _told(error: HTTPError) -> str:
-    """The start of what a server says with its refusal."""
+    """Return the start of a server's error message."""
     try:
         text = error.read(500).decode(errors="replace")
     except (OSError, ValueError, HTTPException):

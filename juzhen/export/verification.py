@@ -1,4 +1,4 @@
-"""The proof that an export computes what the encoder computes: differences, a correlation before and after, speed."""
+"""Verification that an export computes the same as the encoder: differences, correlation before and after, speed."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -68,12 +68,13 @@ class Correlation:
 
 @dataclass(frozen=True)
 class ExportReport:
-    """What was measured.
+    """Measurements of an export.
 
-    differences  largest difference of a number of a unit embedding, or of a score as a share of the largest one
-                 → by batch size, and of texts with special tokens
-    worst        the text that differs most
-    speed        texts per second of the encoder (`before`) and of the export (`after`), interleaved, the best rounds
+    Args:
+        differences: Largest difference of a number of a unit embedding, or of a score relative to the largest score, by
+            batch size and for texts with special tokens.
+        worst: The text that differs most.
+        speed: Texts per second of the encoder (`before`) and the export (`after`): interleaved, best rounds.
     """
 
     format: Format
@@ -87,7 +88,7 @@ class ExportReport:
     versions: dict[str, str] = field(default_factory=dict)
 
     def fault(self) -> str | None:
-        """Why the export is not what its format promises; None where it is. A static table promises nothing."""
+        """Return why the export violates its format's bound, or None. Static tables have no bound."""
         if self.format is Format.STATIC:
             return None
         if self.format.is_quantised:
@@ -145,13 +146,15 @@ def prove(
     data_dir: str | Path = "data",
     limit: int = ROWS,
 ) -> ExportReport:
-    """Compares an export with its encoder.
+    """Compare an export with its encoder.
 
-    dim    numbers of an embedding of the export
-    sets   whose dev splits are scored before and after
-    limit  rows of each that are
+    Args:
+        dim: Dimension of the export.
+        sets: Sets whose dev splits are scored before and after.
+        limit: Rows of each set.
 
-    Raises UserError for a set without pairs that have a gold value.
+    Raises:
+        UserError: A set without pairs that have a gold value.
     """
     examples = [dev_rows(config, data_dir, limit) for config in sets]
     texts, special = proof_texts(encoder.inner), special_texts(encoder.inner)
@@ -179,7 +182,7 @@ def prove(
 
 
 def proof_texts(encoder: PooledEncoder) -> list[str]:
-    """Texts of one token to more than the encoder reads, each another part of a passage; those without tokens not."""
+    """Return texts of one token up to more than the encoder's limit, taken from different parts of a passage."""
     most = 4 * encoder.max_length
     sizes = np.unique(np.geomspace(1, most, LENGTHS).astype(int)).tolist()
     passage = PASSAGE * (most // len(PASSAGE) + 2)
@@ -206,7 +209,7 @@ def _readable(encoder: PooledEncoder, texts: Sequence[str]) -> list[str]:
 
 
 def reference(encoder: PooledEncoder, texts: Sequence[str], dim: int | None = None) -> np.ndarray:
-    """Unit embeddings of what transformers gives for each text alone."""
+    """Return unit embeddings computed by transformers, one text at a time."""
     was_training = encoder.training
     encoder.eval()
     try:
@@ -242,13 +245,13 @@ def _pair_differences(
 
 
 def _finite(numbers: np.ndarray, inputs: Sequence[Any]) -> np.ndarray:
-    """What an export gives. Raises UserError for NaN and infinity."""
+    """Encode with an export. Raises UserError for NaN and infinity."""
     require_finite(numbers, inputs, key="text", giver="the export")
     return numbers
 
 
 def _by_part(apart: dict[int, np.ndarray], names: list[str], plain: int) -> tuple[dict[str, float], str]:
-    """The largest differences by batch size and of special texts, which stand behind `plain` others."""
+    """Return the largest differences by batch size, and of special texts, which follow `plain` others."""
     largest = {f"batches of {size}": float(values[:plain].max()) for size, values in apart.items()}
     if len(names) > plain:
         largest["special tokens"] = max(float(values[plain:].max()) for values in apart.values())
@@ -256,7 +259,7 @@ def _by_part(apart: dict[int, np.ndarray], names: list[str], plain: int) -> tupl
 
 
 def dev_rows(config: DatasetConfig, data_dir: str | Path, limit: int) -> Examples:
-    """Evenly chosen rows of a dev split. Raises UserError where these are no pairs with a gold value."""
+    """Return evenly spaced rows of a dev split. Raises UserError unless they are pairs with a gold value."""
     rows = load_examples(
         config, "dev", source=Source.LOCAL, data_dir=data_dir, on_bad_row="error", required=True
     )
@@ -307,7 +310,6 @@ def _speed(encoder: Any, opened: ExportedModel, rows: Examples | None, texts: li
 
 
 def _versions() -> dict[str, str]:
-    """Of what may have computed."""
     versions = {}
     for package in (
         "torch",

@@ -139,7 +139,7 @@ def index_digest(reader: SentenceEncoder) -> str:
 
 
 class Index:
-    """A searchable index. Each search sees what other processes have added and removed.
+    """A searchable index. Each search sees what other processes have added and removed. Threads may share it.
 
     Args:
         encoder: Encodes queries. None allows BM25 only.
@@ -187,7 +187,11 @@ class Index:
     ) -> list[list[IndexHit]]:
         """Return the `top_k` best texts of each query, best first.
 
-        Lists are shorter if fewer texts exist or share a term. Ties are ordered by the time a text was added.
+        Modes: dense is the score of the encoder, as `SentenceEncoder.search`. bm25 is described in
+            `juzhen.metrics.lexical`.
+        hybrid is Σ 1 / (60 + rank) over both lists, each of FUSED texts. Lists are shorter if fewer texts exist or
+        share a
+        term. Ties are ordered by the time a text was added.
 
         Args:
             where: Metadata that a text must have.
@@ -384,7 +388,8 @@ def prepare_queries(
 
 
 def check_encoder(facts: dict[str, Any], encoder: SentenceEncoder, place: str) -> SentenceEncoder:
-    """Check an encoder against an index. Raises UserError if its vectors differ from those of the index."""
+    """Return the encoder, set to read long texts as the index did. Raises UserError if its vectors are not the
+    index's."""
     overlap = facts.get("chunk_overlap")
     if overlap is not None and encoder.chunk_overlap is None:
         encoder = encoder.with_long_texts("chunk", overlap)

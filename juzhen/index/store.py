@@ -84,6 +84,8 @@ class StoredRow(NamedTuple):
     """A text of the database.
 
     Args:
+        number: Never reused for another text.
+        metadata: As JSON.
         document: Id of its document, if it is a passage.
         span: Start and end in the document's characters.
     """
@@ -98,6 +100,10 @@ class StoredRow(NamedTuple):
 
 class Store:
     """The SQLite database of an index. Threads may share it.
+
+    Args:
+        path: The file. None: in memory.
+        writes, patience: As in `open_database`.
 
     Raises:
         UserError: A file that is not an index, is damaged, or has another version.
@@ -372,7 +378,10 @@ class Store:
     def portions(
         self, above: int = -1
     ) -> Iterator[tuple[Int[np.ndarray, "some"], Float[np.ndarray, "some dim"]]]:
-        """Yield numbers and vectors in batches. Raises UserError for vectors of another size or not finite."""
+        """Yield rising numbers after `above` and their vectors, AT_ONCE per batch.
+
+        Raises UserError for vectors of another size or with non-finite numbers.
+        """
         query = "SELECT number, vector FROM vectors WHERE number > ? ORDER BY number LIMIT ?"
         while rows := self._all(query, above, AT_ONCE):
             numbers, vectors = self._matrix(rows)

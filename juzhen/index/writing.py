@@ -1,4 +1,4 @@
-"""Build an index, add to it and remove from it.
+"""Build an index, add to it and remove from it. A kill leaves the index before or after the change.
 
 Texts and vectors are committed to the database. Derived search files are rewritten when enough has changed
 (`juzhen.index.derived_files`). Texts that they do not cover yet are compared one by one.
@@ -316,7 +316,11 @@ def index_in_memory(encoder: SentenceEncoder, rows: Rows) -> Index:
 
 @reported()
 def add(folder: Path, encoder: SentenceEncoder, rows: Rows, *, encoding: Encoding | None = None) -> int:
-    """Add rows to an index, all or none, and return how many texts were replaced. A known id replaces its text."""
+    """Add rows to an index, all or none, and return how many texts were replaced. A known id replaces its text.
+
+    Raises:
+        UserError: An encoder with other weights, or rows with ids for an index without, or the reverse.
+    """
     rows.check_metadata()
     with _changed(folder, num_texts=len(rows.texts)) as store:
         facts = store.facts()

@@ -1,4 +1,4 @@
-"""`juzhen.merge`: one encoder of several, with given weights or those that do best on dev."""
+"""Merge encoders with given weights, or with the weights that score best on dev."""
 
 import copy
 import math
@@ -30,12 +30,14 @@ GRID = 11
 
 
 class DevScore:
-    """The mean over dev sets of the measure that speaks for each, such as Spearman's correlation.
+    """Mean over dev sets of each set's main metric, such as Spearman's correlation.
 
-    encoder   is scored with the weights that it has at the time
-    settings  name the sets under `evaluate`, and where they lie
+    Args:
+        encoder: Scored with its current weights.
+        settings: Sets in `evaluate` and where to find them.
 
-    Raises UserError where no set has a dev split.
+    Raises:
+        UserError: A set without a dev split.
     """
 
     def __init__(self, encoder: Any, settings: EvaluationSettings) -> None:
@@ -57,7 +59,7 @@ class DevScore:
 
 
 class Tried:
-    """A score that remembers: each mixture is measured once, at most `trials` of them."""
+    """Caches scores: each mixture is measured once, at most `trials` in all."""
 
     def __init__(self, score: Score, trials: int) -> None:
         self._score, self._trials = score, trials
@@ -77,10 +79,11 @@ class Tried:
 
 
 def chosen_weights(score: Score, count: int, *, method: str, trials: int) -> Tried:
-    """What was tried, in order: equal weights first, then each model alone, then a search.
+    """Search the weights with the best dev score: equal weights, each model alone, then a search.
 
-    Shares of two models are tried on a grid. Shares of more, and factors, are searched by Nelder and Mead (1965), which
-    begins with each model alone.
+    Shares of two models are tried on a grid. Shares of more models, and factors, are searched by Nelder and Mead
+    (1965),
+    starting with each model alone.
     """
     if method == "greedy_soup":
         return greedy_soup(score, count)
@@ -113,7 +116,7 @@ def chosen_weights(score: Score, count: int, *, method: str, trials: int) -> Tri
 
 
 def greedy_soup(score: Score, count: int) -> Tried:
-    """The models from the best on dev down; one stays in the mean if that does no worse with it.
+    """Add models from best to worst. A model stays in the mean if the score does not drop.
 
     (Wortsman et al. 2022, https://arxiv.org/abs/2203.05482, recipe 1.)
     """
@@ -142,13 +145,16 @@ OF_PAIRS = ("outputs", "segments", "symmetric", "grades")
 
 
 class Models:
-    """Loaded encoders of one family, in float32, and the base that their task vectors are counted from.
+    """Loaded encoders of one family in float32, and the base of their task vectors.
 
-    names  what messages call them
-    base   an encoder of the same shapes; None: there is none
+    All are in memory: 4 bytes per parameter of each model and of the result, plus the needs of a method for one tensor.
 
-    All are in memory: 4 bytes for each number of each of them and of the merged one, and of one tensor at a time what a
-    method needs. Raises UserError, before anything is computed, for encoders that do not belong together.
+    Args:
+        names: Names for messages.
+        base: The encoder that the models started from.
+
+    Raises:
+        UserError: Encoders that cannot be merged. Nothing has been computed then.
     """
 
     def __init__(
@@ -180,9 +186,11 @@ class Models:
 
     @torch.no_grad()
     def merge(self, method: str, weights: Sequence[float], *, density: float, scale: float, seed: int) -> Any:
-        """`self.encoder` with the merged weights; each call overwrites those of the one before.
+        """Return `self.encoder` with merged weights. Each call overwrites the last.
 
-        weights  one for each model; density, scale, seed: as of `juzhen.merge`
+        Args:
+            weights: One per model.
+            density, scale, seed: As in `juzhen.merge`.
         """
         how, target = METHODS[method], self.encoder.state_dict()
         numbers = {"density": density, "scale": scale, "generator": torch.Generator().manual_seed(seed)}
@@ -266,7 +274,7 @@ Weights = Sequence[float] | Literal["dev"] | None
 
 @dataclass(frozen=True)
 class Recipe:
-    """How models are merged; numbers as of `merge`. Raises UserError for numbers that make no sense."""
+    """How models are merged. Numbers as in `merge`. Raises UserError for invalid numbers."""
 
     method: str = "linear"
     weights: Weights = None
@@ -314,11 +322,14 @@ class Recipe:
 
 @dataclass
 class Merged:
-    """encoder   with the merged weights
-    weights   one for each model
-    tried     weights that were measured on dev → the value there; {} where none were
-    sets      that the weights were chosen on
-    licences  of the models, None where one names none
+    """A merged encoder.
+
+    Args:
+        encoder: The encoder with merged weights.
+        weights: One per model.
+        tried: Weights measured on dev → score. {} if none were.
+        sets: Sets used to choose the weights.
+        licences: Licences of the models, None if unknown.
     """
 
     encoder: Any
@@ -364,24 +375,31 @@ def merge(
     data_dir: str | Path = "data",
     trials: int = TRIALS,
 ) -> Any:
-    """One encoder of several that started from the same weights: bi-encoders, or cross-encoders.
+    """Merge bi-encoders or cross-encoders that started from the same weights into one.
 
-    models   runs, folders, built-in names, or loaded encoders
-    method   linear · slerp (two models) · multislerp · task_arithmetic · ties · dare · model_stock · greedy_soup
-    weights  one for each model: shares, which are made to sum to 1, and for task_arithmetic and dare factors; None:
-             equal ones, factors 1; "dev": those that do best on the dev splits of `dataset`
-    base     what the models started from, for task_arithmetic, ties, dare and model_stock, which count from it
-    density  share of what training added that stays, for ties and dare
-    scale    factor of what is added to the base
-    seed     of what dare draws
-    dataset  sets to choose weights on, of `data_dir`, or built-in
-    trials   mixtures that are measured on dev at most
+    All models are in memory: 4 bytes per parameter of each. The merged encoder is in evaluation mode.
 
-    All models are in memory at once: 4 bytes for each of their numbers. The merged encoder is in evaluation mode, and
-    `encoder.save(folder)` writes it. Raises UserError, before anything is computed, for models of another family,
-    tokenizer, pooling, prompt or shape, and for quantised ones.
+    Args:
+        models: Runs, folders, built-in names, or loaded encoders.
+        method: linear, slerp (two models), multislerp, task_arithmetic, ties, dare, model_stock or greedy_soup.
+        weights: One per model: shares, normalised to sum to 1, or factors for task_arithmetic and dare. None: equal
+            shares, factors of 1. "dev": the best weights on the dev splits of `dataset`.
+        base: The encoder that the models started from, for task_arithmetic, ties, dare and model_stock.
+        density: Share of each task vector that is kept, for ties and dare.
+        scale: Factor of the merged task vector.
+        seed: Seed of dare.
+        dataset: Sets that choose the weights, in `data_dir` or built-in.
+        trials: Maximal number of mixtures measured on dev.
 
-    >>> merge(["runs/a", "runs/b"], method="slerp", weights=[0.3, 0.7]).save("merged")  # doctest: +SKIP
+    Returns:
+        The merged encoder. `encoder.save(folder)` writes it.
+
+    Raises:
+        UserError: Models of different family, tokenizer, pooling, prompt or shape, or quantised ones. Nothing has been
+            computed then.
+
+    Example:
+        >>> merge(["runs/a", "runs/b"], method="slerp", weights=[0.3, 0.7]).save("merged")  # doctest: +SKIP
     """
     recipe = Recipe(method, weights, density, scale, seed, trials)
     models = list(models)
@@ -394,7 +412,7 @@ def merge(
 
 
 def opened_models(models: Sequence[Any], base: Any, base_name: str = "") -> Models:
-    """The models and the base, loaded; None: without a base. Errors: as `Models`."""
+    """Load the models and the base. Errors: as `Models`."""
     names = [
         str(model) if isinstance(model, str | Path) else f"model {n}"
         for n, model in enumerate(models, start=1)

@@ -1,8 +1,7 @@
-"""What makes one tensor of several: linear, slerp, multislerp, task arithmetic, TIES, DARE, model stock.
+"""Merging methods for one tensor: linear, slerp, multislerp, task arithmetic, TIES, DARE, model stock.
 
-Each function reads float32 tensors of one shape and gives one of that shape. A task vector is what training has added:
-the tensor of a model less that of the base. Numbers are those of mergekit 0.1.5 (LGPL) to rounding, as tests compare;
-its code is not used.
+Each function takes float32 tensors of one shape and returns a tensor of this shape. A task vector is a model's tensor
+minus the base's. Results equal mergekit 0.1.5 (LGPL) up to rounding, as tests check. Its code is not used.
 """
 
 from collections.abc import Callable, Sequence
@@ -35,9 +34,10 @@ def weighted_sum(
 
 
 def slerp(tensors: Sequence[Float[Tensor, "*shape"]], weights: Sequence[float]) -> Float[Tensor, "*shape"]:
-    """Two tensors on the arc between them: sin((1−t)Ω)/sin Ω · a + sin(tΩ)/sin Ω · b, with t the second one's share.
+    """Interpolate on the arc between two tensors: sin((1−t)Ω)/sin Ω · a + sin(tΩ)/sin Ω · b, with t the second one's
+    share.
 
-    Ω is the angle of the two as vectors (Shoemake 1985); where they are all but parallel it is `linear`.
+    Ω is the angle of the two as vectors (Shoemake 1985). Nearly parallel tensors are interpolated by `linear`.
     """
     first, second = tensors
     share = weights[1] / sum(weights)
@@ -54,7 +54,8 @@ def multislerp(
 ) -> Float[Tensor, "*shape"]:
     """The mean of several on a sphere: in the tangent space at their weighted mean, and back.
 
-    Directions and lengths are averaged apart (Goddard 2024, https://goddard.blog/posts/multislerp-wow-what-a-cool-idea).
+    Directions and lengths are averaged apart (Goddard 2024,
+    https://goddard.blog/posts/multislerp-wow-what-a-cool-idea).
     Raises ValueError where the directions cancel out.
     """
     shares = torch.tensor(weights, dtype=tensors[0].dtype)
@@ -84,11 +85,12 @@ def task_arithmetic(
 def ties(
     vectors: Sequence[Float[Tensor, "*shape"]], weights: Sequence[float], *, density: float
 ) -> Float[Tensor, "*shape"]:
-    """Task vectors trimmed, a sign chosen for each number, and the mean of those that have it.
+    """Trim task vectors, elect a sign per parameter, and average the values with this sign.
 
-    density  share of each vector's numbers that stay: those of the largest size
+    The sign is that of the weighted sum (Yadav et al. 2023, https://arxiv.org/abs/2306.01708).
 
-    (Yadav et al. 2023, https://arxiv.org/abs/2306.01708.) The sign is that of the weighted sum.
+    Args:
+        density: Share of each vector that is kept: the largest entries by size.
     """
     scale = torch.tensor(weights, dtype=vectors[0].dtype).view(-1, *[1] * vectors[0].ndim)
     parts = torch.stack([largest(vector, density) for vector in vectors]) * scale
@@ -99,7 +101,7 @@ def ties(
 
 
 def largest(vector: Float[Tensor, "*shape"], density: float) -> Float[Tensor, "*shape"]:
-    """The vector with 0 in place of all but the share `density` of its numbers, the largest in size; at least one."""
+    """Keep the share `density` of the largest entries by size, at least one, and set the others to 0."""
     if density >= 1 or not vector.numel():
         return vector
     order = vector.abs().flatten().argsort(descending=True)
@@ -153,12 +155,13 @@ def model_stock(vectors: Sequence[Float[Tensor, "*shape"]]) -> Float[Tensor, "*s
 
 @dataclass(frozen=True)
 class Method:
-    """How models are merged.
+    """A merging method and its requirements.
 
-    of_vectors  it reads task vectors, so it needs a base
-    is_sum      weights are factors, and not shares of 1
-    takes       its further numbers: density, generator
-    models      the fewest and the most it takes; None: any number
+    Args:
+        of_vectors: It merges task vectors and needs a base.
+        is_sum: Weights are factors, not shares of 1.
+        takes: Further parameters: density, generator.
+        models: Minimal and maximal number of models, None for any.
     """
 
     about: str

@@ -1,4 +1,4 @@
-"""A merged model as a run: its encoder and a result, so that tables show it beside the runs that it is made of."""
+"""Merge runs into a run: an encoder and a result, so that tables show it with its parents."""
 
 import hashlib
 import json
@@ -50,16 +50,18 @@ def merge_runs(
     data_dir: str | Path | None = None,
     progress: bool = False,
 ) -> tuple[Result | None, Merged]:
-    """Writes the merge of some runs, or of folders of encoders, to the folder `out`.
+    """Merge runs or encoders, and write the result to a folder.
 
-    Where all are finished runs, `out` becomes a run: the encoder is scored on the sets of its parents, and the result
-    says what it is made of and what that cost. Else it is the folder of an encoder, and there is no result.
+    If all are finished runs, `out` becomes a run: the encoder is scored on the sets of its parents, and the result
+    records the recipe and the cost. Otherwise `out` becomes an encoder folder without result.
 
-    base      None: where all runs started from the same weights, these
-    dataset   sets to choose weights on; None: those that the runs were trained on
-    data_dir  None: where the first run read its sets
+    Args:
+        base: Default: the weights that all runs started from, if they are the same.
+        dataset: Sets that choose the weights. Default: the training sets of the runs.
+        data_dir: Default: where the first run read its sets.
 
-    Raises UserError as `juzhen.merge`, and for a folder that is not new, empty or an unfinished merge.
+    Raises:
+        UserError: As `juzhen.merge`, and a folder that is not new, empty or an unfinished merge.
     """
     since = time.monotonic()
     require_apart(out, *folders)
@@ -103,7 +105,7 @@ def _choosing(
 
 
 def _common_start(parents: Sequence[Result]) -> tuple[Any, str]:
-    """The encoder that all runs started from, and what it is called. Raises UserError where that is not one."""
+    """Return the encoder that all runs started from, and its name. Raises UserError if there is no common one."""
     starts = []
     for result in parents:
         backbone = {
@@ -123,7 +125,7 @@ def _common_start(parents: Sequence[Result]) -> tuple[Any, str]:
 
 
 def _config(parents: Sequence[Result], recipe: Recipe, base: str) -> dict[str, Any]:
-    """The configuration of the first run, with the sets of all; `merge` says what is its own."""
+    """Configuration of the first run with the sets of all runs and the recipe in `merge`."""
     models = {
         (result.config["model"].get("_target_"), result.config["model"].get("name")) for result in parents
     }
@@ -213,7 +215,7 @@ def _result(
 
 
 def _cost(folder: Path, result: Result) -> dict[str, Any]:
-    """Steps, rows and seconds of all stages of a run; None where a result does not say."""
+    """Total steps, rows and seconds of a run's stages, None if unknown."""
     stages = [result]
     for index in range(result.stage):
         stages.append(Result.read(SavedRun(folder).earlier(index).folder))

@@ -1,4 +1,4 @@
-"""The HTTP interface: paths, bodies, answers, and the document that describes them."""
+"""The HTTP interface: paths, bodies, answers, and the OpenAPI document."""
 
 import asyncio
 import html
@@ -39,8 +39,12 @@ from juzhen.serving.settings import Limits
 
 
 def body_schemas(kinds: Sequence[type[BaseModel]], models: ServedModels) -> dict[str, Any]:
-    """Schema of each body by name. `prompt_name` lists the prompts, `filter` the metadata of the index; what the server
-    cannot do has its default alone."""
+    """Return the schema of each body by name.
+
+    `prompt_name` lists the served prompts and `filter` the metadata of the index. Options that this server lacks are
+    fixed
+    at their default.
+    """
     _, schemas = models_json_schema(
         [(kind, "validation") for kind in kinds], ref_template="#/components/schemas/{model}"
     )
@@ -68,7 +72,7 @@ def body_schemas(kinds: Sequence[type[BaseModel]], models: ServedModels) -> dict
 
 
 def _narrow(field: dict[str, Any], option: dict[str, Any] | None) -> None:
-    """Leaves `option` or null as what a field may be."""
+    """Allow only `option` or null for a field."""
     field["anyOf"] = [*([option] if option else []), {"type": "null"}]
 
 

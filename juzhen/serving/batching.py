@@ -29,7 +29,7 @@ LONGEST_RETRY = 60
 
 
 class Compute(Protocol):
-    """What makes a row of numbers of each input."""
+    """Computes one vector or score per input."""
 
     def compute(self, inputs: Sequence[Any]) -> np.ndarray: ...
 
@@ -99,9 +99,10 @@ class Batcher:
     def submit(
         self, client: str, engine: Compute, inputs: Sequence[Any], lengths: Sequence[int]
     ) -> "asyncio.Future[list[np.ndarray]]":
-        """A row for each input, in order; who cancels it does without.
+        """Return one result per input, in order. A cancelled request is dropped.
 
-        Raises RequestError where the queue is full, and for more tokens than it ever holds.
+        Raises:
+            RequestError: The queue is full, or the request has more tokens than it can hold.
         """
         tokens = int(sum(lengths))
         if tokens > self.queue_tokens:
@@ -121,12 +122,12 @@ class Batcher:
         return job.answer
 
     def retry_after(self) -> int:
-        """Seconds after which what waits now is done."""
+        """Estimate seconds until the queue is empty."""
         seconds = self.tokens / self._speed if self._speed else 1.0
         return max(1, min(math.ceil(seconds), LONGEST_RETRY))
 
     def close(self) -> None:
-        """Ends the thread once all that waits is done."""
+        """End the thread after the queued work."""
         with self._change:
             self._is_closing = True
             self._change.notify()
@@ -214,9 +215,10 @@ TOKENS = tuple(16 * 2**power for power in range(12))
 
 
 class Metrics:
-    """Of one server, all of its processes together; no text and no name of a client is in them.
+    """Metrics of one server over all its processes, without texts or client names.
 
-    waiting  tokens that wait or are in work in this process
+    Args:
+        waiting: Returns the tokens queued or in work in this process.
     """
 
     def __init__(self, waiting: Callable[[], int]) -> None:

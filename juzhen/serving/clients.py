@@ -69,7 +69,7 @@ class EmbeddingsByType(BaseModel):
 
 
 class CohereEmbedReply(BaseModel):
-    """`embeddings` by their types; of /v1/embed without `embedding_types` a plain matrix."""
+    """`embeddings` by type, or a plain matrix for /v1/embed without `embedding_types`."""
 
     response_type: Literal["embeddings_by_type", "embeddings_floats"]
     id: str
@@ -90,7 +90,7 @@ class InfinityEmbeddingsBody(EmbeddingsBody):
 
 
 class InfinityEmbeddingsReply(EmbeddingsReply):
-    """`meta.warnings` says how many texts were cut."""
+    """`meta.warnings` counts truncated texts."""
 
     id: str
     created: int
@@ -129,7 +129,7 @@ class InfinityRanked(BaseModel):
 
 
 class InfinityRerankReply(BaseModel):
-    """Best first. `meta.warnings` says what was cut, and where no cross-encoder has scored."""
+    """Best first. `meta.warnings` counts truncated texts and notes a missing cross-encoder."""
 
     object: Literal["rerank"]
     results: list[InfinityRanked]

@@ -1,4 +1,4 @@
-"""Answers as JSON, and what a request is refused with, in the form that OpenAI's clients read."""
+"""JSON answers, and errors in the form of OpenAI's API."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator

@@ -1,4 +1,4 @@
-"""What stands before the application: hosts, keys, sizes, time, one line of log and the counts of each request."""
+"""Middleware of the server: host check, API keys, size and time limits, log and metrics."""
 
 import asyncio
 import json
@@ -37,7 +37,7 @@ LOGGERS = ("uvicorn", "asyncio", "py.warnings")
 
 
 def log_event(event: str, **facts: Any) -> None:
-    """One line of JSON on stderr; `process` tells which of several has written it."""
+    """Write one line of JSON to stderr, with the process id if there are several processes."""
     if parent_process() is not None:
         facts["process"] = os.getpid()
     moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
@@ -74,10 +74,12 @@ def _failure(error: BaseException) -> dict[str, str]:
 
 
 class RequestMiddleware:
-    """An ASGI application around another one.
+    """An ASGI middleware.
 
-    is_local  the server listens on the loopback alone. Without keys, a name of another host is refused then: a page of
-              that name could make a browser ask here
+    Args:
+        is_local: The server listens on the loopback only. Without keys it then refuses other host names, because a
+            foreign
+            page with such a name could make a browser ask here (DNS rebinding).
     """
 
     def __init__(self, app: Any, service: Service, keys: Keys, *, paths: set[str], is_local: bool) -> None:

@@ -1,4 +1,4 @@
-"""The models that are served between two loads, and the names by which requests choose them."""
+"""Served models: encoders, cross-encoder and index, and how requests are tokenized and computed."""
 
 import threading
 import time
@@ -48,8 +48,9 @@ SIDES = {
 class ServedThreshold:
     """The score of an encoder from which two texts count as the same.
 
-    of      the set on whose dev split it was fitted; None: it was given as a number
-    reason  why there is none
+    Args:
+        of: Set whose dev split it was fitted on. None: it was given as a number.
+        reason: Why there is no threshold.
     """
 
     value: float | None = None
@@ -58,9 +59,10 @@ class ServedThreshold:
 
     @classmethod
     def of_encoder(cls, encoder: ThresholdMixin, chosen: str | None = None) -> Self:
-        """That of a set, or a number, where one is chosen; else the encoder's own, where it has one.
+        """Return the threshold of the chosen set or number, else the encoder's own, if any.
 
-        Raises UserError for a chosen set that has none.
+        Raises:
+            UserError: The chosen set has no threshold.
         """
         if chosen is not None and (number := as_number(chosen)) is not None:
             return cls(number)
@@ -77,7 +79,7 @@ class ServedThreshold:
 
 
 def as_number(text: str) -> float | None:
-    """A finite number that stands in a text; None where it is another word."""
+    """Return the finite number in a string, or None."""
     try:
         number = float(text)
     except ValueError:
@@ -109,7 +111,7 @@ class Embedder:
             raise UserError(f"{name}: {error}. Replace the weights, or choose the back end torch.") from error
 
     def reader(self, prompt_name: str | None, input_type: str | None) -> SentenceEncoder:
-        """The encoder behind the prompt that is asked for. Raises RequestError for one that it does not have."""
+        """Return the encoder with the requested prompt. Raises RequestError for an unknown prompt."""
         key = prompt_name, input_type
         if key not in self._readers:
             if prompt_name is not None and input_type is not None:
@@ -267,7 +269,7 @@ class Corpus:
             )
 
     def facts(self, *, reranks: bool) -> dict[str, Any]:
-        """As /index tells them."""
+        """Return the facts for /index."""
         return {"name": self.name, **self.index.facts(), "reranks": reranks}
 
 
@@ -293,10 +295,11 @@ def depth_of(queries: list[str], body: SearchBody, *, most_pairs: int) -> int:
 
 @dataclass(frozen=True)
 class ServedModels:
-    """What is served between two loads.
+    """All served models. A reload replaces them together.
 
-    adapters  further encoders, each under its name: adapters beside the weights of `embedder`, or a run to compare
-    corpora   name of a further encoder → the texts of `corpus`, encoded by it
+    Args:
+        adapters: Further encoders by name: adapters on the weights of `embedder`, or a run to compare.
+        corpora: Name of a further encoder → the texts of `corpus`, encoded by it.
     """
 
     embedder: Embedder
@@ -339,11 +342,15 @@ def load_models(
     backend: str,
     threshold: str | None = None,
 ) -> ServedModels:
-    """The models of runs or folders, as their files are now. Raises UserError where there is none.
+    """Load the models of runs or folders from their files.
 
-    threshold  of the encoder: a score, or a set; None: its own
-    adapters  runs whose adapters stand beside the weights that the encoder's adapter stands beside
-    compare   a run of other weights, which searches the same texts; `index` is a file of texts then
+    Args:
+        threshold: Threshold of the encoder: a score, or a set. Default: its own.
+        adapters: Runs with adapters on the same base weights as the encoder.
+        compare: A run with other weights that searches the same texts. `index` must be a file of texts.
+
+    Raises:
+        UserError: A missing model or index, or models that cannot be served together.
     """
     if compare is not None and (index is None or is_address(str(index)) or Path(index).is_dir()):
         raise UserError(
@@ -379,7 +386,7 @@ def _beside(source: str, first: Embedder, device: str, backend: str) -> Embedder
 
 
 def model_name(source: str) -> str:
-    """Of a run or a folder its name; what lies in `encoder/` of a run has the name of the run."""
+    """Return the name of a run or folder. `encoder/` of a run has the run's name."""
     path = Path(source)
     return (path.parent if path.name == ENCODER_FOLDER else path).name or source
 
@@ -390,9 +397,10 @@ def _by_build(option: str, value: object) -> str:
 
 
 def open_corpus(source: str | Path, encoder: SentenceEncoder) -> Corpus:
-    """What is searched: an index in a folder, a collection of Qdrant, or the rows of a file, held in memory.
+    """Open an index folder or a Qdrant collection, or encode the rows of a file in memory.
 
-    Raises UserError where there is none, and for an index that was built with other weights.
+    Raises:
+        UserError: A missing index, or an index built with other weights.
     """
     path, index = Path(source), cast(Any, None)
     if is_address(str(source)):

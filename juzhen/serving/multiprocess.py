@@ -1,4 +1,4 @@
-"""Several processes that answer at one address, and the one that starts and ends them."""
+"""Several worker processes that share an address, and the parent that starts and ends them."""
 
 import asyncio
 import os
@@ -36,10 +36,13 @@ def bind_workers(host: str, port: int, processes: int) -> list[socket.socket]:
 def serve_workers(
     load: Callable[[], ServedModels], sockets: list[socket.socket], *, limits: Limits, keys: Keys
 ) -> None:
-    """Serves with a process for each socket, and each loads the models for itself.
+    """Serve with one process per socket. Each loads the models for itself.
 
-    SIGTERM, Ctrl-C and SIGHUP go to all of them. Where one ends by itself, the others answer what they have taken and
-    end too; raises UserError then.
+    SIGTERM, Ctrl-C and SIGHUP are passed to all of them. If one ends by itself, the others finish their requests and
+    end.
+
+    Raises:
+        UserError: A process has ended by itself.
     """
     context, stopped = get_context("spawn"), False
     processes: list[BaseProcess] = []

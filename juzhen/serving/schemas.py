@@ -1,4 +1,4 @@
-"""Bodies of requests and answers, from which the OpenAPI document is made."""
+"""Schemas of requests and answers, from which the OpenAPI document is generated."""
 
 from typing import Annotated, Any, Literal
 
@@ -51,7 +51,7 @@ Threshold = Annotated[float | None, Field(description="the score from which two 
 
 
 class Body(BaseModel):
-    """A request; a field that is unknown is refused by `parsed`, since what it asks for would not be done."""
+    """A request. `parsed` refuses unknown fields."""
 
     # "forbid" makes an error of each unknown field: 13 µs each, and a body of 4 MiB holds 300,000.
     model_config = ConfigDict(extra="allow", strict=True, json_schema_extra={"additionalProperties": False})
@@ -74,7 +74,7 @@ class ReadBody(Body):
 
 
 class EmbeddingsBody(ReadBody):
-    """As OpenAI has it, with the prompt, and `truncate`, beside it. Embeddings are of length 1."""
+    """OpenAI's request, with prompts and `truncate`. Embeddings have length 1."""
 
     input: Input
     encoding_format: Literal["float", "base64"] | None = Field(default="float", description="null: float")
@@ -105,7 +105,7 @@ class SimilarityBody(ReadBody):
 
 
 class ScoreBody(ReadBody):
-    """Pairs; `model` may be the cross-encoder, which reads no prompt."""
+    """Pairs of texts. `model` may be the cross-encoder, which has no prompts."""
 
     pairs: Annotated[list[tuple[Text, Text]], FailFast(), Field(min_length=1, max_length=MOST_TEXTS)]
     min_score: MinScore = None
@@ -200,7 +200,7 @@ class EmbedReply(BaseModel):
 
 
 class SimilarityReply(BaseModel):
-    """A row of scores for each first text; null: below `min_score`. `same` where the threshold is known."""
+    """One row of scores per first text, null below `min_score`. `same` if the threshold is known."""
 
     scores: list[list[float | None]]
     same: list[list[bool]] | None = None
@@ -209,7 +209,7 @@ class SimilarityReply(BaseModel):
 
 
 class ScoreReply(BaseModel):
-    """A score for each pair; null: below `min_score`. `same` where the threshold is known."""
+    """One score per pair, null below `min_score`. `same` if the threshold is known."""
 
     scores: list[float | None]
     same: list[bool] | None = None
@@ -218,14 +218,14 @@ class ScoreReply(BaseModel):
 
 
 class Part(BaseModel):
-    """A part of a text. `weight` is how much lower the score is without it; null: it is no word."""
+    """A part of a text. `weight` is the drop of the score without it, null outside words."""
 
     text: str
     weight: float | None
 
 
 class WordsReply(BaseModel):
-    """The parts of a text, one after another, are the text."""
+    """Parts in order. Together they are the text."""
 
     score: float
     first: list[Part]
@@ -234,8 +234,10 @@ class WordsReply(BaseModel):
 
 
 class SearchHit(BaseModel):
-    """A text of the index. `ranks`: its place, from 1, in the lists that hold it; of a passage its document, and where
-    it begins and ends there. `same` as the query, where the threshold is known."""
+    """A text of the index. `ranks` are its ranks in each list, from 1. Passages have a document and a span in it.
+    `same` as
+    the query if the threshold is known.
+    """
 
     index: int
     id: str
@@ -249,7 +251,7 @@ class SearchHit(BaseModel):
 
 
 class SearchReply(BaseModel):
-    """For each query the nearest texts, best first. `reranker`: the model that gave the scores, where one was asked."""
+    """Nearest texts of each query, best first. `reranker` is the cross-encoder that gave the scores, if any."""
 
     results: list[list[SearchHit]]
     model: str
@@ -259,7 +261,7 @@ class SearchReply(BaseModel):
 
 
 class IndexReply(BaseModel):
-    """What `/search` looks through. `models`: those that have encoded it, which a search may name."""
+    """Facts of the index. A search may name any of `models`."""
 
     name: str
     texts: int
@@ -281,8 +283,10 @@ class Ranked(BaseModel):
 
 
 class RerankReply(BaseModel):
-    """Best first. `meta.warnings` says what was cut, and where no cross-encoder has scored; `meta.threshold` from which
-    score a document means the same."""
+    """Best first. `meta.warnings` counts truncated texts and notes a missing cross-encoder. `meta.threshold` is the
+    score from
+    which a document means the same.
+    """
 
     id: str
     results: list[Ranked]
@@ -309,7 +313,7 @@ class ModelsReply(BaseModel):
 
 
 class ModelThreshold(BaseModel):
-    """From which score a model counts two texts as the same, and the set on whose dev split that was fitted."""
+    """Decision threshold of a model, and the set whose dev split it was fitted on."""
 
     threshold: float | None
     set: str | None
@@ -340,9 +344,12 @@ class StateReply(BaseModel):
 
 
 def parsed(kind: type[Any], content: bytes, *, most_values: int = MOST_VALUES) -> Any:
-    """The body of a request. Raises RequestError that names the first field which does not fit.
+    """Parse and check the body of a request.
 
-    Reading it holds the interpreter, so what it may hold is counted first: a million short lists take seconds.
+    Parsing holds the interpreter, so values are counted first: a million short lists would take seconds.
+
+    Raises:
+        RequestError: Names the first wrong field.
     """
     _require_few(content, most_values)
     try:
@@ -356,7 +363,7 @@ def parsed(kind: type[Any], content: bytes, *, most_values: int = MOST_VALUES) -
 
 
 def _require_few(content: bytes, most_values: int) -> None:
-    """Raises RequestError for more than MOST_PARTS texts, lists and objects, or `most_values` values between commas."""
+    """Refuse more than MOST_PARTS strings, lists and objects, or more than `most_values` values."""
     if len(content) <= MOST_PARTS:
         return
     if b"\\" in content:  # then a quote always begins or ends a text

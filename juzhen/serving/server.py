@@ -44,11 +44,12 @@ SPARE_FILES = 64
 
 @dataclass
 class Connections:
-    """What all connections of a server share.
+    """State shared by all connections of a server.
 
-    seconds      that a request may take, and so many again until its answer is read
-    most         connections that may be open
-    turned_away  those that were closed to stay below that
+    Args:
+        seconds: Limit of a request, and again of reading its answer.
+        most: Maximal number of open connections.
+        turned_away: Number of connections closed to keep this limit.
     """
 
     seconds: float
@@ -61,7 +62,7 @@ class Connections:
 
 
 def most_connections() -> int:
-    """As many as the system lets this process open, less what it has open and needs for other files."""
+    """Return the system's limit of open files minus files in use and SPARE_FILES."""
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if limit == resource.RLIM_INFINITY:
         return MOST_CONNECTIONS
@@ -70,10 +71,11 @@ def most_connections() -> int:
 
 
 class Connection(HttpToolsProtocol):
-    """A connection with a deadline: uvicorn's has none before the first answer, nor for an answer that nobody reads.
+    """A connection with a deadline. uvicorn has none before the first answer, nor for an unread answer.
 
-    `close_if_late` is called again and again. A client that sends nothing, or a byte now and then, is let go. So is one
-    that sends much and no request of it: httptools would keep all of it.
+    `close_if_late` is called periodically. It closes clients that send nothing or a byte now and then. Clients that
+    send
+    much without a request are closed too, because httptools would keep all of it.
     """
 
     shared: Connections
@@ -91,7 +93,7 @@ class Connection(HttpToolsProtocol):
             self._make_room()
 
     def _make_room(self) -> None:
-        """Closes the connection that has waited longest for a request; where none waits, this one."""
+        """Close the connection that has been idle longest, or this one if none is idle."""
         others: list[Any] = [each for each in self.connections if not each.transport.is_closing()]
         if len(others) <= self.shared.most:
             return
@@ -113,7 +115,7 @@ class Connection(HttpToolsProtocol):
             self.transport.abort()
 
     def _wait(self) -> None:
-        """For the next request, until uvicorn closes what is idle."""
+        """Wait for the next request. uvicorn closes idle connections."""
         self.waiting_since, self._deadline = time.monotonic(), math.inf
 
     def data_received(self, data: bytes) -> None:
@@ -181,10 +183,11 @@ def bind(host: str, port: int, *, shared: bool = False) -> socket.socket:
 
 
 def refuse_new_connections(listening: socket.socket) -> None:
-    """Has Linux refuse who connects from now on; those that it has taken before can still be accepted.
+    """Make Linux refuse new connections. Connections already accepted by the kernel can still be served.
 
-    A listening socket that is closed resets connections that wait to be accepted, with their requests. So it listens
-    on a device that does not exist. Since Linux 5.7 this needs no rights; elsewhere: nothing.
+    Closing a listening socket resets connections in its queue. So it is bound to a device that does not exist, which
+    needs
+    no rights since Linux 5.7. Does nothing on other systems.
     """
     if sys.platform == "linux":
         with suppress(OSError):
@@ -192,9 +195,10 @@ def refuse_new_connections(listening: socket.socket) -> None:
 
 
 class Server(uvicorn.Server):
-    """The server of a socket; made in a running event loop.
+    """The server of a socket. Create it in a running event loop.
 
-    load  gives the models, each time that they are loaded anew
+    Args:
+        load: Loads the models, also for each reload.
     """
 
     def __init__(
@@ -232,7 +236,7 @@ class Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """None: `run` sets those that are ours."""
+        """Does nothing. `run` installs the signal handlers."""
         yield
 
     async def on_tick(self, counter: int) -> bool:
@@ -250,7 +254,7 @@ class Server(uvicorn.Server):
             self.shared.turned_away = 0
 
     async def run_to_end(self) -> None:
-        """Serves until `stop`; what was taken is answered first."""
+        """Serve until `stop`. Accepted requests are answered first."""
         host = f"[{self._host}]" if ":" in self._host else self._host
         log_event(
             "serving",
@@ -267,14 +271,14 @@ class Server(uvicorn.Server):
             log_event("stopped")
 
     def stop(self) -> None:
-        """Has the server answer what was taken, and end; called again, end at once."""
+        """Answer accepted requests, then end. A second call ends at once."""
         if self.service.is_draining:
             self.force_exit = self.should_exit = True
         self.service.is_draining = True
         self._start(self._drain())
 
     def reload(self) -> None:
-        """Loads the models anew, while those before them are served."""
+        """Reload the models while the current ones are served."""
         self._start(self._load())
 
     @property
@@ -283,7 +287,7 @@ class Server(uvicorn.Server):
 
     @property
     def _thresholds(self) -> dict[str, Any]:
-        """What decides `same`, by the names of models, and why there is none."""
+        """Return the decision threshold of each model, and why one is missing."""
         named = self.service.models.thresholds.items()
         return {name: each.facts() | ({"reason": each.reason} if each.reason else {}) for name, each in named}
 
@@ -293,7 +297,7 @@ class Server(uvicorn.Server):
         task.add_done_callback(self._tasks.discard)
 
     async def _drain(self) -> None:
-        """Each answer closes its connection for a while; then no connection is taken, and those that were end."""
+        """Each answer closes its connection for a while. Then new connections are refused, and open ones end."""
         try:
             await self._until_none_is_open(self._limits.drain_seconds)
             refuse_new_connections(self._bound)
@@ -325,7 +329,7 @@ def run(
     keys: Keys,
     until: Callable[[], Awaitable[None]] | None = None,
 ) -> None:
-    """Serves until SIGTERM, Ctrl-C or the end of `until`; SIGHUP loads the models anew."""
+    """Serve until SIGTERM, Ctrl-C or the end of `until`. SIGHUP reloads the models."""
 
     async def served() -> None:
         server = Server(load, models, bound, limits=limits, keys=keys)

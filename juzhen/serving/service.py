@@ -51,10 +51,12 @@ class Word:
 
 
 def words_of(encoder: SentenceEncoder, text: str, *, param: str) -> tuple[np.ndarray, list[Word]]:
-    """The tokens of a text behind the prompt of the encoder, and its words; special tokens belong to none.
+    """Return the token ids of a text with its prompt, and the words they form. Special tokens belong to no word.
 
-    A word is a token; tokens of one run of letters, and tokens that share a character, are one word. Raises
-    RequestError for too many words, and where the tokenizer does not tell characters of tokens.
+    Tokens within a run of letters, and tokens that share a character, form one word.
+
+    Raises:
+        RequestError: Too many words, or a tokenizer without character offsets.
     """
     if not encoder.tokenizer.is_fast:
         raise RequestError(
@@ -91,7 +93,7 @@ def without_each(ids: np.ndarray, words: Sequence[Word]) -> list[np.ndarray]:
 
 
 def weighed(text: str, words: Sequence[Word], weights: Sequence[float]) -> list[dict[str, object]]:
-    """The text in parts, which together are the text again; what belongs to no word has no weight."""
+    """Split the text into parts that join to the text. Parts outside words have no weight."""
     parts: list[dict[str, object]] = []
     position = 0
     for word, weight in zip(words, weights, strict=True):
@@ -114,7 +116,7 @@ def _stripped(text: str, start: int, end: int) -> tuple[int, int]:
 
 
 def _is_inside(text: str, start: int, before: int) -> bool:
-    """Whether a token that begins at `start` goes on with the run of letters that ended at `before`."""
+    """True if the token at `start` continues the run of letters that ended at `before`."""
     if start != before:
         return False
     return all(
@@ -156,10 +158,11 @@ class RequestLog:
 
 @dataclass(frozen=True)
 class Ranking:
-    """Documents by their scores.
+    """Documents ranked by their scores.
 
-    scores  of all texts, as the judge gives them
-    order   places of the texts that are given, best first
+    Args:
+        scores: Scores of all texts, as the model gives them.
+        order: Positions of the returned texts, best first.
     """
 
     judge: Embedder | Reranker
@@ -175,7 +178,7 @@ class Ranking:
 
 
 class Service:
-    """Answers requests with the models that `load` gives; made in a running event loop."""
+    """Answers requests with the models of `load`. Create it in a running event loop."""
 
     def __init__(self, load: Callable[[], ServedModels], models: ServedModels, limits: Limits) -> None:
         self.models, self.limits = models, limits
@@ -367,7 +370,7 @@ class Service:
         }
 
     def index_facts(self) -> dict[str, Any]:
-        """What is searched. Raises RequestError where nothing is."""
+        """Return the facts of the index. Raises RequestError without an index."""
         models = self.models
         facts = require_corpus(models.corpus).facts(reranks=models.reranker is not None)
         return facts | {"models": [models.embedder.name, *models.corpora]}
@@ -430,7 +433,7 @@ class Service:
         }
 
     def listed(self) -> dict[str, Any]:
-        """What is served, as OpenAI lists models."""
+        """List the models in OpenAI's form."""
         models, data = self.models, []
         card = {"object": "model", "created": models.created, "owned_by": "juzhen"}
         for name, embedder in models.embedders.items():
@@ -444,7 +447,7 @@ class Service:
         return {"object": "list", "data": data}
 
     def info(self) -> dict[str, Any]:
-        """The first model, limits and thresholds, as text-embeddings-inference tells them."""
+        """Return the first model, limits and thresholds in the form of text-embeddings-inference."""
         models, limits = self.models, self.limits
         encoder = models.embedder.encoder
         return {

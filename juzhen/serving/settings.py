@@ -23,22 +23,23 @@ second, in which nobody else is answered."""
 
 @dataclass(frozen=True)
 class Limits:
-    """What a server takes; with several processes each of them.
+    """Limits of a server, per process.
 
-    batch_tokens  that are computed at a time
-    queue_tokens  that may wait; more is answered with 429
-    seconds       that a request may take, its reading and waiting included
-    texts         of one request
-    characters    of one text
-    numbers       of the embeddings of one answer
-    scores        of one answer of /similarity
-    characters_found  in the texts of one answer of /search
-    body_bytes    of one request
-    bodies_bytes  of all requests that are being answered
-    connections   that may be open, or fewer where the system lets a process open fewer files
-    processes     that answer at the address
-    proxies       addresses and networks whose X-Forwarded-For names the client; of others it is not read
-    drain_seconds  in which clients are told to close their connections, after SIGTERM
+    Args:
+        batch_tokens: Tokens computed at once.
+        queue_tokens: Tokens that may wait. More is answered with 429.
+        seconds: Time of a request, including upload and waiting.
+        texts: Texts of a request.
+        characters: Characters of a text.
+        numbers: Numbers of all embeddings of an answer.
+        scores: Scores of an answer of /similarity.
+        characters_found: Characters of all texts of an answer of /search.
+        body_bytes: Bytes of a request.
+        bodies_bytes: Bytes of all open requests.
+        connections: Open connections. Fewer if the system's limit of open files is lower.
+        processes: Worker processes at the address.
+        proxies: Addresses and networks whose X-Forwarded-For is trusted.
+        drain_seconds: Time after SIGTERM in which clients are told to close their connections.
     """
 
     batch_tokens: int = 2048
@@ -87,7 +88,7 @@ class Keys:
         return bool(self._digests)
 
     def number(self, authorization: str) -> int | None:
-        """Which key an Authorization header holds, in a time that tells nothing; None: none of them."""
+        """Return the number of the key in an Authorization header, in constant time, or None."""
         scheme, _, key = authorization.partition(" ")
         digest = sha256(key.strip().encode("utf-8", "surrogatepass")).digest()
         matches = [hmac.compare_digest(digest, stored) for stored in self._digests]

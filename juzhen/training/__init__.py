@@ -1,1 +1,1 @@
-"""Learning in plain PyTorch: what `juzhen.fit` does, and what the suite shares with it."""
+"""Training in plain PyTorch: `juzhen.fit`, and the parts shared with the suite."""

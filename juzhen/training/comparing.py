@@ -1,4 +1,4 @@
-"""Whether rows suit a loss: a batch moves a weight only where its rows differ in what the loss compares."""
+"""Check whether rows suit a loss: a batch has a gradient only if its rows differ in what the loss compares."""
 
 import numpy as np
 
@@ -9,9 +9,9 @@ from juzhen.losses.loss import Contrast, Loss
 
 
 def compares(examples: Examples, rows: np.ndarray, loss: Loss) -> bool:
-    """Whether a batch of these rows can move a weight by the loss: `Contrast` says what rows must differ in.
+    """True if a batch of these rows has a gradient. `Contrast` defines what rows must differ in.
 
-    Without, its gradient is 0, and momentum and weight decay alone would move weights.
+    Without it, momentum and weight decay alone would move weights.
     """
     columns = [values[rows] for values in examples.columns.values()]
     match loss.contrast:
@@ -31,9 +31,10 @@ def compares(examples: Examples, rows: np.ndarray, loss: Loss) -> bool:
 
 
 def require_equal_lists(examples: Examples, loss: Loss, said: str) -> None:
-    """Raises UserError where rows have different numbers of negatives, and a loss does not read which are there.
+    """Raises UserError if rows have different numbers of negatives and the loss cannot read a mask.
 
-    said  how the loss was named, such as loss=triplet
+    Args:
+        said: Name of the loss for the message, such as loss=triplet.
     """
     if examples.missing is None or "negatives" not in loss.inputs or "text_ids" in loss.inputs:
         return

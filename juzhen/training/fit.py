@@ -197,10 +197,11 @@ def fit(
 
 @dataclass(frozen=True)
 class FitScores:
-    """How an encoder scores the dev rows of a `fit`; printed, the measure that speaks for them before and after.
+    """Dev scores of a `fit`, before and after. Printed by their main metric.
 
-    before, after  by the weights that it began with, and by those that were kept
-    metric         key of the score that chose them, such as dev/faq/recall_at_1
+    Args:
+        before, after: Scores with the initial weights and the kept weights.
+        metric: Key of the score that selected them, such as dev/faq/recall_at_1.
     """
 
     before: Evaluation
@@ -260,7 +261,7 @@ class _Best:
 
 
 def read_by(loss: Loss, encoder: SentenceEncoder, batch: Batch) -> dict[str, Tensor]:
-    """What a loss reads of a batch, by the names of `juzhen.core.batch`."""
+    """Return the batch values that a loss reads, by the names in `juzhen.core.batch`."""
     layers: list[Tensor] = []
     if loss.depths:
         embeddings, layers = encoder.at_depths(
@@ -273,10 +274,11 @@ def read_by(loss: Loss, encoder: SentenceEncoder, batch: Batch) -> dict[str, Ten
 
 
 def named_loss(name: str) -> type[Loss]:
-    """The class of `juzhen.losses` with this name, in any spelling: cosent, CoSENT, info_nce; or by its option of the
-    suite, `loss=`.
+    """Return the class in `juzhen.losses` with this name in any spelling: cosent, CoSENT, info_nce, or an option of
+    `loss=`.
 
-    Raises UserError, with the nearest name, where there is none.
+    Raises:
+        UserError: An unknown name. The message has the nearest one.
     """
     kinds = _losses()
     names = {plain(each).removesuffix("classifier"): kind for each, kind in kinds.items()}

@@ -1,9 +1,8 @@
-"""How much memory a step will take, before any weight is loaded: the step is taken on tensors without numbers.
+"""Estimate the memory of a training step before it runs.
 
-The encoder is built from config.json alone, with few layers, of tensors that have sizes and no numbers (the device
-meta). Every one that is made or let go is counted, so that packing, dropout, micro-batches, checkpointing, half
-precision and adapters count as what they are. What a layer costs is the difference of two depths. Memory that libraries
-take for themselves is not seen.
+The encoder is built from config.json with few layers, of tensors with sizes but no numbers (device meta). Every
+allocation is counted, so packing, dropout, micro-batches, checkpointing, half precision and adapters count as they are.
+The cost of a layer is the difference of two depths. Memory that libraries take for themselves is not counted.
 """
 
 import copy
@@ -48,12 +47,13 @@ because it cannot reuse all that is let go. Measured: 0.60 to 0.75 after some st
 
 @dataclass(frozen=True)
 class StepMemory:
-    """Bytes that a training step takes, beside what the process has before.
+    """Bytes of a training step, on top of the process.
 
-    weights      all of them, as they are held
-    gradients    of those that learn
-    optimizer    its states
-    activations  the most that is kept for the way back, with what is computed in passing
+    Args:
+        weights: All weights.
+        gradients: Gradients of trained weights.
+        optimizer: Optimizer states.
+        activations: Largest sum of saved activations and temporary tensors.
     """
 
     weights: float
@@ -77,13 +77,14 @@ class StepMemory:
 
 @dataclass(frozen=True, kw_only=True)
 class StepPlan:
-    """What decides the memory of a step beside the architecture and the lengths of its texts.
+    """Settings that decide the memory of a step, besides architecture and text lengths.
 
-    micro_batch_tokens, checkpointing, precision  as of `HardwareConfig`
-    optimizer_bytes  of the states of a number that learns
-    on_cuda          attention keeps no weights there
-    sparse           pooling of vectors over the vocabulary of the family sparse: the head and its tensors count
-    sharing          processes that share out weights, gradients and states (hardware.strategy=fsdp); 1: none do
+    Args:
+        micro_batch_tokens, checkpointing, precision: As in `HardwareConfig`.
+        optimizer_bytes: Bytes of optimizer states per trained number.
+        on_cuda: Attention keeps no weights there.
+        sparse: Include the head and vocabulary-sized vectors of the sparse family.
+        sharing: Number of processes that shard weights, gradients and states (hardware.strategy=fsdp). 1: no sharding.
     """
 
     pooling: str = "mean"
@@ -98,7 +99,7 @@ class StepPlan:
 
 
 def step_memory(architecture: PretrainedConfig, lengths: Sequence[int], plan: StepPlan) -> StepMemory:
-    """What a step takes in which texts of these lengths, in tokens, are encoded and learnt from."""
+    """Return the bytes of a step on texts of these lengths in tokens."""
     taken = _without_slack(architecture, lengths, plan)
     if plan.on_cuda:
         return taken
@@ -121,7 +122,7 @@ def _without_slack(architecture: PretrainedConfig, lengths: Sequence[int], plan:
 
 
 def with_depth(architecture: PretrainedConfig, depth: int) -> PretrainedConfig:
-    """The same with so many layers; lists with an entry for each layer are cut."""
+    """Return the configuration with a number of layers. Lists with an entry per layer are shortened."""
     shallow = copy.deepcopy(architecture)
     for name, value in vars(architecture).items():
         if (
@@ -174,7 +175,7 @@ def _looked_at(architecture: PretrainedConfig, lengths: Sequence[int], plan: Ste
 
 
 def _put_together(encoder: nn.Module, is_learnt: bool) -> float:
-    """Bytes of what lies outside of layers, and of the two largest layers. is_learnt: of what learns alone."""
+    """Return bytes outside layers and of the two largest layers. is_learnt: trained weights only."""
     sizes: dict[int, float] = {}
     for name, values in encoder.named_parameters():
         layer = layer_of(name) or 0
@@ -193,7 +194,7 @@ def _cost(vectors: Tensor, plan: StepPlan) -> Tensor:
 
 
 def _largest(tokens: Tokens, budget: int) -> Tokens:
-    """The largest micro-batches of a batch, padding within their groups included."""
+    """Return the largest micro-batches of a batch, including padding within their groups."""
     pieces = sorted(
         tokens.micro_batches(budget),
         key=lambda piece: sum(group.num_sentences * group.length for group in piece.groups),
@@ -204,9 +205,9 @@ def _largest(tokens: Tokens, budget: int) -> Tokens:
 
 @contextmanager
 def _fake_processor(module: nn.Module) -> Iterator[Any]:
-    """Fake tensors of the processor in the place of those that have no device, at ten times the cost.
+    """Use fake tensors of the CPU instead of the device meta, at ten times the cost.
 
-    These know no autocast, and masks of padded architectures are looked at by transformers.
+    Tensors on meta know no autocast, and transformers inspects the masks of padded architectures.
     """
     from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -326,10 +327,10 @@ def _key(values: Tensor) -> int:
 def largest_micro_batch(
     architecture: PretrainedConfig, lengths: Sequence[int], plan: StepPlan, *, free: float
 ) -> tuple[int | None, StepMemory]:
-    """The most tokens with activations at a time with which a step fits into `free` bytes, and what it takes then.
+    """Return the largest micro-batch in tokens whose step fits into `free` bytes, and its memory.
 
-    None: the whole batch fits. Powers of two are looked at, down to the longest text; where none of them fits, the
-    least of them is given.
+    None: the whole batch fits. Powers of two down to the longest text are tried. If none fits, the smallest is
+        returned.
     """
     full = step_memory(architecture, lengths, replace(plan, micro_batch_tokens=None))
     if full.peak <= free:

@@ -81,7 +81,7 @@ LAYER = re.compile(r"(?:^|\.)backbone\.(?:\w+\.)*?(?:layer|layers|block|h)\.(\d+
 
 
 def layer_of(name: str) -> int | None:
-    """Which layer of the transformer a parameter belongs to, from 1; 0: below the first layer; None: to no layer.
+    """Return the layer of a parameter, from 1. 0: below the first layer. None: outside the layers.
 
     >>> [layer_of(f"encoder.backbone.{name}") for name in ("embeddings.norm.weight", "encoder.layer.2.output.bias")]
     [0, 3]
@@ -94,7 +94,7 @@ def layer_of(name: str) -> int | None:
 
 
 def depths_below_top(names: Iterable[str]) -> dict[str, int]:
-    """How many layers each parameter lies below the top, the last layer 0. Raises UserError without layers."""
+    """Return the distance of each parameter's layer from the last layer. Raises UserError without layers."""
     layers = {name: layer_of(name) for name in names}
     last = max((layer for layer in layers.values() if layer), default=0)
     if not last:
@@ -105,7 +105,7 @@ def depths_below_top(names: Iterable[str]) -> dict[str, int]:
 def learning_rates(
     optimizer: torch.optim.Optimizer, decay: str, *, total_steps: int, warmup_steps: int
 ) -> LambdaLR:
-    """The learning rate per optimizer step: from 0 to `lr` over the warm-up of T steps, then as `decay` says.
+    """Return the learning rate per optimizer step: a warm-up from 0 to `lr` over T steps, then `decay`.
 
     linear        down to 0 at the last step
     constant      `lr`

@@ -15,8 +15,9 @@ def by_mean_loss(
 ) -> Float[Tensor, "tasks"]:
     """w ← (1 − α) w + α W L/ΣL, with the mean losses L since the last update and the sum W of all weights.
 
-    A large loss weighs more. Of weights that sum to 1, W is 1; W keeps the sum of others, which would sink to 1. Tasks
-    whose loss is NaN, since there was none, keep their weight.
+    A large loss gets more weight. Weights that sum to 1 have W = 1. Otherwise W preserves their sum. Tasks without a
+    loss
+    (NaN) keep their weight.
     """
     is_known = ~losses.isnan()
     total = torch.where(is_known, losses, 0).sum()
