@@ -1,11 +1,11 @@
-"""What is minimised: a file per family of losses, each a function of tensors and a module with customary numbers.
+"""Losses: each is a function of tensors, and a module with customary numbers.
 
     from juzhen.losses import CoSENT, cosent
     CoSENT()(scores, targets)                   # a scalar, in any training loop
     cosent(scores, targets, temperature=0.05)   # the same as a function
 
-Every public class and function of the files of this folder can be imported from here; torch is loaded when one is
-asked for. `juzhen.losses.loss` says what a loss is handed and what it declares.
+Every public class and function of this package can be imported from here. torch is loaded at the first one.
+`juzhen.losses.loss.Loss` documents the inputs and declarations of a loss.
 """
 
 import re
@@ -19,7 +19,7 @@ _HOMES = {
     if path.stem != "arguments"
     for name in re.findall(r"^(?:class|def) ([a-zA-Z]\w*)", path.read_text(encoding="utf-8"), re.MULTILINE)
 }
-"""Public name → the file that defines it, which has another name. Read as text: importing would load torch."""
+"""Public name → file that defines it. The files are read as text, because importing them would load torch."""
 
 __all__ = sorted(_HOMES)
 

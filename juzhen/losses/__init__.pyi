@@ -4,10 +4,8 @@ from .batch_classes import BatchClassLoss as BatchClassLoss
 from .batch_classes import MultiSimilarity as MultiSimilarity
 from .batch_classes import SoftMarginTriplet as SoftMarginTriplet
 from .batch_classes import SupCon as SupCon
-from .batch_classes import all_nearness as all_nearness
 from .batch_classes import batch_all as batch_all
 from .batch_classes import multi_similarity as multi_similarity
-from .batch_classes import same_and_other as same_and_other
 from .batch_classes import soft_margin as soft_margin
 from .batch_classes import sup_con as sup_con
 from .classes import ArcFace as ArcFace
@@ -22,7 +20,6 @@ from .classes import SoftmaxGraded as SoftmaxGraded
 from .classes import TextClassifier as TextClassifier
 from .classes import arcface as arcface
 from .classes import bilinear_logits as bilinear_logits
-from .classes import centres_of as centres_of
 from .classes import class_cross_entropy as class_cross_entropy
 from .classes import clustering as clustering
 from .classes import cross_entropy as cross_entropy
@@ -60,7 +57,6 @@ from .in_batch_negatives import known_pairs as known_pairs
 from .in_batch_negatives import left_out as left_out
 from .in_batch_negatives import likely_positives as likely_positives
 from .in_batch_negatives import numbers_of_texts as numbers_of_texts
-from .in_batch_negatives import own_candidates as own_candidates
 from .in_batch_negatives import ranking_summary as ranking_summary
 from .listwise import ADRMSE as ADRMSE
 from .listwise import InfoNCEDrawn as InfoNCEDrawn
@@ -72,14 +68,11 @@ from .listwise import MarginMSE as MarginMSE
 from .listwise import PositionListMLE as PositionListMLE
 from .listwise import RankNet as RankNet
 from .listwise import adr_mse as adr_mse
-from .listwise import first_document as first_document
 from .listwise import lambda_loss as lambda_loss
 from .listwise import list_kl as list_kl
 from .listwise import list_mle as list_mle
 from .listwise import margin_mse as margin_mse
-from .listwise import order_costs as order_costs
 from .listwise import position_list_mle as position_list_mle
-from .listwise import present_scores as present_scores
 from .listwise import rank_net as rank_net
 from .loss import Contrast as Contrast
 from .loss import Loss as Loss
@@ -89,7 +82,6 @@ from .matryoshka import Nested as Nested
 from .matryoshka import NestedInfoNCE as NestedInfoNCE
 from .matryoshka import NestedLayers as NestedLayers
 from .matryoshka import doubling_dims as doubling_dims
-from .matryoshka import drawn as drawn
 from .pairs import BinaryCrossEntropy as BinaryCrossEntropy
 from .pairs import Circle as Circle
 from .pairs import Contrastive as Contrastive
@@ -120,7 +112,6 @@ from .pairwise_ranking import margin_ranking as margin_ranking
 from .pairwise_ranking import spread as spread
 from .pairwise_ranking import temperature_of as temperature_of
 from .queue import InfoNCEQueue as InfoNCEQueue
-from .queue import is_among as is_among
 from .regression import CosineSimilarity as CosineSimilarity
 from .regression import GradedLoss as GradedLoss
 from .regression import Huber as Huber
@@ -131,14 +122,12 @@ from .regression import SquaredErrorSigned as SquaredErrorSigned
 from .regression import cosine_regression as cosine_regression
 from .regression import huber as huber
 from .regression import pinball as pinball
-from .regression import rescale as rescale
 from .regression import squared_error as squared_error
 from .regularizers import RDrop as RDrop
 from .regularizers import SpreadOut as SpreadOut
 from .regularizers import flops as flops
 from .regularizers import mean_nonzero as mean_nonzero
 from .regularizers import spread_out as spread_out
-from .regularizers import symmetric_divergence as symmetric_divergence
 from .regularizers import warmed_up as warmed_up
 from .scores import all_cosines as all_cosines
 from .scores import choice_accuracy as choice_accuracy
@@ -162,5 +151,4 @@ from .triplets import TripletMargin as TripletMargin
 from .triplets import TripletOnline as TripletOnline
 from .triplets import adapted_margin as adapted_margin
 from .triplets import mined as mined
-from .triplets import row_nearness as row_nearness
 from .triplets import triplet_margin as triplet_margin

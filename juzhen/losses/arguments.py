@@ -27,7 +27,7 @@ def _rising(ends: Sequence[float]) -> tuple[float, ...]:
 Weight = Annotated[Number, Field(ge=0)]
 Positive = Annotated[Number, Field(gt=0)]
 Temperature = Positive
-"""It divides scores: 0.05 is customary for cosines, 1 for logits."""
+"""Divides scores: 0.05 is customary for cosines, 1 for logits."""
 Share = Annotated[Number, Field(ge=0, le=1)]
 Cosine = Annotated[Number, Field(ge=-1, le=1)]
 CosineMargin = Annotated[Number, Field(ge=-2, le=2)]
@@ -43,20 +43,24 @@ Range = Annotated[Sequence[Weight], Field(min_length=2, max_length=2), AfterVali
 
 
 GOLD = ("targets", "labels", "classes", "grades", "teacher_scores")
-"""Arguments that come from data, in which NaN is a missing value."""
+"""Arguments that come from data, where NaN is a missing value."""
 
 LEAST = {"batch": 1, "negatives": 1, "documents": 2, "classes": 2}
-"""Axis → smallest size that leaves something to compare, or to take a mean of."""
+"""Axis → smallest useful size."""
 
 
 def checks_arguments(function: Callable[..., Any], *, tokens: bool = False) -> Callable[..., Any]:
-    """`function`, whose tensors must have the axes of their annotations, or of their names in `TENSORS`.
+    """Wrap a function so that its tensors must have the axes of their annotations, or of their names in `TENSORS`.
 
-    An axis has one size in all of them. What stands for one number per row may be a column: (N, 1) is read as (N,). Of
-    GOLD, values on a CPU may not be NaN, and classes must be whole; on a GPU nobody asks, since that would wait for it.
-    Raises UserError for all else.
+    An axis has one size in all of them. One number per row may be a column: (N, 1) is read as (N,). Values of GOLD on a
+    CPU may not be NaN, and classes must be whole. They are not checked on a GPU, because that would wait for it.
 
-    tokens  texts may have a vector per token, (…, length, dim), each column of them as many
+    Args:
+        function: A loss function, or `with_logs`.
+        tokens: Texts may have a vector per token, (…, length, dim).
+
+    Returns:
+        The wrapped function, which raises UserError for other tensors.
     """
     parameters = signature(function).parameters
     names = tuple(parameters)
@@ -66,7 +70,7 @@ def checks_arguments(function: Callable[..., Any], *, tokens: bool = False) -> C
     def checked(*tensors: Any, **named: Any) -> Any:
         values = dict(zip(names, tensors, strict=False)) | named
         if len(values) != len(tensors) + len(named):
-            return function(*tensors, **named)  # Python says which are too many
+            return function(*tensors, **named)  # Python names the surplus argument
         sizes: dict[str, tuple[int, str]] = {}
         for name, expected in axes.items():
             if expected and values.get(name) is not None:
@@ -81,14 +85,14 @@ def checks_arguments(function: Callable[..., Any], *, tokens: bool = False) -> C
 
 
 def fitting_tensors(named: Mapping[str, Any]) -> dict[str, Tensor]:
-    """Tensors by their names in `TENSORS`, as `checks_arguments` hands them on; without those that are None."""
+    """Check tensors by their names in `TENSORS`, as `checks_arguments` does, and drop those that are None."""
     sizes: dict[str, tuple[int, str]] = {}
     present = {name: values for name, values in named.items() if values is not None}
     return {name: _fitting(name, values, TENSORS[name].axes, sizes) for name, values in present.items()}
 
 
 def _axes(name: str, annotation: Any) -> tuple[str, ...]:
-    """Names of the axes of an argument, empty where they are free."""
+    """Names of the axes of an argument, empty if they are free."""
     types = get_args(annotation) or (annotation,)
     if Tensor in types:
         return TENSORS[name].axes if name in TENSORS else ()
@@ -97,7 +101,7 @@ def _axes(name: str, annotation: Any) -> tuple[str, ...]:
 
 
 def _fitting(name: str, values: Any, axes: tuple[str, ...], sizes: dict[str, tuple[int, str]]) -> Tensor:
-    """The argument, a column as a row of numbers. `sizes`: axis → its size, and the argument that it is known from."""
+    """Check one argument. `sizes`: axis → its size, and the argument that fixed it."""
     if not isinstance(values, Tensor):
         raise UserError(f"{name}: expected a tensor ({', '.join(axes)}), not {type(values).__name__}")
     if axes == ("batch",) and values.ndim == 2 and values.shape[1] == 1:
@@ -119,7 +123,7 @@ def _fitting(name: str, values: Any, axes: tuple[str, ...], sizes: dict[str, tup
             raise UserError(f"{name} has the shape {tuple(values.shape)}; expected {expected}")
     if name in GOLD and values.device.type == "cpu":
         if count := int(values.isnan().sum()):
-            raise UserError(f"{name}: {count} of {values.numel()} are NaN; leave such rows out")
+            raise UserError(f"{name}: {count} of {values.numel()} are NaN. Leave these rows out")
         if name == "classes" and (values % 1).any():
-            raise UserError("classes: expected whole numbers, from 0; a grade is no class")
+            raise UserError("classes: expected whole numbers from 0, not grades")
     return values

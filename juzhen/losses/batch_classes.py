@@ -19,20 +19,20 @@ from juzhen.losses.loss import Contrast, Loss, LossOutput
 from juzhen.losses.scores import all_cosines, full_precision, score_gap
 
 
-def same_and_other(
+def _same_and_other(
     classes: Float[Tensor, "batch"],
 ) -> tuple[Bool[Tensor, "batch batch"], Bool[Tensor, "batch batch"]]:
-    """Which texts are of the class of each text, itself left out; and which are of another."""
+    """Find texts of the same class, without the text itself, and texts of other classes."""
     same = classes[:, None] == classes
     return same & ~torch.eye(len(classes), dtype=torch.bool, device=classes.device), ~same
 
 
-def mean_of_rows(costs: Float[Tensor, "batch"], counts: Bool[Tensor, "batch"]) -> Float[Tensor, ""]:
-    """Mean of the rows that count; 0 with zero gradient where none does."""
+def _mean_of_counted(costs: Float[Tensor, "batch"], counts: Bool[Tensor, "batch"]) -> Float[Tensor, ""]:
+    """Mean of the rows that count; 0 with zero gradient without such rows."""
     return torch.where(counts, costs, 0).sum() / counts.sum().clamp(min=1)
 
 
-def all_nearness(
+def _negative_distances(
     first: Float[Tensor, "batch dim"], second: Float[Tensor, "candidates dim"]
 ) -> Float[Tensor, "batch candidates"]:
     """Negative Euclidean distance of every text to every other: higher = closer."""
@@ -41,11 +41,14 @@ def all_nearness(
         return -torch.cdist(full_precision(first), full_precision(second), compute_mode=exact)
 
 
-SCORES = {"cosine": all_cosines, "euclidean": all_nearness}
+SCORES = {"cosine": all_cosines, "euclidean": _negative_distances}
 
 
 class BatchClassLoss(Loss):
-    """A loss over the texts of a batch and their classes. Logs the mean score within classes, between, and the gap."""
+    """Base of losses over all texts of a batch and their classes.
+
+    Logs the mean score within classes, between classes, and the gap.
+    """
 
     input_kinds = (Kind.LABELLED_TEXT,)
     input_type = "embeddings"
@@ -53,7 +56,7 @@ class BatchClassLoss(Loss):
 
     def with_logs(self, embeddings: Tensor, classes: Tensor) -> LossOutput:
         scores = self.scores(embeddings)
-        return self.cost(scores, classes), score_gap(scores, *same_and_other(classes))
+        return self.cost(scores, classes), score_gap(scores, *_same_and_other(classes))
 
     def scores(self, embeddings: Float[Tensor, "batch dim"]) -> Float[Tensor, "batch batch"]:
         """Score of each text with each."""
@@ -68,22 +71,45 @@ class BatchClassLoss(Loss):
 def sup_con(
     scores: Float[Tensor, "batch batch"], classes: Float[Tensor, "batch"], *, temperature: float = 0.1
 ) -> Float[Tensor, ""]:
-    """Cross entropy of finding each text of one's class among all other texts of the batch.
+    """Compute the cross entropy of finding each text of one's class among all other texts of the batch.
 
     loss = mean over i of −(1/|P_i|) Σ_{p in P_i} log [exp(s_ip/τ) / Σ_{k≠i} exp(s_ik/τ)], P_i the other texts of the
     class of i. (Khosla et al. 2020, equation 2, L_out, https://arxiv.org/abs/2004.11362)
+
+    Args:
+        scores: Score of each text with each, (batch, batch).
+        classes: Class numbers as floats, (batch,).
+        temperature: τ, divides the scores.
+
+    Returns:
+        The scalar loss.
     """
-    same, _ = same_and_other(classes)
+    same, _ = _same_and_other(classes)
     is_own = torch.eye(len(scores), dtype=torch.bool, device=scores.device)
     log_shares = (scores / temperature).masked_fill(is_own, -torch.inf).log_softmax(dim=1)
     costs = -torch.where(same, log_shares, 0).sum(dim=1) / same.sum(dim=1).clamp(min=1)
-    return mean_of_rows(costs, same.any(dim=1))
+    return _mean_of_counted(costs, same.any(dim=1))
 
 
 class SupCon(BatchClassLoss):
-    """`sup_con` of cosines.
+    """Supervised contrastive loss of texts with classes.
 
-    Default: the temperature of the paper.
+    See `sup_con`. Default: the temperature of the paper.
+
+    Inputs:
+        | texts | label | row kind |
+        |---|---|---|
+        | one text | class | labelled_text |
+
+    Relations:
+        `NTXent` when each class has two texts. `Prototype` learns one vector per class instead.
+
+    Args:
+        temperature: Divides the cosines.
+
+    Example:
+        >>> SupCon()(torch.eye(4) + 2, torch.tensor([0.0, 0.0, 1.0, 1.0]))
+        tensor(1.0986)
     """
 
     contrast = Contrast.CLASSES
@@ -105,27 +131,54 @@ def multi_similarity(
     negative_temperature: float = 1 / 50,
     border: float = 0.5,
 ) -> Float[Tensor, ""]:
-    """Texts of the own class above a border and all others below it, the farthest off weighed most.
+    """Compute the multi-similarity loss: texts of the own class above a border, all others below it.
 
-    loss = (1/N) Σ_i τ_p log(1 + Σ_{p in P_i} exp((λ − s_ip)/τ_p)) + τ_n log(1 + Σ_{n in N_i} exp((s_in − λ)/τ_n)).
-    (Wang et al. 2019, equation 15, https://arxiv.org/abs/1904.06627, whose α and β are 1/τ_p and 1/τ_n; without the
-    choice of pairs of equations 10 and 11.)
+    loss = (1/N) Σ_i τ_p log(1 + Σ_{p in P_i} exp((λ − s_ip)/τ_p)) + τ_n log(1 + Σ_{n in N_i} exp((s_in − λ)/τ_n)). The
+    farthest off weigh most. (Wang et al. 2019, equation 15, https://arxiv.org/abs/1904.06627, whose α and β are 1/τ_p
+    and 1/τ_n; without the choice of pairs of equations 10 and 11.)
+
+    Args:
+        scores: Score of each text with each, (batch, batch).
+        classes: Class numbers as floats, (batch,).
+        positive_temperature: τ_p.
+        negative_temperature: τ_n.
+        border: λ.
+
+    Returns:
+        The scalar loss.
     """
 
     def part(logits: Tensor, counts: Tensor) -> Tensor:
         logits = logits.masked_fill(~counts, -torch.inf)
         return torch.cat([torch.zeros_like(logits[:, :1]), logits], dim=1).logsumexp(dim=1)
 
-    same, other = same_and_other(classes)
+    same, other = _same_and_other(classes)
     near = part((border - scores) / positive_temperature, same) * positive_temperature
     far = part((scores - border) / negative_temperature, other) * negative_temperature
     return (near + far).mean()
 
 
 class MultiSimilarity(BatchClassLoss):
-    """`multi_similarity` of cosines.
+    """Multi-similarity loss: the hardest pairs of a batch count most.
 
-    Defaults: α = 2, β = 50 as in the paper, and the border of 0.5 that pytorch-metric-learning has.
+    See `multi_similarity`. Defaults: α = 2, β = 50 as in the paper, and the border of 0.5 of pytorch-metric-learning.
+
+    Inputs:
+        | texts | label | row kind |
+        |---|---|---|
+        | one text | class | labelled_text |
+
+    Relations:
+        `SupCon` has one softmax over both sides.
+
+    Args:
+        positive_temperature: 1/α of the paper.
+        negative_temperature: 1/β of the paper.
+        border: Cosine that positives must exceed and negatives must stay below.
+
+    Example:
+        >>> MultiSimilarity()(torch.eye(4) + 2, torch.tensor([0.0, 0.0, 1.0, 1.0]))
+        tensor(0.6361)
     """
 
     contrast = Contrast.CLASSES
@@ -150,23 +203,45 @@ class MultiSimilarity(BatchClassLoss):
 def batch_all(
     scores: Float[Tensor, "batch batch"], classes: Float[Tensor, "batch"], *, margin: float = 0.2
 ) -> Float[Tensor, ""]:
-    """Mean violation of the margin over the triplets of the batch that violate it.
+    """Compute the mean margin violation over the violating triplets of the batch.
 
-    loss = mean of m + s_an − s_ap over all a, p of the class of a and n of another where it is above 0; 0 where none
+    loss = mean of m + s_an − s_ap over all a, p of the class of a and n of another where it is above 0, and 0 if none
     is. (Hermans et al. 2017, L_BA≠0 of section 2, https://arxiv.org/abs/1703.07737)
+
+    Args:
+        scores: Score of each text with each, (batch, batch).
+        classes: Class numbers as floats, (batch,).
+        margin: m.
+
+    Returns:
+        The scalar loss.
     """
-    same, other = same_and_other(classes)
+    same, other = _same_and_other(classes)
     anchors, positives = same.nonzero(as_tuple=True)
     costs = (margin + scores[anchors] - scores[anchors, positives, None]).relu() * other[anchors]
     return costs.sum() / (costs > 0).sum().clamp(min=1)
 
 
 class BatchAllTriplet(BatchClassLoss):
-    """`batch_all` of all triplets that a batch of texts with classes holds.
+    """Triplet loss over all triplets in a batch of texts with classes.
 
-    distance  cosine, or euclidean for encoders that do not normalize (choose a margin of its scale)
+    See `batch_all`. Defaults: as `TripletMargin`. (sentence-transformers: Euclidean, 5.)
 
-    Defaults: as `TripletMargin`. (sentence-transformers: Euclidean, 5.)
+    Inputs:
+        | texts | label | row kind |
+        |---|---|---|
+        | one text | class | labelled_text |
+
+    Relations:
+        `SoftMarginTriplet` takes the hardest triplet of each text.
+
+    Args:
+        margin: Required gap of the scores.
+        distance: "cosine", or "euclidean" for encoders that do not normalize (choose a margin of its scale).
+
+    Example:
+        >>> BatchAllTriplet()(torch.eye(4) + 2, torch.tensor([0.0, 0.0, 1.0, 1.0]))
+        tensor(0.2000)
     """
 
     contrast = Contrast.ORDER
@@ -187,30 +262,51 @@ class BatchAllTriplet(BatchClassLoss):
 def soft_margin(
     scores: Float[Tensor, "batch batch"], classes: Float[Tensor, "batch"], *, temperature: float = 1.0
 ) -> Float[Tensor, ""]:
-    """The nearest text of another class against the farthest of the own, without a margin.
+    """Compute the soft-margin loss of the nearest text of another class against the farthest of the own.
 
     loss = mean over a of log(1 + exp((max_n s_an − min_p s_ap)/τ)), p of the class of a and n of another, over texts
     that have both. (Hermans et al. 2017, equation 5 with the soft margin of section 3.2,
     https://arxiv.org/abs/1703.07737)
+
+    Args:
+        scores: Score of each text with each, (batch, batch).
+        classes: Class numbers as floats, (batch,).
+        temperature: τ, divides differences of scores.
+
+    Returns:
+        The scalar loss.
     """
-    same, other = same_and_other(classes)
+    same, other = _same_and_other(classes)
     has_both = same.any(dim=1) & other.any(dim=1)
     farthest = scores.masked_fill(~same, torch.inf).amin(dim=1)
     nearest = scores.masked_fill(~other, -torch.inf).amax(dim=1)
     gaps = torch.where(has_both, nearest, 0) - torch.where(has_both, farthest, 0)
-    return mean_of_rows(F.softplus(gaps / temperature), has_both)
+    return _mean_of_counted(F.softplus(gaps / temperature), has_both)
 
 
 class SoftMarginTriplet(BatchClassLoss):
-    """`soft_margin` of the hardest triplet of each text of a batch of texts with classes.
+    """Soft-margin triplet loss of the hardest triplet of each text (batch hard).
 
-    temperature  divides differences of scores
-    distance     as of `BatchAllTriplet`
-
-    Defaults: differences of cosines at the scale of 20 of `CoSENT`. BatchHardSoftMarginTripletLoss of
-    sentence-transformers is distance=euclidean with temperature=1, where each text has others of its class and of
-    another. A temperature τ makes gradients up to 1/τ times as long as theirs, so that a learning rate for one does not
+    See `soft_margin`. Default: differences of cosines at the scale of 20 of `CoSENT`. BatchHardSoftMarginTripletLoss
+    of sentence-transformers is distance="euclidean" with temperature=1, where each text has others of its class and of
+    another. A temperature τ makes gradients up to 1/τ times as long as theirs, so a learning rate for one does not
     suit the other.
+
+    Inputs:
+        | texts | label | row kind |
+        |---|---|---|
+        | one text | class | labelled_text |
+
+    Relations:
+        `BatchAllTriplet` averages over all violating triplets.
+
+    Args:
+        temperature: Divides differences of scores.
+        distance: "cosine" or "euclidean".
+
+    Example:
+        >>> SoftMarginTriplet()(torch.eye(4) + 2, torch.tensor([0.0, 0.0, 1.0, 1.0]))
+        tensor(0.6931)
     """
 
     contrast = Contrast.ORDER

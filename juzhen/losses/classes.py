@@ -26,10 +26,19 @@ def class_cross_entropy(
     smoothing: float = 0.0,
     focal_gamma: float = 0.0,
 ) -> Float[Tensor, ""]:
-    """Mean cost of the class probabilities p = softmax(logits); `classes` holds class numbers, as floats.
+    """Compute the cross entropy of p = softmax(logits), with label smoothing and focal weights.
 
-    loss = −(1/N) Σ_i Σ_c ỹ_ic (1 − p_ic)^γ log p_ic, with ỹ = (1 − ε) · onehot(y) + ε/K, K classes. ε, γ as in
-    `binary_cross_entropy`, to which it comes down for two classes and the logits' difference.
+    loss = −(1/N) Σ_i Σ_c ỹ_ic (1 − p_ic)^γ log p_ic, with ỹ = (1 − ε) · onehot(y) + ε/K, K classes. For two classes
+    and the difference of the logits it is `binary_cross_entropy`.
+
+    Args:
+        logits: One number per class, (batch, classes).
+        classes: Class numbers as floats, (batch,).
+        smoothing: ε.
+        focal_gamma: γ.
+
+    Returns:
+        The scalar loss.
     """
     logits = full_precision(logits)
     one_hot = F.one_hot(classes.long(), logits.shape[1]).to(logits.dtype)
@@ -43,7 +52,7 @@ def class_cross_entropy(
 
 
 class ClassLoss(Loss):
-    """A loss of the class of each row; rows do not meet. Logs the accuracy on the batch."""
+    """Base of losses over the class of each row. Logs the accuracy on the batch."""
 
     input_kinds: ClassVar[tuple[Kind, ...]] = (Kind.LABELLED_PAIR, Kind.NLI_PAIR)
     input_type = "embeddings"
@@ -52,12 +61,28 @@ class ClassLoss(Loss):
 
 
 class CrossEntropy(ClassLoss):
-    """`class_cross_entropy` of the model's own class logits: a two-node cross-encoder, three nodes for NLI, or
-    one for each grade of graded pairs that have few (`grades` of the set).
+    """Cross entropy of the model's own class logits.
 
-    For a bi-encoder there are softmax and bilinear, whose classifiers are part of the loss.
+    See `class_cross_entropy`. For cross-encoders: two nodes, three nodes for NLI, or one node for each of the few
+    grades of graded pairs (`grades` of the set). Defaults: torch.nn.CrossEntropyLoss.
 
-    Defaults: the plain loss, as torch.nn.CrossEntropyLoss.
+    Inputs:
+        | texts | label | row kind |
+        |---|---|---|
+        | two texts | 0 or 1 | labelled_pair |
+        | premise, hypothesis | class | nli_pair |
+        | two texts | grade | scored_pair |
+
+    Relations:
+        A bi-encoder has no class logits. `SoftmaxClassifier` and `Bilinear` bring a classifier of their own.
+
+    Args:
+        smoothing: ε, label smoothing.
+        focal_gamma: γ of the focal loss. 0: the plain loss.
+
+    Example:
+        >>> CrossEntropy()(torch.tensor([[2.0, 0.0], [0.0, 1.0]]), torch.tensor([0.0, 1.0]))
+        tensor(0.2201)
     """
 
     input_kinds = (Kind.LABELLED_PAIR, Kind.NLI_PAIR, Kind.SCORED_PAIR)
@@ -73,9 +98,11 @@ class CrossEntropy(ClassLoss):
 
 
 class HeadLoss(ClassLoss):
-    """A loss with parameters of its own, which are trained and stored with the model; evaluation stays with cosines.
+    """Base of losses with trainable parameters, which are stored with the model. Evaluation still uses cosines.
 
-    dim, num_classes  size of an embedding and number of classes, given by model and data
+    Args:
+        dim: Size of an embedding, given by the model.
+        num_classes: Number of classes, given by the data.
     """
 
     has_parameters = True
@@ -91,9 +118,20 @@ def pair_features(
     use_difference: bool = True,
     use_product: bool = False,
 ) -> Float[Tensor, "batch features"]:
-    """[u, v], then |u − v| and u·v, element by element, where wanted.
+    """Concatenate [u, v], then |u − v| and u ⊙ v when asked for (Reimers and Gurevych 2019, section 3).
 
-    (Reimers and Gurevych 2019, section 3)
+    Args:
+        first: u, (batch, dim).
+        second: v, (batch, dim).
+        use_difference: Add |u − v|.
+        use_product: Add u ⊙ v.
+
+    Returns:
+        Features, (batch, features).
+
+    Example:
+        >>> pair_features(torch.ones(2, 4), torch.zeros(2, 4)).shape
+        torch.Size([2, 12])
     """
     first, second = full_precision(first), full_precision(second)
     parts = [first, second]
@@ -106,20 +144,45 @@ def pair_features(
 def cross_entropy(
     logits: Float[Tensor, "batch classes"], classes: Float[Tensor, "batch"], *, smoothing: float = 0.0
 ) -> Float[Tensor, ""]:
-    """Mean of −log softmax(logits)[class]; `classes` holds class numbers, as floats.
+    """Compute the mean of −log softmax(logits)[class].
 
-    smoothing  ε, the share of the target that all classes have alike: `class_cross_entropy`
+    Args:
+        logits: One number per class, (batch, classes).
+        classes: Class numbers as floats, (batch,).
+        smoothing: ε, the share of the target given to all classes alike, see `class_cross_entropy`.
+
+    Returns:
+        The scalar loss.
     """
     return F.cross_entropy(full_precision(logits), classes.long(), label_smoothing=smoothing)
 
 
 class SoftmaxClassifier(HeadLoss):
-    """`cross_entropy` of a linear head over `pair_features`.
+    """Softmax classifier of Sentence-BERT: cross entropy of a linear head over [u, v, |u − v|].
 
-    smoothing  share of the target given to all classes alike (Szegedy et al. 2016, section 7,
-               https://arxiv.org/abs/1512.00567)
+    See `cross_entropy` and `pair_features`. Defaults: the features that the paper found best, and no smoothing.
 
-    Defaults: [u, v, |u − v|], the form that the paper found best, and no smoothing.
+    Inputs:
+        | texts | label | row kind |
+        |---|---|---|
+        | premise, hypothesis | class | nli_pair |
+        | two texts | 0 or 1 | labelled_pair |
+
+    Relations:
+        `CoSENTAndSoftmax` adds a ranking term. `SoftmaxGraded` takes grades. `Bilinear` has another head.
+
+    Args:
+        dim: Size of an embedding, given by the model.
+        num_classes: Number of classes, given by the data.
+        use_difference: Add |u − v| to the features.
+        use_product: Add u ⊙ v to the features.
+        smoothing: Share of the target given to all classes alike (Szegedy et al. 2016, section 7,
+            https://arxiv.org/abs/1512.00567).
+
+    Example:
+        >>> loss = SoftmaxClassifier(dim=4, num_classes=3)
+        >>> loss(torch.ones(2, 4), torch.zeros(2, 4), torch.tensor([0.0, 2.0])).shape
+        torch.Size([])
     """
 
     input_kinds = (Kind.NLI_PAIR, Kind.LABELLED_PAIR)
@@ -148,12 +211,31 @@ class SoftmaxClassifier(HeadLoss):
 
 
 class SoftmaxGraded(SoftmaxClassifier):
-    """`binary_cross_entropy` of a linear head over `pair_features`, held to grades: soft labels of two classes.
+    """Softmax classifier with soft labels: a grade y stands for the probabilities [1 − y, y].
 
-    The logit is the difference of the two that the head gives, so that sigmoid(logit) = softmax(logits)[1], and the
-    grade y in [0, 1] stands for the probabilities [1 − y, y].
+    `binary_cross_entropy` of the difference of the two logits that a linear head over `pair_features` gives, so that
+    sigmoid(logit) = softmax(logits)[1]. Defaults: those of `SoftmaxClassifier`.
 
-    Defaults: those of `SoftmaxClassifier`.
+    Inputs:
+        | texts | label | row kind |
+        |---|---|---|
+        | two texts | grade | scored_pair |
+        | two texts | 0 or 1 | labelled_pair |
+
+    Relations:
+        `SoftmaxClassifier` for classes.
+
+    Args:
+        dim: Size of an embedding, given by the model.
+        num_classes: Not used, always 2.
+        use_difference: Add |u − v| to the features.
+        use_product: Add u ⊙ v to the features.
+        smoothing: Label smoothing.
+
+    Example:
+        >>> loss = SoftmaxGraded(dim=4, num_classes=2)
+        >>> loss(torch.ones(2, 4), torch.zeros(2, 4), torch.tensor([0.0, 0.8])).shape
+        torch.Size([])
     """
 
     input_kinds = (Kind.SCORED_PAIR, Kind.LABELLED_PAIR)
@@ -172,9 +254,25 @@ class SoftmaxGraded(SoftmaxClassifier):
 
 
 class TextClassifier(HeadLoss):
-    """`cross_entropy` of a linear head over one text: the classifier that fine-tuning puts on an encoder.
+    """Cross entropy of a linear head over one text: the usual fine-tuning classifier.
 
-    The length of an embedding counts, unlike for prototypes.
+    See `cross_entropy`. The length of an embedding counts, unlike for prototypes.
+
+    Inputs:
+        | texts | label | row kind |
+        |---|---|---|
+        | one text | class | labelled_text |
+
+    Relations:
+        `Prototype` compares directions only, and makes better neighbours.
+
+    Args:
+        dim: Size of an embedding, given by the model.
+        num_classes: Number of classes, given by the data.
+
+    Example:
+        >>> TextClassifier(dim=4, num_classes=3)(torch.ones(2, 4), torch.tensor([0.0, 2.0])).shape
+        torch.Size([])
     """
 
     input_kinds = (Kind.LABELLED_TEXT,)
@@ -200,21 +298,48 @@ def bilinear_logits(
     forms: Float[Tensor, "classes dim dim"],
     shifts: Float[Tensor, "classes"],
 ) -> Float[Tensor, "batch classes"]:
-    """One logit per form: û_iᵀ W_c v̂_i + b_c, with û, v̂ of length 1, so that long embeddings say no more."""
+    """Compute û_iᵀ W_c v̂_i + b_c for each form c, with û, v̂ of length 1.
+
+    Args:
+        first: u, (batch, dim).
+        second: v, (batch, dim).
+        forms: W, (classes, dim, dim).
+        shifts: b, (classes,).
+
+    Returns:
+        Logits, (batch, classes).
+    """
     first, second = F.normalize(full_precision(first), dim=-1), F.normalize(full_precision(second), dim=-1)
     return F.bilinear(first.to(forms.dtype), second.to(forms.dtype), forms, shifts)
 
 
 class Bilinear(HeadLoss):
-    """Cross entropy of `bilinear_logits`: a learnt form uᵀWv tells whether, or how, two sentences belong together.
+    """Cross entropy of learnt bilinear forms û_iᵀ W_c v̂_i + b_c.
 
-    objective  bce: one form, whose logit is that of label 1 (0/1 pairs) · ce: one form per class, softmax over them
+    û and v̂ have length 1, so the length of an embedding does not matter. W starts small and random, so the two
+    sentences have different roles from the start: uᵀWv is not vᵀWu. To use such a form in evaluation, make it part of
+    the model: model.score=bilinear.
 
-    W starts small and random, so both sentences are told apart from the start: uᵀWv is not vᵀWu. A form that
-    evaluation uses is a part of the model and not of a loss: model.score=bilinear. Raises UserError for bce on more
-    than two classes.
+    Inputs:
+        | texts | label | row kind |
+        |---|---|---|
+        | two texts | 0 or 1 | labelled_pair |
+        | premise, hypothesis | class | nli_pair |
 
-    Default: one form per class.
+    Relations:
+        `SoftmaxClassifier` has a linear head over [u, v, |u − v|].
+
+    Args:
+        dim: Size of an embedding, given by the model.
+        num_classes: Number of classes, given by the data.
+        objective: "ce": one form per class and a softmax over them. "bce": one form, whose logit is that of label 1.
+
+    Raises:
+        UserError: "bce" on more than two classes.
+
+    Example:
+        >>> Bilinear(dim=4, num_classes=3)(torch.ones(2, 4), torch.ones(2, 4), torch.tensor([0.0, 2.0])).shape
+        torch.Size([])
     """
 
     choose_when = "0/1 or NLI pairs, to compare with softmax: a form of two vectors instead of a linear head"
@@ -242,23 +367,49 @@ class Bilinear(HeadLoss):
 def prototype_entropy(
     cosines: Float[Tensor, "batch classes"], classes: Float[Tensor, "batch"], *, temperature: float = 0.05
 ) -> Float[Tensor, ""]:
-    """Cross entropy of the class among the cosines with all prototypes.
+    """Compute the cross entropy of the class among the cosines with all prototypes.
 
     loss = −(1/N) Σ_i log [exp(cos(u_i, w_{y_i})/τ) / Σ_c exp(cos(u_i, w_c)/τ)]. (The normalized softmax of Zhai and Wu
     2019, https://arxiv.org/abs/1811.12649; prototypes that are class means are those of Snell et al. 2017)
+
+    Args:
+        cosines: Cosine of each text with each prototype, (batch, classes).
+        classes: Class numbers as floats, (batch,).
+        temperature: τ, divides the cosines.
+
+    Returns:
+        The scalar loss.
     """
     return F.cross_entropy(cosines / temperature, classes.long())
 
 
 def directions(num_classes: int, dim: int) -> nn.Parameter:
-    """One random vector per class; only its direction counts."""
+    """Draw one random vector per class. Only its direction counts."""
     return nn.Parameter(torch.randn(num_classes, dim) / dim**0.5)
 
 
 class Prototype(HeadLoss):
-    """`prototype_entropy` of texts and one learnt prototype per class: a text shall point along that of its class.
+    """Normalized softmax: one learnt prototype per class.
 
-    Default: a temperature of 0.07; Zhai and Wu have 0.05.
+    See `prototype_entropy`. A text must have the direction of the prototype of its class. Default temperature: 0.07.
+    Zhai and Wu have 0.05.
+
+    Inputs:
+        | texts | label | row kind |
+        |---|---|---|
+        | one text | class | labelled_text |
+
+    Relations:
+        `ArcFace` adds a margin. `SupCon` needs no prototypes.
+
+    Args:
+        dim: Size of an embedding, given by the model.
+        num_classes: Number of classes, given by the data.
+        temperature: Divides the cosines.
+
+    Example:
+        >>> Prototype(dim=4, num_classes=3)(torch.ones(2, 4), torch.tensor([0.0, 2.0])).shape
+        torch.Size([])
     """
 
     input_kinds = (Kind.LABELLED_TEXT,)
@@ -287,9 +438,16 @@ SMALLEST_SINE_SQUARE = 1e-6
 
 
 def with_margin(cosines: Float[Tensor, "batch"], *, margin: float) -> Float[Tensor, "batch"]:
-    """cos(θ + m) where θ + m ≤ π; beyond, cos θ − m sin m, which goes on falling where cos(θ + m) would rise.
+    """Compute cos(θ + m) where θ + m ≤ π. Beyond, cos θ − m sin m, which keeps falling where cos(θ + m) would rise.
 
-    The paper leaves the far side open; the straight line is that of its authors' code.
+    The paper leaves the far side open. The straight line is that of its authors' code.
+
+    Args:
+        cosines: cos θ, (batch,).
+        margin: m, an angle.
+
+    Returns:
+        Moved cosines, (batch,).
     """
     sines = (1 - cosines.square()).clamp(min=SMALLEST_SINE_SQUARE).sqrt()
     turned = cosines * math.cos(margin) - sines * math.sin(margin)
@@ -304,11 +462,20 @@ def arcface(
     margin: float = 0.5,
     temperature: float = 1 / 64,
 ) -> Float[Tensor, ""]:
-    """Cross entropy of the class among the cosines, its own cosine moved away by the margin first.
+    """Compute the cross entropy of the class among the cosines, after moving the own cosine by the margin.
 
     loss = −(1/N) Σ_i log [e^{cos(θ_i + m)/τ} / (e^{cos(θ_i + m)/τ} + Σ_{c ≠ y_i} e^{cos θ_ic/τ})], θ_i the angle
     between text i and the prototype of its class. (Deng et al. 2019, equation 3, https://arxiv.org/abs/1801.07698;
     their scale s = 64 is τ = 1/64.)
+
+    Args:
+        cosines: Cosine of each text with each prototype, (batch, classes).
+        classes: Class numbers as floats, (batch,).
+        margin: m, an angle.
+        temperature: τ, divides the cosines.
+
+    Returns:
+        The scalar loss.
     """
     indices = classes.long().unsqueeze(1)
     moved = with_margin(cosines.gather(1, indices).squeeze(1), margin=margin)
@@ -317,9 +484,27 @@ def arcface(
 
 
 class ArcFace(Prototype):
-    """`arcface` of texts and one prototype per class; its margin is an angle that the own class has to make up for.
+    """ArcFace: prototypes with an angular margin that the own class must overcome.
 
-    Defaults: the margin and the scale of the paper. The accuracy is logged without the margin.
+    See `arcface`. Defaults: the margin and the scale of the paper. The accuracy is logged without the margin.
+
+    Inputs:
+        | texts | label | row kind |
+        |---|---|---|
+        | one text | class | labelled_text |
+
+    Relations:
+        `Prototype` at margin=0.
+
+    Args:
+        dim: Size of an embedding, given by the model.
+        num_classes: Number of classes, given by the data.
+        margin: m, an angle in [0, π].
+        temperature: Divides the cosines.
+
+    Example:
+        >>> ArcFace(dim=4, num_classes=3)(torch.ones(2, 4), torch.tensor([0.0, 2.0])).shape
+        torch.Size([])
     """
 
     paper = "Deng et al. 2019, https://arxiv.org/abs/1801.07698"
@@ -334,10 +519,10 @@ class ArcFace(Prototype):
         return arcface(cosines, classes, margin=self.margin, temperature=self.temperature)
 
 
-def centres_of(
+def _class_centres(
     embeddings: Float[Tensor, "batch dim"], classes: Float[Tensor, "batch"]
 ) -> tuple[Float[Tensor, "classes dim"], Int[Tensor, "batch"]]:
-    """Sum of the unit embeddings of each class that the batch has, and for each row which of them is its own."""
+    """Sum the unit embeddings of each class in the batch, and find each row's class among them."""
     present, members = torch.unique(classes, return_inverse=True)
     unit = F.normalize(full_precision(embeddings), dim=-1)
     return unit.new_zeros(len(present), unit.shape[1]).index_add(0, members, unit), members
@@ -351,16 +536,24 @@ def clustering(
     separation_weight: float = 1.0,
     separation_margin: float = 0.0,
 ) -> Float[Tensor, ""]:
-    """Cosine distance of texts to the centre of their class, and closeness of the centres to each other.
+    """Compute the cosine distance of texts to their class centre, plus the closeness of the centres.
 
     loss = (1/N) Σ_i (1 − cos(u_i, c_{y_i})) + w · mean over classes k < l of max(0, cos(c_k, c_l) − m), where c_k is
-    the mean direction of the batch's texts of class k; the second part is 0 in a batch of one class.
+    the mean direction of the batch's texts of class k. The second part is 0 in a batch of one class. Without the
+    second part all texts in one point are a perfect solution, and training finds it. (The idea of pulling to centres
+    is that of center loss, Wen et al. 2016, https://doi.org/10.1007/978-3-319-46478-7_31, which needs an additional
+    classifier to keep classes apart.)
 
-    Without the second part all texts in one point are a perfect solution, and one that training finds. (The idea of
-    pulling to centres is that of center loss, Wen et al. 2016, https://doi.org/10.1007/978-3-319-46478-7_31, which
-    relies on a classifier beside it to keep classes apart.)
+    Args:
+        embeddings: Texts, (batch, dim).
+        classes: Class numbers as floats, (batch,).
+        separation_weight: w.
+        separation_margin: m.
+
+    Returns:
+        The scalar loss.
     """
-    centres, members = centres_of(embeddings, classes)
+    centres, members = _class_centres(embeddings, classes)
     pull = (1 - row_cosine(embeddings, centres[members])).mean()
     above = torch.ones(len(centres), len(centres), dtype=torch.bool, device=centres.device).triu(1)
     closeness = (all_cosines(centres, centres) - separation_margin).relu()
@@ -369,11 +562,26 @@ def clustering(
 
 
 class Clustering(ClassLoss):
-    """`clustering` of labelled texts: classes are clusters, centres those of the batch.
+    """Clustering loss: classes are clusters around the centres of the batch.
 
-    Defaults: both parts count alike, and centres shall be at right angles.
+    See `clustering`. Defaults: both parts count alike, and centres are pushed to right angles. Logs the mean cosine of
+    texts with their own centre.
 
-    Logs the mean cosine of texts with their own centre.
+    Inputs:
+        | texts | label | row kind |
+        |---|---|---|
+        | one text | class | labelled_text |
+
+    Relations:
+        `SupCon` compares texts with texts.
+
+    Args:
+        separation_weight: Weight of the closeness of the centres.
+        separation_margin: Cosine of two centres that costs nothing.
+
+    Example:
+        >>> Clustering()(torch.eye(4), torch.tensor([0.0, 0.0, 1.0, 1.0]))
+        tensor(0.2929)
     """
 
     input_kinds = (Kind.LABELLED_TEXT,)
@@ -387,6 +595,6 @@ class Clustering(ClassLoss):
     def with_logs(self, embeddings: Tensor, classes: Tensor) -> LossOutput:
         weights = {"separation_weight": self.separation_weight, "separation_margin": self.separation_margin}
         with torch.no_grad():
-            centres, members = centres_of(embeddings, classes)
+            centres, members = _class_centres(embeddings, classes)
             cosine = row_cosine(embeddings, centres[members]).mean()
         return clustering(embeddings, classes, **weights), {"own_centre_cosine": cosine}

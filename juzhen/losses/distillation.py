@@ -14,7 +14,7 @@ from juzhen.losses.scores import all_cosines, full_precision, row_cosine
 
 
 class TeacherLoss(Loss):
-    """A loss that holds what a student gives for single texts to what its teacher gives for them."""
+    """Base of losses that compare a student's embeddings of single texts with a teacher's."""
 
     input_kinds = (Kind.SENTENCE,)
     input_type = "teacher"
@@ -34,16 +34,38 @@ class TeacherLoss(Loss):
 def distill_cosine(
     projected: Float[Tensor, "batch teacher"], teacher: Float[Tensor, "batch teacher"]
 ) -> Float[Tensor, ""]:
-    """Mean of 1 − cos(p_i, t_i), p_i the student's vector in the teacher's space and t_i the teacher's.
+    """Compute the mean of 1 − cos(p_i, t_i), p_i the student in the teacher's space and t_i the teacher.
 
     For vectors of length 1 it is half the squared distance: the squared error of Reimers and Gurevych 2020
-    (https://arxiv.org/abs/2004.09813, equation 1) with lengths left out.
+    (https://arxiv.org/abs/2004.09813, equation 1) without lengths.
+
+    Args:
+        projected: Student's embeddings in the teacher's space, (batch, teacher).
+        teacher: Teacher's embeddings, (batch, teacher).
+
+    Returns:
+        The scalar loss.
     """
     return (1 - row_cosine(projected, teacher)).mean()
 
 
 class DistillCosine(TeacherLoss):
-    """`distill_cosine` of each text; rows do not meet. Logs the mean cosine to the teacher."""
+    """Cosine distance of each student embedding to the teacher's.
+
+    loss = (1/N) Σ 1 − cos(p_i, t_i), see `distill_cosine`. Logs the mean cosine to the teacher.
+
+    Inputs:
+        | texts | label | row kind |
+        |---|---|---|
+        | one text | teacher's embedding | sentence |
+
+    Relations:
+        `DistillMSE` also compares lengths. `Distill` adds `DistillSimilarity`.
+
+    Example:
+        >>> DistillCosine()(torch.eye(3) + 2, torch.eye(3))
+        tensor(0.2724)
+    """
 
     paper = "after Reimers and Gurevych 2020, https://arxiv.org/abs/2004.09813"
     choose_when = "a student that shall stand in its teacher's space"
@@ -56,16 +78,38 @@ class DistillCosine(TeacherLoss):
 def distill_mse(
     projected: Float[Tensor, "batch teacher"], teacher: Float[Tensor, "batch teacher"]
 ) -> Float[Tensor, ""]:
-    """Mean of (p_ik − t_ik)² over texts i and dimensions k, p the student in the teacher's space and t the teacher.
+    """Compute the mean of (p_ik − t_ik)² over texts i and dimensions k.
 
-    (Reimers and Gurevych 2020, https://arxiv.org/abs/2004.09813, equation 1. The mean over dimensions, too, is that of
-    sentence-transformers' MSELoss.)
+    p is the student in the teacher's space, t the teacher. (Reimers and Gurevych 2020,
+    https://arxiv.org/abs/2004.09813, equation 1. The mean over dimensions is that of sentence-transformers' MSELoss.)
+
+    Args:
+        projected: Student's embeddings in the teacher's space, (batch, teacher).
+        teacher: Teacher's embeddings, (batch, teacher).
+
+    Returns:
+        The scalar loss.
     """
     return F.mse_loss(full_precision(projected), full_precision(teacher))
 
 
 class DistillMSE(TeacherLoss):
-    """`distill_mse` of each text, lengths included; rows do not meet. Logs the mean cosine to the teacher."""
+    """Squared error of each student embedding to the teacher's, including lengths.
+
+    loss = mean of (p_ik − t_ik)², see `distill_mse`. Logs the mean cosine to the teacher.
+
+    Inputs:
+        | texts | label | row kind |
+        |---|---|---|
+        | one text | teacher's embedding | sentence |
+
+    Relations:
+        `DistillCosine` ignores lengths.
+
+    Example:
+        >>> DistillMSE()(torch.eye(3) + 2, torch.eye(3))
+        tensor(4.)
+    """
 
     paper = "Reimers and Gurevych 2020, https://arxiv.org/abs/2004.09813"
     choose_when = "a student that shall also give vectors of its teacher's length"
@@ -78,11 +122,18 @@ class DistillMSE(TeacherLoss):
 def distill_similarity(
     student: Float[Tensor, "batch dim"], teacher: Float[Tensor, "batch teacher"]
 ) -> Float[Tensor, ""]:
-    """Mean of (cos(s_i, s_j) − cos(t_i, t_j))² over all i ≠ j of the batch, 0 where there is one row.
+    """Compute the mean of (cos(s_i, s_j) − cos(t_i, t_j))² over all i ≠ j of the batch, 0 for one row.
 
-    The two may have different numbers of dimensions. (After Tung and Mori 2019, https://arxiv.org/abs/1907.09682,
-    equation 4, who bring the rows of the matrices of inner products to length 1 where we bring the vectors. Park et
-    al. 2019, https://arxiv.org/abs/1904.05068, hold distances and angles to the teacher's in the same way.)
+    The two may have different dimensions. (After Tung and Mori 2019, https://arxiv.org/abs/1907.09682, equation 4, who
+    normalize the rows of the matrices of inner products where we normalize the vectors. Park et al. 2019,
+    https://arxiv.org/abs/1904.05068, compare distances and angles in the same way.)
+
+    Args:
+        student: Student's embeddings, (batch, dim).
+        teacher: Teacher's embeddings, (batch, teacher).
+
+    Returns:
+        The scalar loss.
     """
     count = len(student)
     # Both diagonals are 1 and add nothing.
@@ -91,7 +142,22 @@ def distill_similarity(
 
 
 class DistillSimilarity(TeacherLoss):
-    """`distill_similarity` of the batch. Logs the root of the mean squared difference of the two similarities."""
+    """Squared error of the similarities within the batch.
+
+    See `distill_similarity`. Logs the root of the mean squared difference of the two similarities.
+
+    Inputs:
+        | texts | label | row kind |
+        |---|---|---|
+        | one text | teacher's embedding | sentence |
+
+    Relations:
+        `Distill` adds `DistillCosine`.
+
+    Example:
+        >>> DistillSimilarity()(torch.eye(3) + 2, torch.eye(3))
+        tensor(0.8858)
+    """
 
     is_batchwise = True
     contrast = Contrast.TEXTS
@@ -104,12 +170,26 @@ class DistillSimilarity(TeacherLoss):
 
 
 class Distill(Sum, TeacherLoss):
-    """`distill_cosine` plus a multiple of `distill_similarity`.
+    """`DistillCosine` plus a multiple of `DistillSimilarity`.
 
-    The vectors are compared in the teacher's space, the similarities are those of the student's own embeddings, which
-    are what it will be used by.
+    loss = mean of 1 − cos(p_i, t_i) + w · mean of (cos(s_i, s_j) − cos(t_i, t_j))². Embeddings are compared in the
+    teacher's space. Similarities are those of the student's own embeddings, which are used later. Default weight: 10,
+    so that both parts have one size: an error of 0.1 in a similarity is 0.01 squared.
 
-    Default: a weight of 10, by which both parts are of one size: an error of 0.1 in a similarity is 0.01 squared.
+    Inputs:
+        | texts | label | row kind |
+        |---|---|---|
+        | one text | teacher's embedding | sentence |
+
+    Relations:
+        The sum of `DistillCosine` and `DistillSimilarity`.
+
+    Args:
+        similarity_weight: w.
+
+    Example:
+        >>> Distill()(student=torch.eye(3)[:, :2] + 0.1, projected=torch.eye(3) + 2, teacher=torch.eye(3))
+        tensor(4.3152)
     """
 
     is_batchwise = True

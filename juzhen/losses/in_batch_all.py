@@ -22,7 +22,7 @@ from juzhen.losses.scores import all_cosines
 
 
 class CandidatePool(Loss):
-    """A loss that looks for the positive of a row among all that the batch holds; `InfoNCEPool` tells the sums."""
+    """Base of losses whose candidates are all texts of the batch. `InfoNCEPool` has the equation."""
 
     input_kinds = (Kind.TRIPLET, Kind.POSITIVE_PAIR)
     input_type = "embeddings"
@@ -84,24 +84,43 @@ class CandidatePool(Loss):
 
 
 class InfoNCEPool(CandidatePool):
-    """Cross entropy of finding row i's positive p_i with anchor a_i.
+    """InfoNCE with anchors, positives and negatives of the whole batch as candidates.
 
-    loss = (1/N) Σ_i −log [exp(s(a_i, p_i)/τ) / (Z_i + A_i + B_i + P_i + E_i)], s the cosine,
-    Z_i = Σ_j exp(s(a_i, p_j)/τ) + Σ_j exp(s(a_i, n_j)/τ), positives and negatives of all rows, as in `info_nce`;
-    A_i = Σ_{j≠i} exp(s(a_i, a_j)/τ), with `other_anchors`: every other text of the batch is a candidate;
-    B_i = Σ_j exp(s(p_i, a_j)/τ), with `positive_to_anchors`: the way back, the pair itself once more;
-    P_i = Σ_{j≠i} exp(s(p_i, p_j)/τ), with `other_positives`; A, B and P are those of GTE (`info_nce_gte`);
-    E_i = Σ_j exp(s(p_i, n_j)/τ), with `positive_to_negatives`: the extended InfoNCE of CoT-BERT, which keeps
-    positives apart from negatives (Zhang et al. 2024, section 3.3, https://arxiv.org/abs/2309.11143).
+    loss = (1/N) Σ_i −log [exp(s(a_i, p_i)/τ) / (Z_i + A_i + B_i + P_i + E_i)], s the cosine, with these sums:
 
-    Candidates with the text of the anchor or of one of its positives are left out, as in `info_nce`, and of B_i the
-    anchors that p_i is a known positive of; of E_i those with the text of p_i or a_i. Without negatives E_i is empty.
-    Logs what `InfoNCE` logs, of a_i's candidates.
+    - Z_i = Σ_j exp(s(a_i, p_j)/τ) + Σ_j exp(s(a_i, n_j)/τ), positives and negatives of all rows, as in `info_nce`
+    - A_i = Σ_{j≠i} exp(s(a_i, a_j)/τ), with `other_anchors`: every other anchor is a candidate
+    - B_i = Σ_j exp(s(p_i, a_j)/τ), with `positive_to_anchors`: the other direction, with the pair itself once more
+    - P_i = Σ_{j≠i} exp(s(p_i, p_j)/τ), with `other_positives`. A, B and P are those of GTE
+    - E_i = Σ_j exp(s(p_i, n_j)/τ), with `positive_to_negatives`: the extended InfoNCE of CoT-BERT, which keeps
+      positives apart from negatives (Zhang et al. 2024, section 3.3, https://arxiv.org/abs/2309.11143)
 
-    false_negative_margin  as of `InfoNCE`: texts of other rows, in each of the sums, whose s is above s(a_i, p_i) by
-                           more are left out
+    Candidates with the text of the anchor or of one of its positives are left out, as in `info_nce`. So are anchors in
+    B_i that p_i is a known positive of, and negatives in E_i with the text of p_i or a_i. Without negatives E_i is
+    empty. Defaults: the temperature of `InfoNCE`, all negatives, other anchors, no B_i, P_i and E_i. Logs what
+    `InfoNCE` logs for the candidates of a_i.
 
-    Defaults: the temperature of `InfoNCE`, with other anchors, without B_i, P_i and E_i, all negatives.
+    Inputs:
+        | texts | label | row kind |
+        |---|---|---|
+        | anchor, positive, negatives | – | triplet |
+        | anchor, positive | – | positive_pair |
+
+    Relations:
+        `InfoNCE` without other anchors. `InfoNCEGTE` and `InfoNCEExtended` are fixed choices of the sums.
+
+    Args:
+        temperature: Divides the cosines.
+        other_anchors: Add A_i.
+        positive_to_anchors: Add B_i.
+        other_positives: Add P_i.
+        positive_to_negatives: Add E_i.
+        false_negative_margin: As in `InfoNCE`: texts of other rows, in each sum, whose s is above s(a_i, p_i) by more
+            than this are left out.
+
+    Example:
+        >>> InfoNCEPool()(torch.eye(3), torch.eye(3) + 2)
+        tensor(0.0155)
     """
 
     paper = "Zhang et al. 2024, https://arxiv.org/abs/2309.11143"
@@ -126,18 +145,41 @@ def texts_of_rows(
     positives: Float[Tensor, "batch dim"],
     negatives: Float[Tensor, "batch negatives dim"] | None,
 ) -> list[Float[Tensor, "batch dim"]]:
-    """The columns of a row: anchor, positive, then each of its negatives."""
+    """List the columns of a row: anchor, positive, then each of its negatives.
+
+    Args:
+        anchors: (batch, dim).
+        positives: (batch, dim).
+        negatives: (batch, negatives, dim), or None.
+
+    Returns:
+        One (batch, dim) tensor per column.
+    """
     return [anchors, positives, *(() if negatives is None else negatives.unbind(dim=1))]
 
 
 class InfoNCEExtended(InfoNCEPool):
-    """`InfoNCEPool` with the term E_i and without other anchors, which is what CoT-BERT minimises.
+    """Extended InfoNCE of CoT-BERT: positives are also kept apart from negatives.
 
     loss = (1/N) Σ_i −log [exp(s(a_i, p_i)/τ) / Σ_j (exp(s(a_i, p_j)/τ) + exp(s(a_i, n_j)/τ) + exp(s(p_i, n_j)/τ))], s
-    the cosine. (Zhang et al. 2024, section 3.3, https://arxiv.org/abs/2309.11143) Rows without negatives make it plain
-    InfoNCE.
+    the cosine. (Zhang et al. 2024, section 3.3, https://arxiv.org/abs/2309.11143) Default temperature: 0.05, as
+    CoT-BERT and SimCSE.
 
-    Default: 0.05, as CoT-BERT and SimCSE.
+    Inputs:
+        | texts | label | row kind |
+        |---|---|---|
+        | anchor, positive, negatives | – | triplet |
+        | anchor, positive | – | positive_pair |
+
+    Relations:
+        `InfoNCEPool` with E_i and without other anchors. `InfoNCE` for rows without negatives.
+
+    Args:
+        temperature: Divides the cosines.
+
+    Example:
+        >>> InfoNCEExtended()(torch.eye(3), torch.eye(3) + 2, torch.ones(3, 1, 3))
+        tensor(6.1529)
     """
 
     choose_when = "triplets of prompt templates, as CoT-BERT does"
@@ -147,14 +189,29 @@ class InfoNCEExtended(InfoNCEPool):
 
 
 class InfoNCEGTE(InfoNCEPool):
-    """`InfoNCEPool` with all four sums: query to passages, to queries; passage to queries, to passages.
+    """Improved contrastive loss of GTE: query to passages and queries, passage to queries and passages.
 
     loss = (1/N) Σ_i −log [exp(s(q_i, d_i)/τ) / (Σ_j exp(s(q_i, d_j)/τ) + Σ_{j≠i} exp(s(q_i, q_j)/τ) + Σ_j exp(s(q_j,
     d_i)/τ) + Σ_{j≠i} exp(s(d_j, d_i)/τ))], s the cosine, q anchors and d positives. (Li et al. 2023,
-    https://arxiv.org/abs/2308.03281, improved contrastive loss) The pair itself counts twice below the line, as there,
-    so that the loss does not fall below log 2. Explicit negatives are passages: candidates of q_i and of d_i.
+    https://arxiv.org/abs/2308.03281) The pair itself counts twice in the denominator, as there, so the loss does not
+    fall below log 2. Explicit negatives are passages: candidates of q_i and of d_i. Default temperature: 0.01, as GTE.
 
-    Default: 0.01, as GTE.
+    Inputs:
+        | texts | label | row kind |
+        |---|---|---|
+        | anchor, positive, negatives | – | triplet |
+        | anchor, positive | – | positive_pair |
+
+    Relations:
+        `InfoNCEPool` with all four sums.
+
+    Args:
+        temperature: Divides the cosines.
+        false_negative_margin: As in `InfoNCEPool`.
+
+    Example:
+        >>> InfoNCEGTE()(torch.eye(3), torch.eye(3) + 2)
+        tensor(22.0501)
     """
 
     paper = "Li et al. 2023, https://arxiv.org/abs/2308.03281"
@@ -168,19 +225,33 @@ class InfoNCEGTE(InfoNCEPool):
 
 
 class InfoNCEGuided(CandidatePool):
-    """`InfoNCEPool` with other anchors and other positives, less what a guide holds for positives.
+    """InfoNCE without the false negatives that a guide finds (GISTEmbed).
 
-    A text of another row is left out where the guide's cosine of the two texts that are compared is above the guide's
-    cosine of the row's own pair by more than a margin. (Solatorio 2024, https://arxiv.org/abs/2402.16829, with a
-    margin of 0.) The row's own negatives always count, which the paper does not say of hard ones.
+    A text of another row is left out when the guide's cosine of the two compared texts is above the guide's cosine of
+    the row's own pair by more than a margin. (Solatorio 2024, https://arxiv.org/abs/2402.16829, with a margin of 0.)
+    The row's own negatives always count; the paper is silent on hard negatives. Candidates are those of `InfoNCEPool`
+    with other anchors and other positives. Defaults: those of the paper.
 
-    guide  what the guide gives for each text of a row, in the order anchor, positive, negatives
-    relative_margin  lowers the bar by this share of the size of the own pair's cosine: a text is left out above
-        s + false_negative_margin − relative_margin · |s|, s the guide's cosine of the own pair. Its counterpart in
-        sentence-transformers' GISTEmbedLoss is margin with margin_strategy="relative"; margin with
-        margin_strategy="absolute" is −false_negative_margin
+    Inputs:
+        | texts | label | row kind |
+        |---|---|---|
+        | anchor, positive, negatives | guide's embeddings | triplet |
+        | anchor, positive | guide's embeddings | positive_pair |
 
-    Defaults: those of the paper.
+    Relations:
+        `InfoNCEPool` without a guide. `false_negative_margin` of `InfoNCE` uses the trained model itself as guide.
+
+    Args:
+        temperature: Divides the cosines.
+        false_negative_margin: In the guide's cosine units.
+        relative_margin: A text is left out above s + false_negative_margin − relative_margin · |s|, s the guide's
+            cosine of the own pair. In sentence-transformers' GISTEmbedLoss it is margin with
+            margin_strategy="relative". Its margin_strategy="absolute" is −false_negative_margin.
+
+    Example:
+        >>> guide = torch.eye(3)[:, None].repeat(1, 2, 1)  # (batch, texts of a row, dim of the guide)
+        >>> InfoNCEGuided()(torch.eye(3), torch.eye(3) + 2, guide=guide)
+        tensor(22.0501)
     """
 
     input_type = "guide"

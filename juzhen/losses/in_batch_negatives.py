@@ -21,7 +21,17 @@ def known_pairs(
     of_anchors: Int[Tensor, "pairs"],
     of_positives: Int[Tensor, "pairs"],
 ) -> Bool[Tensor, "batch candidates"]:
-    """Which pairs of an anchor and a candidate, by their texts, are among those of `of_anchors` and `of_positives`."""
+    """Find the (anchor, candidate) pairs whose texts are a known positive pair.
+
+    Args:
+        anchor_ids: Text id of each anchor, (batch,).
+        candidate_ids: Text id of each candidate, (candidates,).
+        of_anchors: Text ids of the anchors of known pairs, (pairs,).
+        of_positives: Text ids of their positives, (pairs,).
+
+    Returns:
+        True for a known pair, (batch, candidates).
+    """
     # One number per (anchor text, other text), looked up in the sorted known pairs: torch.isin sorts all
     # batch × candidates numbers instead, which took ten times as long as the cosines.
     span = 1 + torch.maximum(of_positives.max(), candidate_ids.max())
@@ -37,13 +47,26 @@ def false_negatives(
     positive_ids: Int[Tensor, "batch"],
     candidate_ids: Int[Tensor, "candidates"],
 ) -> Bool[Tensor, "batch candidates"]:
-    """Which candidates an anchor must not be pushed away from, by text; its own place (i, i) is never marked.
+    """Find candidates that an anchor must not be pushed away from, by their text.
 
     A candidate is marked when its text is the anchor's own, or the positive of any row with the same anchor text: the
     row's positive repeated in the batch, or another known positive of its anchor. An explicit negative with such a
-    text is marked too: the data contradict themselves there. Nothing is inferred beyond that: entailment is not
-    symmetric, so the positives of a positive stay negatives. Ids are 0 or more; a candidate below 0 is a negative that
-    its row lacks, and is marked for all.
+    text is marked too, because the data contradict themselves. Nothing is inferred beyond that: entailment is not
+    symmetric, so the positives of a positive stay negatives. A row's own positive (i, i) is never marked.
+
+    Args:
+        anchor_ids: Text id of each anchor, (batch,), 0 or more.
+        positive_ids: Text id of each positive, (batch,).
+        candidate_ids: Text id of each candidate, (candidates,). Below 0: a negative that its row lacks, marked for
+            all.
+
+    Returns:
+        True for a marked candidate, (batch, candidates).
+
+    Example:
+        >>> false_negatives(torch.tensor([0, 0]), torch.tensor([1, 2]), torch.tensor([1, 2]))
+        tensor([[False,  True],
+                [ True, False]])
     """
     is_known = known_pairs(anchor_ids, candidate_ids, anchor_ids, positive_ids)
     is_anchor = anchor_ids[:, None] == candidate_ids
@@ -51,8 +74,8 @@ def false_negatives(
     return (is_known | is_anchor | (candidate_ids < 0)) & ~is_own
 
 
-def own_candidates(scores: Shaped[Tensor, "batch candidates"]) -> Bool[Tensor, "batch candidates"]:
-    """Which candidates row i has brought along: its positive, i, and its own negatives, i + N, i + 2N, …"""
+def _own_candidates(scores: Shaped[Tensor, "batch candidates"]) -> Bool[Tensor, "batch candidates"]:
+    """Find row i's own candidates: its positive, i, and its own negatives, i + N, i + 2N, …"""
     rows, candidates = scores.shape
     return torch.eye(rows, dtype=torch.bool, device=scores.device).repeat(1, candidates // rows)
 
@@ -60,11 +83,18 @@ def own_candidates(scores: Shaped[Tensor, "batch candidates"]) -> Bool[Tensor, "
 def likely_positives(
     scores: Float[Tensor, "batch candidates"], margin: float | Float[Tensor, "batch 1"]
 ) -> Bool[Tensor, "batch candidates"]:
-    """Candidates of other rows that score more than `margin` above row i's positive, which is candidate i.
+    """Find candidates of other rows that score more than `margin` above row i's positive, which is candidate i.
 
-    What a row has brought along is never marked: a hard negative is meant to score high.
+    A row's own candidates are never marked: a hard negative is meant to score high.
+
+    Args:
+        scores: Score of each anchor with each candidate, (batch, candidates).
+        margin: In units of the score. One number, or one per row, (batch, 1).
+
+    Returns:
+        True for a likely positive, (batch, candidates).
     """
-    return (scores > scores.diagonal()[:, None] + margin) & ~own_candidates(scores)
+    return (scores > scores.diagonal()[:, None] + margin) & ~_own_candidates(scores)
 
 
 @checks_arguments
@@ -76,14 +106,25 @@ def info_nce(
     symmetric: bool = False,
     false_negative_margin: float | None = None,
 ) -> Float[Tensor, ""]:
-    """Cross entropy of finding row i's positive, which is candidate i, among the candidates.
+    """Compute the cross entropy of finding row i's positive, which is candidate i, among the candidates.
 
     loss = (1/N) Σ_i −log [exp(s_ii/τ) / Σ_c exp(s_ic/τ)], c over the candidates not excluded for i. (van den Oord et
     al. 2018, equation 4; for sentence pairs Henderson et al. 2017)
 
-    symmetric  average with the way back, where each positive looks for its anchor among the batch's anchors;
-               explicit negatives, candidates N and later, take no part in it
-    false_negative_margin  leave `likely_positives` of this margin out, too, in either direction; None: none are sought
+    Args:
+        scores: Score of each anchor with each candidate, (batch, candidates).
+        excluded: True for candidates to leave out, (batch, candidates).
+        temperature: τ, divides the scores.
+        symmetric: Average with the other direction, where each positive looks for its anchor among the batch's
+            anchors. Explicit negatives, candidates N and later, take no part in it.
+        false_negative_margin: Also leave out `likely_positives` of this margin, in both directions. None: keep them.
+
+    Returns:
+        The scalar loss.
+
+    Example:
+        >>> info_nce(torch.tensor([[0.9, 0.7], [0.6, 0.8]]))
+        tensor(0.0181)
     """
     logits = scores / temperature
     if excluded is not None:
@@ -100,16 +141,41 @@ def info_nce(
 
 
 class InfoNCE(Loss):
-    """`info_nce` of cosines; the candidates are all positives of the batch, then all explicit negatives.
+    """InfoNCE with in-batch and explicit negatives (MultipleNegativesRankingLoss).
 
-    Less than all: `info_nce_in_batch` leaves explicit negatives out, `info_nce_own` all that is of other rows. Logs
-    accuracy (the positive is the best candidate), mean score of positives, of negatives, and the gap.
+    loss = (1/N) Σ_i −log [exp(s_ii/τ) / Σ_c exp(s_ic/τ)], s the cosine, see `info_nce`. The candidates c are all
+    positives of the batch, then all explicit negatives. Known positives of an anchor are left out (`false_negatives`).
+    Defaults: one direction, all negatives, and the 0.05 of SimCSE, which is the scale of 20 of
+    MultipleNegativesRankingLoss.
 
-    false_negative_margin  cosine units: a text of another row that is closer to the anchor than its positive by more is
-                           taken for a positive without a label, and left out; None: none is
+    Logs accuracy (the positive is the best candidate), mean score of positives, of negatives, and the gap.
 
-    Defaults: one way, all negatives, at the 0.05 of SimCSE, which is the scale of 20 of MultipleNegativesRankingLoss
-    in sentence-transformers.
+    Inputs:
+        | texts | label | row kind |
+        |---|---|---|
+        | anchor, positive, negatives | – | triplet |
+        | anchor, positive | – | positive_pair |
+
+    Relations:
+        `InfoNCEInBatch` ignores explicit negatives. `InfoNCEOwn` ignores texts of other rows. `InfoNCEWeighted`
+        weights negatives by their hardness. `InfoNCEPool` adds anchors as candidates. `InfoNCEQueue` adds texts of
+        earlier batches. `NTXent` treats both texts of a pair alike.
+
+    Args:
+        temperature: Divides the cosines.
+        symmetric: Average both directions.
+        false_negative_margin: In cosine units. A text of another row that is closer to the anchor than its positive by
+            more than this is treated as an unlabelled positive and left out. None: keep all.
+
+    Raises:
+        UserError: Negatives for a subclass that takes pairs only.
+
+    Example:
+        >>> anchors, positives = torch.eye(3), torch.eye(3) + 2
+        >>> InfoNCE()(anchors, positives)
+        tensor(0.0155)
+        >>> InfoNCE()(anchors, positives, negatives=torch.ones(3, 1, 3))
+        tensor(0.1521)
     """
 
     input_kinds: ClassVar[tuple[Kind, ...]] = (Kind.TRIPLET, Kind.POSITIVE_PAIR)
@@ -149,7 +215,16 @@ class InfoNCE(Loss):
 def numbers_of_texts(
     text_ids: Int[Tensor, "batch texts"] | None, *, anchors: Float[Tensor, "batch ... dim"], count: int
 ) -> Int[Tensor, "batch texts"]:
-    """`text_ids`, the number of each text of a row, equal for equal texts; None: all `count` of each row differ."""
+    """Return `text_ids`, or ids that are all different when it is None.
+
+    Args:
+        text_ids: Id of each text of a row, equal for equal texts, (batch, texts).
+        anchors: Embeddings of the anchors, for the batch size and the device.
+        count: Texts of a row.
+
+    Returns:
+        Ids, (batch, texts).
+    """
     if text_ids is None:
         return torch.arange(len(anchors) * count, device=anchors.device).view(len(anchors), count)
     return text_ids
@@ -161,9 +236,16 @@ def batch_candidates(
     negatives: Float[Tensor, "batch negatives ... dim"] | None,
     text_ids: Int[Tensor, "batch texts"] | None,
 ) -> tuple[Float[Tensor, "batch candidates"], Bool[Tensor, "batch candidates"]]:
-    """Cosines of each anchor with all positives of the batch and then all explicit negatives; who is excluded.
+    """Compute cosines of each anchor with all positives of the batch, then with all explicit negatives.
 
-    The own positive of row i is candidate i. Excluded are the `false_negatives`.
+    Args:
+        anchors: Embeddings of the anchors, (batch, dim).
+        positives: Embeddings of the positives, (batch, dim). The positive of row i is candidate i.
+        negatives: Embeddings of the explicit negatives, (batch, negatives, dim).
+        text_ids: Id of each text of a row, (batch, texts).
+
+    Returns:
+        Cosines and the excluded `false_negatives`, both (batch, candidates).
     """
     extra = () if negatives is None else negatives.unbind(dim=1)
     ids = numbers_of_texts(text_ids, anchors=anchors, count=2 + len(extra))
@@ -176,8 +258,16 @@ def batch_candidates(
 def left_out(
     likely: Bool[Tensor, "batch candidates"], excluded: Bool[Tensor, "batch candidates"]
 ) -> dict[str, Tensor]:
-    """Share of the negatives of other rows that are `likely` positives; NaN where there are no such negatives."""
-    negatives = ~excluded & ~own_candidates(likely)
+    """Compute the share of `likely` positives among the negatives of other rows. NaN without such negatives.
+
+    Args:
+        likely: Output of `likely_positives`, (batch, candidates).
+        excluded: Candidates that are left out already, (batch, candidates).
+
+    Returns:
+        The log "likely_positive_share".
+    """
+    negatives = ~excluded & ~_own_candidates(likely)
     return {"likely_positive_share": (likely & negatives).sum() / negatives.sum()}
 
 
@@ -187,9 +277,15 @@ def ranking_summary(
     excluded: Bool[Tensor, "batch candidates"],
     positives: Int[Tensor, "batch"],
 ) -> dict[str, Tensor]:
-    """Accuracy, mean positive score, mean negative score and their gap; excluded candidates do not count.
+    """Compute accuracy, mean positive score, mean negative score and their gap, without excluded candidates.
 
-    positives  number of each row's positive among the candidates
+    Args:
+        scores: Score of each anchor with each candidate, (batch, candidates).
+        excluded: Candidates that do not count, (batch, candidates).
+        positives: Index of each row's positive among the candidates, (batch,).
+
+    Returns:
+        Name → scalar to log.
     """
     is_positive = positives[:, None] == torch.arange(scores.shape[1], device=scores.device)
     accuracy = choice_accuracy(scores.masked_fill(excluded, -torch.inf), positives)
@@ -203,28 +299,54 @@ WEIGHED = ("own", "others", "all")
 def hardness(
     scores: Float[Tensor, "batch candidates"], *, strength: float = 5.0, of: str = "all"
 ) -> Float[Tensor, "batch candidates"]:
-    """Logarithm of the weight of each candidate: strength · score of negatives, as a constant; 0 of the own positive.
+    """Compute the logarithm of each candidate's weight: strength · score for negatives, 0 for the own positive.
 
-    of  which negatives are weighed, one of WEIGHED: those of the row, those of other rows, or both
+    It is a constant in the gradient.
+
+    Args:
+        scores: Score of each anchor with each candidate, (batch, candidates).
+        strength: α.
+        of: Negatives to weight: "own" of the row, "others" of other rows, or "all".
+
+    Returns:
+        Logarithms, (batch, candidates).
     """
-    is_own = own_candidates(scores)
+    is_own = _own_candidates(scores)
     is_positive = torch.eye(*scores.shape, dtype=torch.bool, device=scores.device)
     weighed = {"own": is_own & ~is_positive, "others": ~is_own, "all": ~is_positive}[of]
     return strength * torch.where(weighed, scores.detach(), 0)
 
 
 class InfoNCEWeighted(Loss):
-    """`info_nce` whose negatives weigh the more, the closer they are.
+    """InfoNCE with harder negatives weighted more.
 
     loss = (1/N) Σ_i −log [exp(s_ii/τ) / (exp(s_ii/τ) + Σ_{c≠i} w_ic exp(s_ic/τ))], w_ic = exp(α s_ic), a constant in
-    the gradient. (Lan et al. 2025, equation 5, https://arxiv.org/abs/2503.04812. EmbeddingGemma weighs the own hard
-    negatives, at α = 5: Vera et al. 2025, https://arxiv.org/abs/2509.20354) Candidates and what is left out of them
-    are those of `InfoNCE`, which this is at α = 0. Logs what `InfoNCE` logs, and the mean weight of a negative.
+    the gradient. (Lan et al. 2025, equation 5, https://arxiv.org/abs/2503.04812. EmbeddingGemma weights the own hard
+    negatives, at α = 5: Vera et al. 2025, https://arxiv.org/abs/2509.20354) Candidates and exclusions are those of
+    `InfoNCE`. Defaults: the temperature of `InfoNCE`, the strength of EmbeddingGemma, all negatives.
 
-    hardness  α: 0 is plain
-    weigh     own, others or all: which negatives. Rows without negatives have none of their own
+    Logs what `InfoNCE` logs, and the mean weight of a negative.
 
-    Defaults: the temperature of `InfoNCE`, the strength of EmbeddingGemma, on all negatives.
+    Inputs:
+        | texts | label | row kind |
+        |---|---|---|
+        | anchor, positive, negatives | – | triplet |
+        | anchor, positive | – | positive_pair |
+
+    Relations:
+        `InfoNCE` at hardness=0.
+
+    Args:
+        temperature: Divides the cosines.
+        hardness: α. 0: no weights.
+        weigh: Negatives to weight, "own", "others" or "all". Rows without explicit negatives have none of their own.
+
+    Raises:
+        UserError: weigh="own" for rows without negatives.
+
+    Example:
+        >>> InfoNCEWeighted()(torch.eye(3), torch.eye(3) + 2)
+        tensor(0.1629)
     """
 
     input_kinds: ClassVar[tuple[Kind, ...]] = (Kind.TRIPLET, Kind.POSITIVE_PAIR)
@@ -261,11 +383,27 @@ class InfoNCEWeighted(Loss):
 
 
 class InfoNCEInBatch(InfoNCE):
-    """`info_nce` of pairs; the candidates are the positives of the batch (Henderson et al. 2017, section 4).
+    """InfoNCE over the positives of the batch only (Henderson et al. 2017, section 4).
 
-    Triplets and inference pairs become pairs of anchor and positive first. Logs what `InfoNCE` logs.
+    loss: see `info_nce`. Triplets and NLI pairs are converted to pairs of anchor and positive first. Defaults: both
+    directions, at a temperature of 0.07. Logs what `InfoNCE` logs.
 
-    Defaults: both directions, at a temperature of 0.07.
+    Inputs:
+        | texts | label | row kind |
+        |---|---|---|
+        | anchor, positive | – | positive_pair |
+
+    Relations:
+        `InfoNCE` also uses explicit negatives.
+
+    Args:
+        temperature: Divides the cosines.
+        symmetric: Average both directions.
+        false_negative_margin: As in `InfoNCE`.
+
+    Example:
+        >>> InfoNCEInBatch()(torch.eye(3), torch.eye(3) + 2)
+        tensor(0.0607)
     """
 
     input_kinds = (Kind.POSITIVE_PAIR,)
@@ -283,21 +421,43 @@ def info_nce_own(
     *,
     temperature: float = 0.05,
 ) -> Float[Tensor, ""]:
-    """Cross entropy of finding the positive, candidate 0 of each row, among the candidates of the same row.
+    """Compute the cross entropy of finding the positive, candidate 0 of each row, among the row's own candidates.
 
     loss = (1/N) Σ_i −log [exp(s_i0/τ) / Σ_k exp(s_ik/τ)], k over the row's candidates that are not excluded. (van den
     Oord et al. 2018, equation 4, with K negatives drawn for each row)
+
+    Args:
+        scores: Score of each anchor with its candidates, (batch, candidates), the positive first.
+        excluded: True for candidates to leave out, (batch, candidates).
+        temperature: τ, divides the scores.
+
+    Returns:
+        The scalar loss.
     """
     logits = (scores / temperature).masked_fill(excluded, -torch.inf)
     return F.cross_entropy(logits, torch.zeros(len(logits), dtype=torch.long, device=logits.device))
 
 
 class InfoNCEOwn(Loss):
-    """`info_nce_own` of cosines: a row's positive against the row's own negatives, so that rows do not meet.
+    """InfoNCE over each row's own negatives. Rows are independent.
 
-    A negative with the text of the row's anchor or positive is left out. Logs what `InfoNCE` logs.
+    loss = (1/N) Σ_i −log [exp(s_i0/τ) / Σ_k exp(s_ik/τ)], see `info_nce_own`. A negative with the text of the row's
+    anchor or positive is left out. Default temperature: 0.07. Logs what `InfoNCE` logs.
 
-    Default: a temperature of 0.07.
+    Inputs:
+        | texts | label | row kind |
+        |---|---|---|
+        | anchor, positive, negatives | – | triplet |
+
+    Relations:
+        `InfoNCE` also uses texts of other rows. `ListMLE` and other list losses take scores of documents.
+
+    Args:
+        temperature: Divides the cosines.
+
+    Example:
+        >>> InfoNCEOwn()(torch.eye(3), torch.eye(3) + 2, torch.ones(3, 2, 3))
+        tensor(0.2101)
     """
 
     input_kinds = (Kind.TRIPLET,)
@@ -323,17 +483,28 @@ class InfoNCEOwn(Loss):
 
 
 class NTXent(Loss):
-    """Cross entropy of finding the partner of each of the 2N texts of N pairs among the other 2N − 1 texts.
+    """NT-Xent (SimCLR): each of the 2N texts of N pairs looks for its partner among the other 2N − 1 texts.
 
     loss = (1/2N) Σ_i −log [exp(cos(u_i, u_p(i))/τ) / Σ_{k≠i} exp(cos(u_i, u_k)/τ)], u all first texts and then all
     second ones, p(i) the place of the other text of i's pair. (Chen et al. 2020, equation 1,
-    https://arxiv.org/abs/2002.05709)
+    https://arxiv.org/abs/2002.05709) Texts equal to u_i or to a partner of it are left out. Default: the temperature
+    of `InfoNCE`. SimCLR has 0.1 to 0.5 for pictures. Logs what `InfoNCE` logs.
 
-    Beside `InfoNCE`, where N anchors look for their positives among N of them, texts of one side keep apart as well,
-    and each pair is learnt in both directions. Texts equal to u_i or to a partner of it are left out, as there. Logs
-    what `InfoNCE` logs.
+    Inputs:
+        | texts | label | row kind |
+        |---|---|---|
+        | anchor, positive | – | positive_pair |
 
-    Default: as `InfoNCE`. SimCLR has 0.1 to 0.5 for pictures.
+    Relations:
+        In `InfoNCE` N anchors look for their positives among N texts. Here texts of one side are kept apart as well,
+        and each pair is learnt in both directions.
+
+    Args:
+        temperature: Divides the cosines.
+
+    Example:
+        >>> NTXent()(torch.eye(3), torch.eye(3) + 2)
+        tensor(2.4936)
     """
 
     input_kinds = (Kind.POSITIVE_PAIR,)
@@ -359,14 +530,31 @@ class NTXent(Loss):
 
 
 class SimCSE(InfoNCE):
-    """`info_nce` of two encodings of each sentence, which differ by dropout alone.
+    """Unsupervised SimCSE: InfoNCE of two encodings of each sentence that differ by dropout.
 
     loss = (1/N) Σ_i −log [exp(cos(u_i, u'_i)/τ) / Σ_j exp(cos(u_i, u'_j)/τ)], u and u' the two encodings. (Gao et al.
-    2021, equation 4, https://arxiv.org/abs/2104.08821) Without dropout in the backbone the two are equal, and all that
-    is left is to push sentences apart.
+    2021, equation 4, https://arxiv.org/abs/2104.08821) Without dropout in the backbone the two are equal, and the loss
+    only pushes sentences apart. Other row kinds are converted to sentences first, and labels are not read. Logs what
+    `InfoNCE` logs.
 
-    Other kinds become sentences first, labels unread. The supervised SimCSE of the paper is `info_nce` on the triplets
-    of an NLI set. Logs what `InfoNCE` logs.
+    Inputs:
+        | texts | label | row kind |
+        |---|---|---|
+        | one text | – | sentence |
+
+    Relations:
+        The supervised SimCSE of the paper is `InfoNCE` on the triplets of an NLI set. `SimCSENTXent` has more
+        candidates.
+
+    Args:
+        temperature: Divides the cosines.
+        symmetric: Average both directions.
+        false_negative_margin: As in `InfoNCE`.
+
+    Example:
+        >>> once, again = torch.eye(3) + 2, torch.eye(3) + 1.5  # two passes with dropout
+        >>> SimCSE()(once, again)
+        tensor(0.3754)
     """
 
     input_kinds = (Kind.SENTENCE,)
@@ -377,11 +565,27 @@ class SimCSE(InfoNCE):
 
 
 class SimCSENTXent(NTXent):
-    """`NTXent` of two encodings of each sentence, which differ by dropout alone.
+    """NT-Xent of two encodings of each sentence that differ by dropout.
 
-    The paper's own loss is `simcse`: N encodings look among the N of the other pass (Gao et al. 2021, equation 4,
-    https://arxiv.org/abs/2104.08821). Here each looks among 2N − 1, those of its own pass included. Other kinds become
-    sentences first, labels unread.
+    The paper's own loss is `SimCSE`: N encodings look among the N of the other pass (Gao et al. 2021, equation 4,
+    https://arxiv.org/abs/2104.08821). Here each looks among 2N − 1, including those of its own pass. Other row kinds
+    are converted to sentences first, and labels are not read.
+
+    Inputs:
+        | texts | label | row kind |
+        |---|---|---|
+        | one text | – | sentence |
+
+    Relations:
+        `NTXent` on pairs. `SimCSE` with fewer candidates.
+
+    Args:
+        temperature: Divides the cosines.
+
+    Example:
+        >>> once, again = torch.eye(3) + 2, torch.eye(3) + 1.5  # two passes with dropout
+        >>> SimCSENTXent()(once, again)
+        tensor(0.6554)
     """
 
     input_kinds = (Kind.SENTENCE,)

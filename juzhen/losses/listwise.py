@@ -18,12 +18,14 @@ from juzhen.losses.scores import choice_accuracy, full_precision, mean_of_rows, 
 
 
 class ListLoss(Loss):
-    """A loss of one score per document; rows do not meet. Document 0 is the positive, the others are negatives.
+    """Base of losses over the scores of a row's documents: the positive first, then its negatives.
 
-    A bi-encoder scores a document as it scores a pair, a cross-encoder reads it with its anchor. Rows may differ in
-    their number of documents: one that a row lacks has the score −∞, and does not count.
+    Rows are independent. A bi-encoder scores a document as it scores a pair. A cross-encoder reads it with its anchor.
+    Rows may differ in their number of documents: a missing one has the score −∞ and does not count. Logs the rank of
+    the positive.
 
-    temperature  divides scores; 1 leaves them as they are, which suits logits
+    Args:
+        temperature: Divides the scores. 1 suits logits.
     """
 
     input_kinds: ClassVar[tuple[Kind, ...]] = (Kind.TRIPLET,)
@@ -41,13 +43,13 @@ class ListLoss(Loss):
     @torch.no_grad()
     def list_summary(scores: Float[Tensor, "batch documents"]) -> dict[str, Tensor]:
         """Share of rows whose positive scores highest, mean score of positives, of negatives, and the gap."""
-        is_positive = first_document(scores)
+        is_positive = _first_document(scores)
         accuracy = choice_accuracy(scores, torch.zeros_like(scores[:, 0]))
         return {"accuracy": accuracy} | score_gap(scores, is_positive, ~is_positive & (scores != -torch.inf))
 
 
-def first_document(scores: Float[Tensor, "batch documents"]) -> Bool[Tensor, "batch documents"]:
-    """Where the positives stand."""
+def _first_document(scores: Float[Tensor, "batch documents"]) -> Bool[Tensor, "batch documents"]:
+    """True for the positives, which come first."""
     return (torch.arange(scores.shape[1], device=scores.device) == 0).expand(scores.shape)
 
 
@@ -55,29 +57,37 @@ def first_document(scores: Float[Tensor, "batch documents"]) -> Bool[Tensor, "ba
 def list_mle(
     document_scores: Float[Tensor, "batch documents"], grades: Float[Tensor, "batch documents"]
 ) -> Float[Tensor, ""]:
-    """Mean over rows of −Σ_k log [exp(s_k) / (exp(s_k) + Σ_{m: g_m < g_k} exp(s_m))], s the scores and g the grades.
+    """Compute ListMLE: the likelihood of drawing the documents in the order of their grades.
 
-    Where all grades of a row differ this is −log P(order | s), the order drawn from the top without replacement (Xia
-    et al. 2008, https://doi.org/10.1145/1390156.1390306). Documents of one grade do not compete, where the paper takes
-    one order of them for right.
+    loss = mean over rows of −Σ_k log [exp(s_k) / (exp(s_k) + Σ_{m: g_m < g_k} exp(s_m))], s the scores and g the
+    grades. Where all grades of a row differ this is −log P(order | s), the order drawn from the top without
+    replacement (Xia et al. 2008, https://doi.org/10.1145/1390156.1390306). Documents of one grade do not compete,
+    whereas the paper assumes one order of them.
+
+    Args:
+        document_scores: Scores of each row's documents, (batch, documents). −∞: missing.
+        grades: Relevance, higher = better, (batch, documents).
+
+    Returns:
+        The scalar loss.
     """
-    return order_costs(full_precision(document_scores), grades).sum(dim=1).mean()
+    return _order_costs(full_precision(document_scores), grades).sum(dim=1).mean()
 
 
-def present_scores(
+def _present_scores(
     document_scores: Float[Tensor, "batch documents"],
 ) -> tuple[Float[Tensor, "batch documents"], Bool[Tensor, "batch documents"]]:
-    """The scores in full precision, 0 for a document that its row lacks, and which documents it has."""
+    """Scores in full precision, 0 for missing documents, and which documents are present."""
     scores = full_precision(document_scores)
     has = scores != -torch.inf
     return scores.masked_fill(~has, 0), has
 
 
-def order_costs(
+def _order_costs(
     scores: Float[Tensor, "batch documents"], grades: Float[Tensor, "batch documents"]
 ) -> Float[Tensor, "batch documents"]:
-    """−log [exp(s_k) / (exp(s_k) + Σ_{m: g_m < g_k} exp(s_m))] of each document k; 0 of one that its row lacks."""
-    scores, has = present_scores(scores)
+    """−log [exp(s_k) / (exp(s_k) + Σ_{m: g_m < g_k} exp(s_m))] of each document k; 0 for missing ones."""
+    scores, has = _present_scores(scores)
     is_lower = (grades[:, None, :] < grades[:, :, None]) & has[:, None, :]
     is_rival = is_lower | torch.eye(scores.shape[1], dtype=torch.bool, device=scores.device)
     rivals = scores[:, None, :].expand(is_rival.shape).masked_fill(~is_rival, -torch.inf)
@@ -85,18 +95,32 @@ def order_costs(
 
 
 class ListMLE(ListLoss):
-    """`list_mle` in the order of a teacher's scores where the set has them, else of the positive before all negatives.
+    """ListMLE: the documents of a query in the order of their grades.
 
-    Scores are divided by a temperature. Logs how the positive ranks.
+    See `list_mle`. The grades are a teacher's scores where the set has them, else the positive is before all
+    negatives. Default: no scaling, which suits logits. Logs the rank of the positive.
 
-    Default: scores as they are, which suits logits.
+    Inputs:
+        | texts | label | row kind |
+        |---|---|---|
+        | anchor, positive, negatives | – | triplet |
+
+    Relations:
+        `PositionListMLE` weights the top of the order. `RankNet` compares documents in pairs.
+
+    Args:
+        temperature: Divides the scores.
+
+    Example:
+        >>> ListMLE()(torch.tensor([[2.0, 1.0, -1.0]]))
+        tensor(0.3490)
     """
 
     paper = "Xia et al. 2008, https://doi.org/10.1145/1390156.1390306"
     choose_when = "a cross-encoder that shall put the documents of a query in order"
 
     def with_logs(self, document_scores: Tensor, teacher_scores: Tensor | None = None) -> LossOutput:
-        grades = first_document(document_scores).float() if teacher_scores is None else teacher_scores
+        grades = _first_document(document_scores).float() if teacher_scores is None else teacher_scores
         loss = list_mle(self.tempered(document_scores), grades)
         return loss, self.list_summary(document_scores)
 
@@ -105,26 +129,47 @@ class ListMLE(ListLoss):
 def position_list_mle(
     document_scores: Float[Tensor, "batch documents"], grades: Float[Tensor, "batch documents"]
 ) -> Float[Tensor, ""]:
-    """`list_mle` whose terms are weighed by place, the first most: Σ_k α(r_k) (…), r_k = 1 + documents graded higher.
+    """Compute ListMLE with position weights: Σ_k α(r_k) (…), r_k = 1 + documents graded higher.
 
-    α(r) = (2^(n−r) − 1) / Σ_r (2^(n−r) − 1) for n documents. (Lan et al. 2014, section 4, which leaves the sum open,
-    https://auai.org/uai2014/proceedings/individuals/164.pdf)
+    α(r) = (2^(n−r) − 1) / Σ_r (2^(n−r) − 1) for n documents, largest for the first. (Lan et al. 2014, section 4, which
+    leaves the sum open, https://auai.org/uai2014/proceedings/individuals/164.pdf)
+
+    Args:
+        document_scores: Scores of each row's documents, (batch, documents). −∞: missing.
+        grades: Relevance, higher = better, (batch, documents).
+
+    Returns:
+        The scalar loss.
     """
-    scores, has = present_scores(document_scores)
+    scores, has = _present_scores(document_scores)
     ranks = 1 + ((grades[:, None, :] > grades[:, :, None]) & has[:, None, :]).sum(dim=2)
     powers = 2.0 ** -torch.arange(1, 1 + scores.shape[1], device=scores.device, dtype=scores.dtype)
     shares = (powers - powers[has.sum(dim=1) - 1][:, None]).clamp(min=0)
     whole = shares.sum(dim=1, keepdim=True).clamp(min=torch.finfo(scores.dtype).tiny)
     weights = (shares / whole).gather(1, ranks - 1)
-    return (weights * order_costs(document_scores, grades)).sum(dim=1).mean()
+    return (weights * _order_costs(document_scores, grades)).sum(dim=1).mean()
 
 
 class PositionListMLE(ListLoss):
-    """`position_list_mle` in the order of a teacher's scores: mistakes at the top of the order cost most.
+    """Position-aware ListMLE: mistakes at the top of the order cost most.
 
-    Scores are divided by a temperature. Logs how the positive ranks.
+    See `position_list_mle`. The order is that of a teacher's scores. Default: no scaling, which suits logits. Logs the
+    rank of the positive.
 
-    Default: scores as they are, which suits logits.
+    Inputs:
+        | texts | label | row kind |
+        |---|---|---|
+        | anchor, positive, negatives | teacher scores | triplet |
+
+    Relations:
+        `ListMLE` without position weights.
+
+    Args:
+        temperature: Divides the scores.
+
+    Example:
+        >>> PositionListMLE()(torch.tensor([[2.0, 1.0, -1.0]]), torch.tensor([[3.0, 1.0, 2.0]]))
+        tensor(0.7935)
     """
 
     contrast = Contrast.NONE
@@ -141,31 +186,53 @@ class PositionListMLE(ListLoss):
 def rank_net(
     document_scores: Float[Tensor, "batch documents"], grades: Float[Tensor, "batch documents"]
 ) -> Float[Tensor, ""]:
-    """Mean over rows of Σ_{i, j: g_i > g_j} log(1 + exp(s_j − s_i)), s the scores and g the grades.
+    """Compute RankNet: the mean over rows of Σ_{i, j: g_i > g_j} log(1 + exp(s_j − s_i)).
 
-    (Burges et al. 2005, equation 3 for certain pairs, https://doi.org/10.1145/1102351.1102363) sentence-transformers'
-    RankNetLoss is the mean over the P pairs of a batch of N rows with g_i > g_j: theirs is N/P times ours, so that a
-    learning rate that suits theirs suits ours divided by the pairs of a row.
+    s are the scores and g the grades. (Burges et al. 2005, equation 3 for certain pairs,
+    https://doi.org/10.1145/1102351.1102363) sentence-transformers' RankNetLoss is the mean over the P pairs of a batch
+    of N rows with g_i > g_j. Theirs is N/P times ours, so divide a learning rate that suits theirs by the pairs of a
+    row.
+
+    Args:
+        document_scores: Scores of each row's documents, (batch, documents). −∞: missing.
+        grades: Relevance, higher = better, (batch, documents).
+
+    Returns:
+        The scalar loss.
     """
-    scores, has = present_scores(document_scores)
+    scores, has = _present_scores(document_scores)
     is_above = (grades[:, :, None] > grades[:, None, :]) & has[:, :, None] & has[:, None, :]
     costs = F.softplus(scores[:, None, :] - scores[:, :, None])
     return torch.where(is_above, costs, 0).sum(dim=(1, 2)).mean()
 
 
 class RankNet(ListLoss):
-    """`rank_net` in the order of a teacher's scores where the set has them, else of the positive before all negatives.
+    """RankNet: each pair of a row's documents in the order of their grades.
 
-    Scores are divided by a temperature. Logs how the positive ranks.
+    See `rank_net`. The grades are a teacher's scores where the set has them, else the positive is before all
+    negatives. Default: no scaling, which suits logits. Logs the rank of the positive.
 
-    Default: scores as they are, which suits logits.
+    Inputs:
+        | texts | label | row kind |
+        |---|---|---|
+        | anchor, positive, negatives | – | triplet |
+
+    Relations:
+        `LambdaLoss` weights the pairs by their effect on NDCG.
+
+    Args:
+        temperature: Divides the scores.
+
+    Example:
+        >>> RankNet()(torch.tensor([[2.0, 1.0, -1.0]]))
+        tensor(0.3618)
     """
 
     paper = "Burges et al. 2005, https://doi.org/10.1145/1102351.1102363"
     choose_when = "a cross-encoder on rows of few documents, each pair of which shall be in order"
 
     def with_logs(self, document_scores: Tensor, teacher_scores: Tensor | None = None) -> LossOutput:
-        grades = first_document(document_scores).float() if teacher_scores is None else teacher_scores
+        grades = _first_document(document_scores).float() if teacher_scores is None else teacher_scores
         return rank_net(self.tempered(document_scores), grades), self.list_summary(document_scores)
 
 
@@ -177,14 +244,24 @@ def list_kl(
     temperature: float = 1.0,
     teacher_temperature: float = 1.0,
 ) -> Float[Tensor, ""]:
-    """Mean over rows of KL(q ‖ p) = Σ_k q_k log(q_k / p_k), p = softmax(s/τ) of our scores, q = softmax(t/τ_t).
+    """Compute the mean over rows of KL(q ‖ p) = Σ_k q_k log(q_k / p_k).
 
-    (Hinton et al. 2015, https://arxiv.org/abs/1503.02531, section 2, less the entropy of q, with documents for
-    classes) Nor is it multiplied by τ², by which Hinton, and sentence-transformers' DistillKLDivLoss, keep gradients
-    long at high temperatures: theirs is τ² times ours.
+    p = softmax(s/τ) of our scores, q = softmax(t/τ_t) of the teacher's. (Hinton et al. 2015,
+    https://arxiv.org/abs/1503.02531, section 2, less the entropy of q, with documents for classes) It is not
+    multiplied by τ², by which Hinton and sentence-transformers' DistillKLDivLoss keep gradients long at high
+    temperatures: theirs is τ² times ours.
 
-    A document that we score −∞ is out of its row: the teacher's share goes to the others. One that the teacher scores
-    −∞ has the share q = 0, and costs by its p alone.
+    A document that we score −∞ is missing from its row, and the teacher's share goes to the others. One that the
+    teacher scores −∞ has the share q = 0, and costs through its p only.
+
+    Args:
+        document_scores: Scores of each row's documents, (batch, documents).
+        teacher_scores: Scores of the teacher, (batch, documents).
+        temperature: τ.
+        teacher_temperature: τ_t.
+
+    Returns:
+        The scalar loss.
     """
     is_out = document_scores == -torch.inf
     ours = (full_precision(document_scores) / temperature).log_softmax(dim=1)
@@ -195,9 +272,25 @@ def list_kl(
 
 
 class ListKL(ListLoss):
-    """`list_kl` over the positive of a row and its negatives. Logs how the positive ranks.
+    """KL divergence to a teacher's distribution over a row's documents (ListNet, DistillKLDiv).
 
-    Defaults: scores of both as they are, which suits logits.
+    See `list_kl`. Defaults: both scores without scaling, which suits logits. Logs the rank of the positive.
+
+    Inputs:
+        | texts | label | row kind |
+        |---|---|---|
+        | anchor, positive, negatives | teacher scores | triplet |
+
+    Relations:
+        `MarginMSE` compares differences of scores. `ListMLE` uses only the order.
+
+    Args:
+        temperature: Divides the scores.
+        teacher_temperature: Divides the teacher's scores.
+
+    Example:
+        >>> ListKL()(torch.tensor([[2.0, 1.0, -1.0]]), torch.tensor([[3.0, 1.0, 2.0]]))
+        tensor(0.3408)
     """
 
     contrast = Contrast.NONE
@@ -227,10 +320,11 @@ def lambda_loss(
     mu: float = 10.0,
     k: int | None = None,
 ) -> Float[Tensor, ""]:
-    """Mean over rows of Σ_{i, j: g_i > g_j} w_ij log₂(1 + exp(s_j − s_i)).
+    """Compute LambdaLoss: the mean over rows of Σ_{i, j: g_i > g_j} w_ij log₂(1 + exp(s_j − s_i)).
 
-    G_i = (2^g_i − 1) / the best DCG of the row, with ranks r by the scores s of now, and D_r = log₂(1 + r). The weights
-    w_ij (Wang et al. 2018, https://doi.org/10.1145/3269206.3271784; the names are those of sentence-transformers):
+    G_i = (2^g_i − 1) / the best DCG of the row, with ranks r by the current scores s, and D_r = log₂(1 + r). The
+    weights w_ij (Wang et al. 2018, https://doi.org/10.1145/3269206.3271784; the names are those of
+    sentence-transformers):
 
         lambda_rank   ρ_ij |G_i − G_j|, ρ_ij = |1/D_{r_i} − 1/D_{r_j}|
         ndcg_loss2    δ_ij |G_i − G_j|, δ_ij = |1/D_{|r_i − r_j|} − 1/D_{|r_i − r_j| + 1}|
@@ -238,19 +332,25 @@ def lambda_loss(
         ndcg_loss1    G_i / D_{r_i}, over all pairs i ≠ j whatever their grades
         none          1
 
-    sentence-transformers takes the mean over the pairs of all rows, and with ndcg_loss1 it also counts each document
+    sentence-transformers takes the mean over the pairs of all rows. With ndcg_loss1 it also counts each document
     against itself, which adds a number without a gradient.
 
     Args:
-        document_scores: Scores of the documents of each row; −∞ for a document that a row lacks.
-        grades: Higher = more relevant; below 0 counts as 0. A row whose grades are all 0 costs nothing.
+        document_scores: Scores of each row's documents, (batch, documents). −∞: missing.
+        grades: Higher = more relevant. Below 0 counts as 0. A row whose grades are all 0 costs nothing.
         weighting: One of `WEIGHTINGS`.
         mu: μ of ndcg_loss2pp.
-        k: Only pairs with a document among the first k by the scores of now count, and the best DCG is that of k
-            documents; None: all.
+        k: Use only pairs with a document among the first k by the current scores, and the best DCG of k documents.
+            None: all.
+
+    Returns:
+        The scalar loss.
+
+    Raises:
+        UserError: An unknown weighting.
     """
     require_choice("weighting", weighting, WEIGHTINGS)
-    scores, has = present_scores(document_scores)
+    scores, has = _present_scores(document_scores)
     is_missing = ~has
     positions = torch.arange(1, 1 + scores.shape[1], device=scores.device, dtype=scores.dtype)
     placed = scores.detach().masked_fill(is_missing, -torch.inf)
@@ -294,14 +394,32 @@ def _weights_of_pairs(
 
 
 class LambdaLoss(ListLoss):
-    """`lambda_loss` with grade 1 for the positive and 0 for the negatives of a row, or with grades of the set.
+    """LambdaLoss: pairs of documents weighted by their effect on NDCG.
 
-    temperature  divides scores; 1/σ of the paper
-    graded       the scores that the set has for each document (its teacher scores) are grades, from 0
+    See `lambda_loss`. Grade 1 for the positive and 0 for the negatives of a row, or the grades of the set. Defaults:
+    those of the paper. Logs the rank of the positive.
 
-    Logs how the positive ranks.
+    Inputs:
+        | texts | label | row kind |
+        |---|---|---|
+        | anchor, positive, negatives | – | triplet |
 
-    Defaults: those of the paper.
+    Relations:
+        `RankNet` at weighting="none", up to a factor of log 2.
+
+    Args:
+        temperature: Divides the scores, 1/σ of the paper.
+        weighting: One of `WEIGHTINGS`.
+        mu: μ of ndcg_loss2pp.
+        k: Only pairs with a document among the first k count. None: all.
+        graded: The set's scores of each document (its teacher scores) are grades, from 0.
+
+    Raises:
+        UserError: graded=True for a set without grades.
+
+    Example:
+        >>> LambdaLoss()(torch.tensor([[2.0, 1.0, -1.0]]))
+        tensor(1.9616)
     """
 
     paper = "Wang et al. 2018, https://doi.org/10.1145/3269206.3271784"
@@ -318,7 +436,7 @@ class LambdaLoss(ListLoss):
             self.contrast = Contrast.NONE
 
     def with_logs(self, document_scores: Tensor, teacher_scores: Tensor | None = None) -> LossOutput:
-        grades = first_document(document_scores).float()
+        grades = _first_document(document_scores).float()
         if self.graded:
             if teacher_scores is None:
                 raise UserError(
@@ -333,19 +451,34 @@ class LambdaLoss(ListLoss):
 
 
 class InfoNCEDrawn(ListLoss):
-    """Cross entropy of finding the positive of a row among its own negatives and documents drawn from other rows.
+    """InfoNCE of a cross-encoder: the positive among the row's negatives and documents of other rows.
 
-    loss = (1/N) Σ_i −log [exp(a(s_i0)/τ) / Σ_k exp(a(s_ik)/τ)], s_ik what a cross-encoder scores for anchor i with
+    loss = (1/N) Σ_i −log [exp(a(s_i0)/τ) / Σ_k exp(a(s_ik)/τ)], s_ik the cross-encoder's score of anchor i with
     document k, and a the activation. (Henderson et al. 2017, section 4.4, with a cross-encoder for the dot product)
 
-    The documents are drawn anew in each step, from all rows of the set, and never a known positive of the anchor.
+    Documents are drawn again in each step, from all rows of the set, and never a known positive of the anchor.
     sentence-transformers' MultipleNegativesRankingLoss for cross-encoders draws them from the batch. Here a row draws
-    the same documents whatever the batch, the micro-batches and the number of devices, so that micro-batches stand for
-    its CachedMultipleNegativesRankingLoss. Logs how the positive ranks.
+    the same documents for any batch, micro-batches and number of devices, so micro-batches replace its
+    CachedMultipleNegativesRankingLoss. Defaults: those of sentence-transformers, four documents and a scale of 10 on
+    sigmoids. Logs the rank of the positive.
 
-    num_drawn  documents that are drawn for each row
+    Inputs:
+        | texts | label | row kind |
+        |---|---|---|
+        | anchor, positive | – | positive_pair |
+        | anchor, positive, negatives | – | triplet |
 
-    Defaults: those of sentence-transformers: four documents, a scale of 10 on sigmoids.
+    Relations:
+        `InfoNCE` for bi-encoders.
+
+    Args:
+        num_drawn: Documents drawn for each row.
+        activation: "identity" or "sigmoid".
+        temperature: Divides the activated scores.
+
+    Example:
+        >>> InfoNCEDrawn()(torch.tensor([[2.0, 1.0, -1.0]]))
+        tensor(0.2037)
     """
 
     input_kinds = (Kind.POSITIVE_PAIR, Kind.TRIPLET)
@@ -369,21 +502,43 @@ class InfoNCEDrawn(ListLoss):
 def margin_mse(
     document_scores: Float[Tensor, "batch documents"], teacher_scores: Float[Tensor, "batch documents"]
 ) -> Float[Tensor, ""]:
-    """Mean of ((s_0 − s_k) − (t_0 − t_k))² over the negatives k of a row, and over rows; t are the teacher's scores.
+    """Compute the mean of ((s_0 − s_k) − (t_0 − t_k))² over the negatives k of a row, and over rows.
 
-    (Hofstätter et al. 2020, https://arxiv.org/abs/2010.02666, who have one negative in a row)
+    t are the teacher's scores. (Hofstätter et al. 2020, https://arxiv.org/abs/2010.02666, who have one negative in a
+    row)
+
+    Args:
+        document_scores: Scores of each row's documents, (batch, documents), the positive first.
+        teacher_scores: Scores of the teacher, (batch, documents).
+
+    Returns:
+        The scalar loss.
     """
-    (ours, has), theirs = present_scores(document_scores), full_precision(teacher_scores)
+    (ours, has), theirs = _present_scores(document_scores), full_precision(teacher_scores)
     errors = F.mse_loss(ours[:, :1] - ours[:, 1:], theirs[:, :1] - theirs[:, 1:], reduction="none")
     return mean_of_rows(errors, has[:, 1:])
 
 
 class MarginMSE(ListLoss):
-    """`margin_mse` of scores that a temperature divides, which brings cosines to the size of a teacher's logits.
+    """MarginMSE: differences of scores equal to a teacher's.
 
-    Logs the root of the mean squared error of a margin, in units of the teacher, and how the positive ranks.
+    See `margin_mse`. The temperature brings cosines to the size of a teacher's logits. Default: no scaling, as in the
+    paper. Logs the root of the mean squared error of a margin, in units of the teacher, and the rank of the positive.
 
-    Default: scores as they are, as in the paper.
+    Inputs:
+        | texts | label | row kind |
+        |---|---|---|
+        | anchor, positive, negatives | teacher scores | triplet |
+
+    Relations:
+        `ListKL` compares distributions.
+
+    Args:
+        temperature: Divides the scores.
+
+    Example:
+        >>> MarginMSE()(torch.tensor([[2.0, 1.0, -1.0]]), torch.tensor([[3.0, 1.0, 2.0]]))
+        tensor(2.5000)
     """
 
     contrast = Contrast.NONE
@@ -400,15 +555,21 @@ class MarginMSE(ListLoss):
 def adr_mse(
     document_scores: Float[Tensor, "batch documents"], grades: Float[Tensor, "batch documents"]
 ) -> Float[Tensor, ""]:
-    """Mean of (r_k − r̂_k)² / log₂(1 + r_k) over the documents of a row, and over rows.
+    """Compute the mean of (r_k − r̂_k)² / log₂(1 + r_k): the squared error of a smooth rank, first ranks most.
 
-    The squared error of a smooth rank, the first ranks most.
-    r_k the rank by the grades g, of equal ones the mean: Σ_m [g_m > g_k] + (1 + Σ_m [g_m = g_k])/2;
-    r̂_k = 1 + Σ_{m≠k} σ(s_m − s_k) by the scores s. (Schlatt et al. 2025, https://arxiv.org/abs/2405.07920; mean ranks
-    are those of sentence-transformers' ADRMSELoss, so that equal scores can reach them. Theirs is the mean over the
-    documents of all rows, where a row of more documents counts for more.)
+    r_k is the rank by the grades g, the mean rank of equal ones: Σ_m [g_m > g_k] + (1 + Σ_m [g_m = g_k])/2. r̂_k = 1 +
+    Σ_{m≠k} σ(s_m − s_k) by the scores s. (Schlatt et al. 2025, https://arxiv.org/abs/2405.07920; mean ranks are those
+    of sentence-transformers' ADRMSELoss, so that equal scores can reach them. Theirs is the mean over the documents of
+    all rows, where a row of more documents counts for more.)
+
+    Args:
+        document_scores: Scores of each row's documents, (batch, documents). −∞: missing.
+        grades: Relevance, higher = better, (batch, documents).
+
+    Returns:
+        The scalar loss.
     """
-    scores, has = present_scores(document_scores)
+    scores, has = _present_scores(document_scores)
     others = has[:, None, :]
     other_grades, document = grades[:, None, :], grades[:, :, None]
     ranks = ((other_grades > document) & others).sum(dim=2) + (
@@ -420,18 +581,32 @@ def adr_mse(
 
 
 class ADRMSE(ListLoss):
-    """`adr_mse` in the order of a teacher's scores where the set has them, else of the positive before all negatives.
+    """Approximate discounted rank MSE: smooth ranks equal to the ranks of the grades.
 
-    Scores are divided by a temperature; 1/α of the peer. Logs the root of the mean squared error of a rank, less for
-    later ranks, and how the positive ranks.
+    See `adr_mse`. The grades are a teacher's scores where the set has them, else the positive is before all negatives.
+    The temperature is 1/α of sentence-transformers. Default: no scaling, which suits logits. Logs the root of the mean
+    squared error of a rank, less for later ranks, and the rank of the positive.
 
-    Default: scores as they are, which suits logits.
+    Inputs:
+        | texts | label | row kind |
+        |---|---|---|
+        | anchor, positive, negatives | – | triplet |
+
+    Relations:
+        `RankNet` compares documents in pairs. `PositionListMLE` has position weights as well.
+
+    Args:
+        temperature: Divides the scores.
+
+    Example:
+        >>> ADRMSE()(torch.tensor([[2.0, 1.0, -1.0]]), torch.tensor([[3.0, 1.0, 2.0]]))
+        tensor(0.3997)
     """
 
     paper = "Schlatt et al. 2025, https://arxiv.org/abs/2405.07920"
     choose_when = "a cross-encoder that shall learn the order that a teacher gives long lists"
 
     def with_logs(self, document_scores: Tensor, teacher_scores: Tensor | None = None) -> LossOutput:
-        grades = first_document(document_scores).float() if teacher_scores is None else teacher_scores
+        grades = _first_document(document_scores).float() if teacher_scores is None else teacher_scores
         loss = adr_mse(self.tempered(document_scores), grades)
         return loss, {"rank_error": loss.detach().sqrt()} | self.list_summary(document_scores)

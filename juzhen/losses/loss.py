@@ -1,4 +1,4 @@
-"""What every loss declares, so that data and model can be matched before anything is loaded, and sums of losses."""
+"""Base classes of losses. Their declarations match data and model before anything is loaded."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -20,21 +20,18 @@ from juzhen.core.schema import STRICT, fitting
 from juzhen.losses.arguments import checks_arguments
 
 LossOutput = tuple[Float[Tensor, ""], dict[str, Tensor]]
-"""The scalar to minimise, and named scalars worth logging (detached)."""
+"""The scalar to minimise, and named scalars to log (detached)."""
 
 
 class Contrast(StrEnum):
-    """What rows must differ in, for a loss to teach anything; `lightning_modules/learnable.py` looks for it.
+    """The difference between rows without which a loss teaches nothing, most demanding first."""
 
-    The most demanding comes first.
-    """
-
-    ORDER = "order"  # targets, within a batch: without, the gradient is 0
-    TEXTS = "texts"  # texts, within a batch or by the row's own negatives: without, the gradient is 0
-    SOME_TEXTS = "some_texts"  # the same, but it is enough where one column of them differs
-    NEGATIVES = "negatives"  # the row's own negatives from its positive: without, the gradient is 0
-    CLASSES = "classes"  # classes, within the set: without, all that is learnt is to answer always the same
-    VALUES = "values"  # targets, within the set: without, all that is learnt is one value
+    ORDER = "order"  # targets, within a batch: otherwise the gradient is 0
+    TEXTS = "texts"  # texts, within a batch or from the row's own negatives: otherwise the gradient is 0
+    SOME_TEXTS = "some_texts"  # the same, but one differing column is enough
+    NEGATIVES = "negatives"  # the row's own negatives from its positive: otherwise the gradient is 0
+    CLASSES = "classes"  # classes, within the set: otherwise it learns to give one answer always
+    VALUES = "values"  # targets, within the set: otherwise it learns one value
     NONE = "none"  # nothing: each row teaches by itself
 
 
@@ -44,7 +41,7 @@ def _is_limited(kind: Any) -> bool:
 
 @cache
 def _numbers(loss: type) -> type[BaseModel]:
-    """The numbers of a loss by the types that say which values they may have; a size that the code gives is none."""
+    """Model of a loss's limited numbers, without the sizes that the code passes."""
     hints = get_type_hints(loss, include_extras=True)
     own = {field.name: hints[field.name] for field in fields(loss) if field.init}
     keys: dict[str, Any] = {
@@ -55,40 +52,51 @@ def _numbers(loss: type) -> type[BaseModel]:
 
 @dataclass_transform(kw_only_default=True, eq_default=False)
 class Loss(nn.Module, ABC):
-    """A function from tensors to a scalar: `loss(scores, targets)`, and with what is worth logging `loss.with_logs(…)`.
+    """Base of all losses: a function of tensors with declared needs.
 
-    A subclass writes `with_logs`, whose arguments are the tensors that it reads, by their names in
-    `juzhen.core.batch`. Their shapes are checked (`juzhen.losses.arguments`): a column (N, 1) is read as (N,), what
-    does not fit is refused, and so is NaN for a label. Embeddings need not be normalised. The numbers of a loss are
-    annotated attributes, which the constructor takes by name; types of `juzhen.losses.arguments` say which values they
-    may have. What a loss needs of data and model is written in class attributes:
+    `loss(scores, targets)` returns the scalar, and `loss.with_logs(…)` also returns named scalars to log. A subclass
+    implements `with_logs`. Its arguments are the tensors that it reads, by their names in `juzhen.core.batch.TENSORS`.
+    Shapes are checked (`juzhen.losses.arguments`): a column (N, 1) is read as (N,). Other shapes and NaN labels are
+    rejected. Embeddings need not be normalised. The numbers of a loss are annotated attributes, which the constructor
+    takes by name. Their types, such as `Temperature`, limit their values. Class attributes declare the needs:
 
-    input_kinds  example kinds it can learn from, most natural first
-    input_type   "scores" (one similarity per row, of any size), "cosines" (the same, from −1 to 1), "embeddings"
-                 (one vector per text), "logits" (one number per class), "layers" (a cosine per row and layer),
-                 "lists" (a similarity per row and document), "drawn_lists" (the same, with `num_drawn` documents
-                 of other rows after the row's own),
+    input_kinds  row kinds it can learn from, most natural first
+    input_type   "scores" (one similarity per row, of any size), "cosines" (from −1 to 1), "embeddings" (one vector per
+                 text), "logits" (one number per class), "layers" (a cosine per row and layer), "lists" (a similarity
+                 per row and document), "drawn_lists" (with `num_drawn` documents of other rows after the row's own),
                  "teacher" (a teacher's vector per text) or "guide" (embeddings, and a guide's vector per text)
-    reads_tokens with input_type = "embeddings": True when it takes texts with a vector per token, too, (batch, length,
-                 dim), since all that it asks of them is how near the anchor is to the others
-    is_batchwise  True when the loss of a row depends on the other rows of the batch: such a batch may not be
-                 split without gradient caching
-    is_ranking   True when the value is one logarithm over comparisons of rows, and not a mean over rows: the length of
-                 its gradient does not shrink as the batch grows, and can be told to be too small or too large
-    needs_two_views  True when a sentence that is paired with itself shall be encoded once per text column, so
-                 that dropout gives two views of it (Gao et al. 2021, https://arxiv.org/abs/2104.08821). Equal
-                 sentences within one column still share an encoding. False: equal sentences of a batch are
-                 encoded once, and the cosine of a sentence with itself is 1, with or without dropout
-    has_parameters     True when it owns parameters sized by the encoder: the constructor then also takes `dim` (size of
-                 an embedding) and `num_classes`, and the parameters are trained and stored with the model
-    is_stateful  True when it keeps rows of earlier steps: sets do not share it
-    needs_two_passes  True when a batch is encoded twice, with other dropout; `again` then holds what the second gives
-    contrast     what rows must differ in (`Contrast`); of a loss of several parts, of the least demanding one
-    depths       with input_type = "layers": which layers, as shares of the backbone's, in (0, 1]
-    needs_teacher_scores  True when it cannot do without what a teacher scores each document of a row
-    paper        where the loss comes from, for the table of docs/losses.md
+    reads_tokens  with input_type = "embeddings": True if it also takes texts with a vector per token, (batch, length,
+                 dim), because it only needs similarities of the anchor
+    is_batchwise  True if the loss of a row depends on the other rows of the batch. Such a batch may not be split
+                 without gradient caching
+    is_ranking   True if the value is one logarithm over comparisons of rows and not a mean over rows: its gradient does
+                 not shrink as the batch grows, and has a useful range of lengths
+    needs_two_views  True if a sentence that is paired with itself is encoded once per text column, so that dropout
+                 gives two views of it (Gao et al. 2021, https://arxiv.org/abs/2104.08821). Equal sentences within one
+                 column still share an encoding. False: equal sentences of a batch are encoded once, and the cosine of a
+                 sentence with itself is 1, with or without dropout
+    has_parameters  True if it has parameters sized by the encoder: the constructor then also takes `dim` (size of an
+                 embedding) and `num_classes`, and the parameters are trained and stored with the model
+    is_stateful  True if it keeps rows of earlier steps: sets do not share it
+    needs_two_passes  True if a batch is encoded twice, with other dropout. `again` then has the second pass
+    contrast     the difference between rows that it needs (`Contrast`); for several parts, of the least demanding one
+    depths       with input_type = "layers": layers as shares of the backbone's, in (0, 1]
+    needs_teacher_scores  True if it needs a teacher's score of each document of a row
+    paper        source, for the table of docs/losses.md
     choose_when  when to choose it, in a few words, for the same table
-    inputs       names of the tensors that it is handed: the arguments of `with_logs`
+    inputs       names of the tensors it is called with: the arguments of `with_logs`
+
+    Raises:
+        UserError: A number outside its limits.
+
+    Example:
+        >>> class Hinge(Loss):
+        ...     input_kinds = (Kind.LABELLED_PAIR,)
+        ...     input_type = "cosines"
+        ...     is_batchwise = False
+        ...
+        ...     def with_logs(self, scores: Tensor, targets: Tensor) -> LossOutput:
+        ...         return (1 - (2 * targets - 1) * scores).relu().mean(), {}
     """
 
     input_kinds: ClassVar[tuple[Kind, ...]]
@@ -112,7 +120,7 @@ class Loss(nn.Module, ABC):
             warn(f"{cls.__name__}.{old} is {LOSS_FLAGS[old]} now", FutureWarning, stacklevel=2)
             setattr(cls, LOSS_FLAGS[old], vars(cls)[old])
         arguments = signature(cls.with_logs).parameters.values()
-        # A loss around another one is handed what that one reads, and says so itself.
+        # A loss around another one takes the tensors of that one, and declares them itself.
         if "with_logs" in vars(cls) and all(each.kind != each.VAR_KEYWORD for each in arguments):
             cls.inputs = tuple(each.name for each in arguments)[1:]
             if unknown := set(cls.inputs) - set(TENSORS):
@@ -124,7 +132,7 @@ class Loss(nn.Module, ABC):
         dataclass(kw_only=True, eq=False, repr=False)(cls)
 
     def __post_init__(self) -> None:
-        """Begins the module, and checks its numbers. Raises UserError for one that is out of its limits."""
+        """Initialise the module and check its numbers."""
         super().__init__()
         kinds = _numbers(type(self))
         given = {name: getattr(self, name) for name in kinds.model_fields}
@@ -132,16 +140,18 @@ class Loss(nn.Module, ABC):
             setattr(self, name, value)
 
     def forward(self, *tensors: Any, **named: Any) -> Float[Tensor, ""]:
-        """The scalar to minimise, from the arguments of `with_logs`."""
+        """Return the scalar to minimise, from the arguments of `with_logs`."""
         return self.with_logs(*tensors, **named)[0]
 
     @abstractmethod
     def with_logs(self, *tensors: Any, **named: Any) -> LossOutput:
-        """Scalar loss and what to log beside it."""
+        """Return the scalar loss and the scalars to log."""
 
 
 class Sum(Loss):
-    """Σ_k w_k L_k, losses of the same rows. A subclass names its `parts`; its `with_logs` hands tensors to `total`.
+    """Weighted sum Σ_k w_k L_k of losses of the same rows.
+
+    A subclass returns its `parts`, and its `with_logs` passes tensors to `total`.
 
     Its contrast is that of the least demanding part with a weight above 0. The subclass declares everything else
     that its parts need, including `is_batchwise` and `is_ranking`.
@@ -157,10 +167,10 @@ class Sum(Loss):
 
     @abstractmethod
     def parts(self) -> Mapping[str, tuple[float, Loss]]:
-        """Name of each part → its weight and the loss."""
+        """Return name of each part → its weight and the loss."""
 
     def total(self, **tensors: Tensor) -> LossOutput:
-        """The sum, each part of the tensors that it reads; logs what the parts log, and their values by their names."""
+        """Return the sum, with each part called with its tensors, and the logs and values of the parts."""
         total: Any = 0
         logs: dict[str, Tensor] = {}
         for name, loss in self.losses.items():

@@ -23,7 +23,7 @@ MADE_OF = {
 
 
 def doubling_dims(smallest: int, full: int) -> tuple[int, ...]:
-    """Sizes that double from the smallest on, below the size of an embedding, and that size.
+    """List dimensions that double from the smallest, below the size of an embedding, and that size.
 
     >>> doubling_dims(32, 384), doubling_dims(32, 16)
     ((32, 64, 128, 256, 384), (16,))
@@ -33,13 +33,18 @@ def doubling_dims(smallest: int, full: int) -> tuple[int, ...]:
 
 
 class Modifier(Loss):
-    """A loss `of` the same rows, whose embeddings are changed first. What it learns from is what that loss learns from.
+    """Base of losses around another loss, whose embeddings they change first.
 
-    takes        what the loss may consume
-    takes_heads  whether it may own a head
+    It learns from the rows that the inner loss learns from.
 
-    Raises UserError for a loss that owns a head, which is of one size of embedding, and for one that reads no
-    embedding and no score of two.
+    takes        input types that the inner loss may have
+    takes_heads  True if the inner loss may have parameters
+
+    Args:
+        of: The inner loss.
+
+    Raises:
+        UserError: An inner loss with parameters of one embedding size, or without embeddings and scores.
     """
 
     input_kinds = ()
@@ -94,27 +99,47 @@ class Modifier(Loss):
         return self.inner.with_logs(**read)
 
 
-def drawn(count: int, chosen: int | None) -> list[int]:
-    """All numbers below `count`, or `chosen` of them by torch's generator, rising."""
+def _draw(count: int, chosen: int | None) -> list[int]:
+    """All numbers below `count`, or `chosen` of them drawn by torch's generator, rising."""
     if chosen is None or chosen >= count:
         return [*range(count)]
     return sorted(torch.randperm(count)[:chosen].tolist())
 
 
 class Nested(Modifier):
-    """A loss at several sizes of embeddings: Σ_d w_d L(the first d numbers, brought to length 1).
+    """Matryoshka: a loss at several sizes of embeddings, Σ_d w_d L(the first d dimensions, normalized).
 
     (Kusupati et al. 2022, equation 1, https://arxiv.org/abs/2205.13147; the sum, its weights and the length are those
-    of sentence-transformers' MatryoshkaLoss.) Where the loss holds projected vectors to a teacher's, both are cut.
+    of sentence-transformers' MatryoshkaLoss.) Where the loss compares projected vectors with a teacher's, both are
+    truncated.
 
-    dims           sizes; None: those that double from `smallest` on, below the embedding's, and its own
-    weights        one for each of them; None: 1 for the largest, `smaller_weight` for the others
-    smaller_weight  at 1, as in sentence-transformers, the largest size loses twice as much as at 0.25, see
-                    docs/log/sizes.md
-    dims_per_step  sizes that a step draws; None: all
-    reduction      sum, or mean: the sum divided by the weights of the sizes that it is of
+    Logs the loss of each size d, `loss_64d`, and the logs of the inner loss: `acc_64d`, `score_gap_64d`, …
 
-    Logs of each size d the loss, `loss_64d`, and what the loss logs: `acc_64d`, `score_gap_64d`, …
+    Inputs:
+        The rows of the inner loss.
+
+    Relations:
+        `NestedLayers` does the same with layers, and around `Nested` with both. `NestedInfoNCE` is `Nested` around
+        `InfoNCEInBatch`.
+
+    Args:
+        of: The inner loss.
+        dims: Sizes. None: those that double from `smallest`, below the embedding's, and the embedding's.
+        smallest: Smallest size where `dims` is None.
+        weights: One per size. None: 1 for the largest, `smaller_weight` for the others.
+        smaller_weight: At 1, as in sentence-transformers, the largest size loses twice as much as at 0.25, see
+            docs/log/sizes.md.
+        dims_per_step: Sizes drawn in each step. None: all.
+        reduction: "sum", or "mean": the sum divided by the weights of its sizes.
+
+    Raises:
+        UserError: Repeated sizes, weights that do not match them, or sizes above the embedding's.
+
+    Example:
+        >>> from juzhen.losses import CoSENT
+        >>> loss = Nested(of=CoSENT(), dims=(2, 4))
+        >>> loss(torch.eye(4), torch.eye(4) + 2, torch.tensor([1.0, 0.0, 0.5, 0.2]))
+        tensor(6.2794)
     """
 
     input_type = "embeddings"
@@ -163,7 +188,7 @@ class Nested(Modifier):
         weights = self.weights or [1.0 if dim == max(dims) else self.smaller_weight for dim in dims]
         total: Any = 0
         logs: dict[str, Tensor] = {}
-        chosen = drawn(len(dims), self.dims_per_step)
+        chosen = _draw(len(dims), self.dims_per_step)
         for position in chosen:
             value, parts = self.value_of(values | self._cut(values, cut, dims[position]))
             total = total + weights[position] * value
@@ -186,7 +211,21 @@ class Nested(Modifier):
 class NestedInfoNCE(Nested):
     """`Nested` around in-batch InfoNCE, anchor to positive, at a temperature of 0.07: the mean over all sizes.
 
-    Of embeddings of 768 numbers the sizes are 64, 128, 256, 512 and 768.
+    Embeddings of 768 dimensions have the sizes 64, 128, 256, 512 and 768.
+
+    Inputs:
+        The rows of the inner loss: positive pairs.
+
+    Relations:
+        `Nested` with other defaults.
+
+    Args:
+        of: The inner loss. None: `InfoNCEInBatch`.
+        dims: As in `Nested`, like the other numbers.
+
+    Example:
+        >>> NestedInfoNCE(smallest=2)(torch.eye(4), torch.eye(4) + 2)
+        tensor(0.4848)
     """
 
     choose_when = "positive pairs, for embeddings that shall be cut to a size chosen after training"
@@ -201,17 +240,35 @@ class NestedInfoNCE(Nested):
 
 
 class NestedLayers(Modifier):
-    """A loss at the last layer and at some below it, which are also held to the last one's embeddings.
+    """2D Matryoshka: a loss at the last layer and at lower layers, which are aligned with the last one.
 
     loss = L(last) + w/K Σ_k L(layer k) + α τ Σ_k KL(softmax(e/τ) ‖ softmax(e_k/τ)), e the last layer's embedding of a
-    text, which gets no gradient of that part, e_k that of layer k; the divergence is a mean over texts. (Li et al.
+    text, which gets no gradient of that part, e_k that of layer k. The divergence is a mean over texts. (Li et al.
     2024, https://arxiv.org/abs/2402.14776; the form is that of sentence-transformers' AdaptiveLayerLoss, which draws
     one layer for each step.) Around `Nested` it is that paper's two-dimensional loss.
 
-    depths            layers, as shares of the backbone's, in (0, 1), rising: 0.5 of 12 layers is layer 6
-    depths_per_step   layers below the last that a step draws; None: all
-    layer_weight      w
-    divergence_weight, divergence_temperature  α and τ
+    Inputs:
+        The rows of the inner loss.
+
+    Relations:
+        `CoSENTLayers` has no divergence.
+
+    Args:
+        of: The inner loss.
+        depths: Layers as shares of the backbone's, in (0, 1), rising. 0.5 of 12 layers is layer 6.
+        depths_per_step: Lower layers drawn in each step. None: all.
+        layer_weight: w.
+        divergence_weight: α.
+        divergence_temperature: τ.
+
+    Raises:
+        UserError: Depths that do not rise.
+
+    Example:
+        >>> from juzhen.losses import CoSENT
+        >>> layers = torch.eye(4)[:, None, None].repeat(1, 2, 4, 1)  # (batch, texts, layers, dim)
+        >>> NestedLayers(of=CoSENT(), depths_per_step=None)(layers, torch.tensor([1.0, 0.0, 0.5, 0.2]))
+        tensor(3.8918)
     """
 
     input_type = "layers"
@@ -252,7 +309,7 @@ class NestedLayers(Modifier):
         counts, layers = counts.flatten(0, 1), states.unbind(dim=2)
         total, logs = self._at(layers[-1], values)
         logs = logs | {"loss_at_1": total.detach()}
-        chosen = drawn(len(layers) - 1, self.depths_per_step)
+        chosen = _draw(len(layers) - 1, self.depths_per_step)
         final = (layers[-1].detach() / self.divergence_temperature).softmax(dim=-1).flatten(0, 1) * counts
         for position in chosen:
             value, _ = self._at(layers[position], values)

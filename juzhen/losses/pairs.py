@@ -16,7 +16,7 @@ from juzhen.losses.scores import full_precision, label_gap, row_cosine, sign_acc
 
 
 class PairLoss(Loss):
-    """A loss of the cosine scores of labelled pairs. Logs the mean score of positives, of negatives, and the gap."""
+    """Base of losses over cosines of labelled pairs. Logs the mean score of positives, of negatives, and the gap."""
 
     input_kinds = (Kind.LABELLED_PAIR,)
     input_type = "cosines"
@@ -28,11 +28,19 @@ class PairLoss(Loss):
 def contrastive(
     scores: Float[Tensor, "batch"], labels: Float[Tensor, "batch"], *, margin: float = 0.5
 ) -> Float[Tensor, ""]:
-    """Squared distance of positives, squared violation of the margin by negatives, halved and averaged.
+    """Compute the contrastive loss: squared distance of positives, squared margin violation of negatives, halved.
 
     loss = (1/N) Σ ½ [y d² + (1 − y) max(0, m − d)²] with d = 1 − score. (Hadsell et al. 2006, equation 4) The paper
-    writes Y = 0 for similar pairs and measures d in Euclidean space; here 1 is similar and d is the cosine distance,
+    writes Y = 0 for similar pairs and measures d in Euclidean space. Here 1 is similar and d is the cosine distance,
     in [0, 2].
+
+    Args:
+        scores: Cosine of each pair, (batch,).
+        labels: 1 for positives, 0 for negatives, (batch,).
+        margin: Distance beyond which a negative costs nothing.
+
+    Returns:
+        The scalar loss.
     """
     distances = 1 - full_precision(scores)
     pull = labels * distances.square()
@@ -41,9 +49,25 @@ def contrastive(
 
 
 class Contrastive(PairLoss):
-    """`contrastive` of the cosine scores of labelled pairs.
+    """Contrastive loss: pull positives together, push negatives beyond a margin.
 
-    Default: the margin of sentence-transformers' ContrastiveLoss.
+    loss = (1/N) Σ ½ [y d² + (1 − y) max(0, m − d)²], d = 1 − cosine, see `contrastive`. Default margin: that of
+    sentence-transformers' ContrastiveLoss.
+
+    Inputs:
+        | texts | label | row kind |
+        |---|---|---|
+        | two texts | 0 or 1 | labelled_pair |
+
+    Relations:
+        `OnlineContrastive` keeps only the hard pairs of a batch. `CosineEmbeddingLoss` is linear in the cosine.
+
+    Args:
+        margin: Cosine distance beyond which a negative costs nothing.
+
+    Example:
+        >>> Contrastive(margin=0.5)(torch.tensor([0.9, 0.8]), torch.tensor([1.0, 0.0]))
+        tensor(0.0250)
     """
 
     paper = "Hadsell et al. 2006, https://doi.org/10.1109/CVPR.2006.100"
@@ -59,9 +83,16 @@ REDUCTIONS = ("mean", "sum")
 
 
 def hard_rows(distances: Float[Tensor, "batch"], is_positive: Bool[Tensor, "batch"]) -> Bool[Tensor, "batch"]:
-    """Negatives closer than the farthest positive, and positives farther than the closest negative.
+    """Find negatives closer than the farthest positive, and positives farther than the closest negative.
 
     A side without rows sets no threshold: all rows of the other side are then hard.
+
+    Args:
+        distances: (batch,).
+        is_positive: (batch,).
+
+    Returns:
+        True for a hard row, (batch,).
     """
     farthest_positive = distances.masked_fill(~is_positive, -torch.inf).max()
     closest_negative = distances.masked_fill(is_positive, torch.inf).min()
@@ -78,15 +109,25 @@ def online_contrastive(
     margin: float = 0.5,
     reduction: str = "mean",
 ) -> Float[Tensor, ""]:
-    """Contrastive cost of the hard rows; `mean` divides it by the number of all rows, hard or not.
+    """Compute the contrastive cost of the hard rows of a batch.
 
     sum = Σ_hard y d² + (1 − y) max(0, m − d)², d = 1 − score. It equals OnlineContrastiveLoss of
-    sentence-transformers, its source, wherever a batch has two positives and two negatives. Two departures:
-    - `mean` does not grow with the batch. Divided by all rows, the gradient keeps the direction of `sum`;
-      divided by the hard ones, the last hard row would weigh as much as a batch of them.
-    - Where a side is empty (before version 6: where it has one row), theirs takes the mean of the other side
-      as threshold, and a batch of one pair gives 0. Here one row is a threshold like any other, and an empty
-      side sets none (`hard_rows`): a single positive costs d², a single negative max(0, m − d)².
+    sentence-transformers, its source, wherever a batch has two positives and two negatives. There are two departures.
+
+    - The mean does not grow with the batch. Divided by all rows, the gradient keeps the direction of the sum. Divided
+      by the hard ones, the last hard row would weigh as much as a batch of them.
+    - Where a side is empty (before version 6: where it has one row), theirs takes the mean of the other side as
+      threshold, and a batch of one pair gives 0. Here one row is a threshold like any other, and an empty side sets
+      none: a single positive costs d², a single negative max(0, m − d)².
+
+    Args:
+        scores: Cosine of each pair, (batch,).
+        labels: 1 for positives, 0 for negatives, (batch,).
+        margin: Cosine distance beyond which a negative costs nothing.
+        reduction: "mean" divides the sum by the number of all rows, hard or not. "sum" does not.
+
+    Returns:
+        The scalar loss.
     """
     distances = 1 - full_precision(scores)
     is_positive = labels > 0.5
@@ -96,9 +137,27 @@ def online_contrastive(
 
 
 class OnlineContrastive(PairLoss):
-    """`online_contrastive` of the cosine scores of labelled pairs. Logs the share of hard rows, too.
+    """Contrastive loss over the hard pairs of each batch.
 
-    Defaults: the margin of sentence-transformers' OnlineContrastiveLoss, but the mean: see `online_contrastive`.
+    Hard are negatives closer than the farthest positive, and positives farther than the closest negative. See
+    `online_contrastive`. Defaults: the margin of sentence-transformers' OnlineContrastiveLoss, but the mean. Logs the
+    share of hard rows as well.
+
+    Inputs:
+        | texts | label | row kind |
+        |---|---|---|
+        | two texts | 0 or 1 | labelled_pair |
+
+    Relations:
+        `Contrastive` uses all pairs.
+
+    Args:
+        margin: Cosine distance beyond which a negative costs nothing.
+        reduction: "mean" over all rows, or "sum" as in sentence-transformers.
+
+    Example:
+        >>> OnlineContrastive()(torch.tensor([0.9, 0.3, 0.8]), torch.tensor([1.0, 1.0, 0.0]))
+        tensor(0.1933)
     """
 
     is_batchwise = True
@@ -118,18 +177,40 @@ class OnlineContrastive(PairLoss):
 def cosine_embedding(
     scores: Float[Tensor, "batch"], labels: Float[Tensor, "batch"], *, margin: float = 0.0
 ) -> Float[Tensor, ""]:
-    """Mean of 1 − s over positives and of max(0, s − m) over negatives, s the cosine.
+    """Compute the mean of 1 − s over positives and of max(0, s − m) over negatives, s the cosine.
 
-    Positives have the label 1; negatives −1, as for torch.nn.CosineEmbeddingLoss, or 0.
+    Args:
+        scores: Cosine of each pair, (batch,).
+        labels: 1 for positives. −1, as for torch.nn.CosineEmbeddingLoss, or 0 for negatives.
+        margin: Cosine below which a negative costs nothing.
+
+    Returns:
+        The scalar loss.
     """
     scores = full_precision(scores)
     return torch.where(labels > 0, 1 - scores, (scores - margin).relu()).mean()
 
 
 class CosineEmbeddingLoss(PairLoss):
-    """`cosine_embedding` of labelled pairs, called as torch.nn.CosineEmbeddingLoss: `loss(first, second, labels)`.
+    """Cosine embedding loss, called as torch.nn.CosineEmbeddingLoss: `loss(first, second, labels)`.
 
-    Default: the margin of torch.
+    loss = (1/N) Σ y (1 − s) + (1 − y) max(0, s − m), see `cosine_embedding`. Default: the margin of torch.
+
+    Inputs:
+        | texts | label | row kind |
+        |---|---|---|
+        | two texts | 0 or 1 | labelled_pair |
+
+    Relations:
+        `Contrastive` squares the distances.
+
+    Args:
+        margin: Cosine below which a negative costs nothing.
+
+    Example:
+        >>> first, second = torch.tensor([[1.0, 0.0], [1.0, 0.0]]), torch.tensor([[1.0, 1.0], [0.6, 0.8]])
+        >>> CosineEmbeddingLoss()(first, second, torch.tensor([1.0, 0.0]))
+        tensor(0.4464)
     """
 
     input_type = "embeddings"
@@ -144,7 +225,7 @@ class CosineEmbeddingLoss(PairLoss):
 
 
 NOTHING = -1e30
-"""A logarithm so low that its exponential is 0, and yet a number: −∞ would make gradients NaN."""
+"""A finite logarithm whose exponential is 0. −∞ would make gradients NaN."""
 
 
 @checks_arguments
@@ -157,20 +238,31 @@ def circle(
     weighted: bool = True,
     temperature: float = 1 / 80,
 ) -> Float[Tensor, ""]:
-    """Circle loss over the labelled pairs of a batch; 0 when it has no positive or no negative.
+    """Compute the circle loss over the labelled pairs of a batch.
 
     loss = log[1 + Σ_{n: y=0} exp(α_n (s_n − Δ_n)/τ) · Σ_{p: y=1} exp(−α_p (s_p − Δ_p)/τ)], α_p = max(0, 2 − Δ_p −
-    s_p), α_n = max(0, s_n + Δ_n), both taken as constants in the gradient; 1 and 1 where not `weighted`. (Sun et al.
-    2020, section 3, https://arxiv.org/abs/2002.10857; their γ is 1/τ.)
+    s_p), α_n = max(0, s_n + Δ_n), both constants in the gradient, and both 1 without `weighted`. (Sun et al. 2020,
+    section 3, https://arxiv.org/abs/2002.10857; their γ is 1/τ.) It is 0 when a batch has no positive or no negative.
 
-    Δ_p, Δ_n are the goals: positives shall pass the one, negatives stay below the other. The paper ties them to one
-    margin, Δ_p = 1 − m and Δ_n = m, where the weights are its 1 + m − s_p and s_n + m. With goals apart, each weight
-    mirrors its own: a positive's is 0 as far above a cosine of 1 as Δ_p is below, a negative's as far below 0 as Δ_n
-    is above.
+    Δ_p and Δ_n are the goals: positives must pass the one, negatives must stay below the other. The paper ties them to
+    one margin, Δ_p = 1 − m and Δ_n = m, where the weights are its 1 + m − s_p and s_n + m. With separate goals each
+    weight mirrors its own: a positive's is 0 as far above a cosine of 1 as Δ_p is below, a negative's as far below 0
+    as Δ_n is above.
 
-    Which scores are compared: the paper takes, for one anchor, its similarities to all other samples. Here every
-    labelled pair of the batch gives one score, positive or negative, as in Su's view of it (2020,
-    https://kexue.fm/archives/7359). Without weights, and with Δ_p = Δ_n, that is CoSENT on 0/1 labels.
+    The paper compares, for one anchor, its similarities to all other samples. Here every labelled pair of the batch
+    gives one score, positive or negative, as in Su (2020, https://kexue.fm/archives/7359). Without weights, and with
+    Δ_p = Δ_n, that is CoSENT on 0/1 labels.
+
+    Args:
+        scores: Cosine of each pair, (batch,).
+        labels: 1 for positives, 0 for negatives, (batch,).
+        positive_goal: Δ_p.
+        negative_goal: Δ_n.
+        weighted: Weight scores by their distance from the goal.
+        temperature: Divides the scores.
+
+    Returns:
+        The scalar loss.
     """
     scores, is_positive = full_precision(scores), labels > 0.5
     pull, push = torch.ones_like(scores), torch.ones_like(scores)
@@ -183,14 +275,32 @@ def circle(
 
 
 class Circle(PairLoss):
-    """`circle` of the cosine scores of labelled pairs.
+    """Circle loss: pairs far from their goal pull harder.
 
-    margin         sets both goals, to 1 − margin and margin; None where both are given
-    positive_goal  cosine that positives shall pass; None: as the margin says
-    negative_goal  cosine that negatives shall stay below; None: as the margin says
-    weighted       scores far from their goal are pulled harder
+    See `circle`. Defaults: the margin of 0.25 that the paper has for faces, at the scale of 80 that it has for
+    retrieval.
 
-    Defaults: a margin of 0.25, which the paper has for faces, at the scale of 80 that it has for retrieval.
+    Inputs:
+        | texts | label | row kind |
+        |---|---|---|
+        | two texts | 0 or 1 | labelled_pair |
+
+    Relations:
+        `CoSENT` on 0/1 labels, when weighted=False and both goals are equal.
+
+    Args:
+        margin: Sets both goals, to 1 − margin and margin. None where both are given.
+        positive_goal: Cosine that positives must pass. None: set by the margin.
+        negative_goal: Cosine that negatives must stay below. None: set by the margin.
+        weighted: Weight scores by their distance from the goal.
+        temperature: Divides the scores.
+
+    Raises:
+        UserError: A margin and both goals, or neither.
+
+    Example:
+        >>> Circle()(torch.tensor([0.9, 0.8, 0.1]), torch.tensor([1.0, 0.0, 0.0]))
+        tensor(42.0000)
     """
 
     is_batchwise = True
@@ -233,14 +343,25 @@ def binary_cross_entropy(
     smoothing: float = 0.0,
     focal_gamma: float = 0.0,
 ) -> Float[Tensor, ""]:
-    """Mean cost of the probability p = sigmoid(logit) for a target in [0, 1].
+    """Compute the binary cross entropy of the probability p = sigmoid(logit) for a target in [0, 1].
 
-    loss = −(1/N) Σ ỹ (1 − p)^γ log p + (1 − ỹ) p^γ log(1 − p), with ỹ = (1 − ε) y + ε/2.
-    ε  label smoothing (Szegedy et al. 2016, section 7, https://arxiv.org/abs/1512.00567, for two classes)
-    γ  focal loss (Lin et al. 2017, equation 4, https://arxiv.org/abs/1708.02002); 0 is the plain loss. The
-       paper has 0/1 labels; for others each class counts by its share, as in the plain loss
+    loss = −(1/N) Σ ỹ (1 − p)^γ log p + (1 − ỹ) p^γ log(1 − p), with ỹ = (1 − ε) y + ε/2. All powers are taken of
+    logarithms: large logits neither overflow nor lose their gradient to 0/0.
 
-    All powers are taken of logarithms: large logits neither overflow nor lose their gradient to 0/0.
+    Args:
+        logits: One number per pair, (batch,).
+        targets: Probability of each pair, (batch,).
+        smoothing: ε, label smoothing (Szegedy et al. 2016, section 7, https://arxiv.org/abs/1512.00567, for two
+            classes).
+        focal_gamma: γ, focal loss (Lin et al. 2017, equation 4, https://arxiv.org/abs/1708.02002). 0 is the plain
+            loss. The paper has 0/1 labels. For others each class counts by its share, as in the plain loss.
+
+    Returns:
+        The scalar loss.
+
+    Example:
+        >>> binary_cross_entropy(torch.tensor([2.0, -1.0]), torch.tensor([1.0, 0.0]))
+        tensor(0.2201)
     """
     logits = full_precision(logits)
     soft = (1 - smoothing) * full_precision(targets) + smoothing / 2
@@ -251,14 +372,33 @@ def binary_cross_entropy(
 
 
 class BinaryCrossEntropy(Loss):
-    """`binary_cross_entropy` of score / temperature: what a cross-encoder is usually trained with.
+    """Binary cross entropy of score / temperature, the usual loss of a cross-encoder.
 
-    A cross-encoder's score is a logit (with two nodes, their difference: the softmax over two nodes is the sigmoid of
-    it), and its temperature 1. A cosine becomes one by a temperature such as 0.05, with the border at 0.
+    A cross-encoder's score is a logit, and its temperature 1. With two nodes it is their difference: the softmax over
+    two nodes is the sigmoid of it. A cosine becomes a logit by a temperature such as 0.05, with the border at 0. See
+    `binary_cross_entropy`. Defaults: torch.nn.BCEWithLogitsLoss.
 
-    Defaults: the plain loss of a logit, as torch.nn.BCEWithLogitsLoss.
+    Logs the accuracy on targets cut at 0.5, the mean score of positives, of negatives, and the gap.
 
-    Logs the accuracy on targets cut at 0.5, mean score of positives, of negatives, and the gap.
+    Inputs:
+        | texts | label | row kind |
+        |---|---|---|
+        | two texts | 0 or 1 | labelled_pair |
+        | two texts | grade | scored_pair |
+
+    Relations:
+        `CoSENTAndBCE` adds a ranking term. `CrossEntropyError` adds the squared error of the probability.
+
+    Args:
+        temperature: Divides the scores.
+        smoothing: Share of the target given to both classes alike.
+        focal_gamma: Exponent of the focal loss. 0: the plain loss.
+
+    Example:
+        >>> BinaryCrossEntropy()(torch.tensor([2.0, -1.0]), torch.tensor([1.0, 0.0]))
+        tensor(0.2201)
+        >>> BinaryCrossEntropy(temperature=0.05)(torch.tensor([0.9, 0.1]), torch.tensor([1.0, 0.0]))  # cosines
+        tensor(1.0635)
     """
 
     input_kinds = (Kind.LABELLED_PAIR, Kind.SCORED_PAIR)

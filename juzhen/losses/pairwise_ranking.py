@@ -18,9 +18,10 @@ from juzhen.losses.scores import full_precision, order_gap
 
 
 class OrderLoss(Loss):
-    """A loss of the order of the model's scores. A job hands over NLI classes as the targets 1, 0.5 and 0.
+    """Base of losses that rank pairs by their scores.
 
-    Logs the mean score of the rows whose target is above the batch's mean target, of the others, and the gap.
+    A job passes NLI classes as the targets 1, 0.5 and 0. Logs the mean score of rows whose target is above the batch's
+    mean target, of the other rows, and the gap.
     """
 
     input_kinds = (Kind.SCORED_PAIR, Kind.LABELLED_PAIR, Kind.NLI_PAIR)
@@ -34,14 +35,28 @@ class OrderLoss(Loss):
 def cosent(
     scores: Float[Tensor, "batch"], targets: Float[Tensor, "batch"], *, temperature: float = 0.05
 ) -> Float[Tensor, ""]:
-    """Penalty for every ordered pair of rows whose scores disagree with their targets.
+    """Compute the CoSENT loss: a penalty for every ordered pair of rows whose scores disagree with their targets.
 
-    loss = log(1 + Σ_{y_i > y_j} exp((s_j − s_i) / τ)), the sum over all pairs of rows with strictly different targets;
-    0 with zero gradient when there is no such pair. (Su 2022, https://kexue.fm/archives/8847; the λ = 20 there is τ =
-    0.05 here.)
+    loss = log(1 + Σ_{y_i > y_j} exp((s_j − s_i) / τ)), the sum over all pairs of rows with strictly different targets.
+    It is 0 with zero gradient when there is no such pair. (Su 2022, https://kexue.fm/archives/8847; the λ = 20 there
+    is τ = 0.05 here.)
 
     The sum over pairs is never written out. With rows sorted by target it is Σ_i exp(−s_i/τ) · Σ_{j < start(i)}
     exp(s_j/τ), where start(i) is the first row that ties with i: O(N log N) time, O(N) memory, the same value.
+
+    Args:
+        scores: Similarity of each pair, (batch,). Higher = closer.
+        targets: Gold value of each pair, (batch,). Only their order counts.
+        temperature: Divides the scores: 0.05 for cosines, 1 for logits.
+
+    Returns:
+        The scalar loss, float32 or wider.
+
+    Example:
+        >>> cosent(torch.tensor([0.9, 0.2, 0.5]), torch.tensor([5.0, 0.0, 2.0]))
+        tensor(0.0028)
+        >>> cosent(torch.tensor([0.2, 0.9, 0.5]), torch.tensor([5.0, 0.0, 2.0]))  # the wrong order
+        tensor(14.0028)
     """
     scores = full_precision(scores) / temperature
     targets, order = targets.sort()
@@ -57,9 +72,32 @@ def cosent(
 
 
 class CoSENT(OrderLoss):
-    """`cosent` of the model's scores.
+    """CoSENT: pairs with higher targets must score higher.
 
-    Default: the scale of 20 of Su, and of sentence-transformers' CoSENTLoss. Customary for logits is 1.
+    loss = log(1 + Σ_{y_i > y_j} exp((s_j − s_i) / τ)), see `cosent`. Default temperature: the scale of 20 of Su and of
+    sentence-transformers' CoSENTLoss. 1 is customary for logits.
+
+    Inputs:
+        | texts | label | row kind |
+        |---|---|---|
+        | two texts | grade | scored_pair |
+        | two texts | 0 or 1 | labelled_pair |
+        | premise, hypothesis | class | nli_pair |
+
+    Relations:
+        `CoSENTWeighted` weights pairs by the difference of their targets. `CoSENTAdaptive` sets the temperature from
+        the spread of the scores. `AnglE` applies CoSENT to another score. `MarginRanking` stops at a margin.
+
+    Args:
+        temperature: Divides the scores.
+
+    Example:
+        >>> scores, grades = torch.tensor([0.9, 0.2, 0.5]), torch.tensor([1.0, 0.0, 0.4])
+        >>> CoSENT()(scores, grades)
+        tensor(0.0028)
+        >>> loss, logs = CoSENT().with_logs(scores, grades)
+        >>> sorted(logs)
+        ['negative_score', 'positive_score', 'score_gap']
     """
 
     paper = "Su 2022, https://kexue.fm/archives/8847"
@@ -77,21 +115,35 @@ SMALLEST_SPREAD = 1e-3
 
 
 def spread(scores: Float[Tensor, "batch"]) -> Float[Tensor, ""]:
-    """Standard deviation of the scores of the batch (divided by N, not N − 1), at least SMALLEST_SPREAD."""
+    """Compute the standard deviation of the scores of a batch (divided by N, not N − 1).
+
+    It is at least SMALLEST_SPREAD.
+
+    Args:
+        scores: Scores, (batch,).
+
+    Returns:
+        The scalar spread.
+    """
     # The bound is set on the variance: the root has no derivative at 0.
     return full_precision(scores).var(correction=0).clamp(min=SMALLEST_SPREAD**2).sqrt()
 
 
 def temperature_of(scores: Float[Tensor, "batch"], *, temperature: float, unit: str) -> Float[Tensor, ""]:
-    """What the scores are divided by: `temperature`, in the unit that the configuration says.
+    """Return the divisor of the scores: `temperature` in the configured unit.
 
-    score                 as it stands, in units of the score
-    spread                times the spread of the batch: τ = temperature · σ. A scale λ = α/σ, α from 10 to 30, is
-                          a temperature from 0.1 to 0.03 here. σ counts as a constant. Measured: all cosines
-                          collapse into one within 40 steps, since drawing scores together lowers the cost of pairs in
-                          the wrong order, and the temperature follows.
-    spread_with_gradient  the same value, differentiated through σ. The loss is then a function of standardised
-                          scores: stretching or shifting all of them changes nothing and gets no gradient.
+    Args:
+        scores: Scores, (batch,).
+        temperature: The configured number.
+        unit: "score": the number itself, in units of the score. "spread": times the spread of the batch, τ =
+            temperature · σ, with σ as a constant. A scale λ = α/σ with α from 10 to 30 is a temperature from 0.1 to
+            0.03. Measured: all cosines collapse into one within 40 steps, because drawing scores together lowers the
+            cost of wrongly ordered pairs, and the temperature follows. "spread_with_gradient": the same value,
+            differentiated through σ. The loss is then a function of standardised scores. Stretching or shifting all of
+            them changes nothing and gets no gradient.
+
+    Returns:
+        The scalar divisor.
     """
     if unit == "score":
         return full_precision(scores).new_full((), temperature)
@@ -100,11 +152,13 @@ def temperature_of(scores: Float[Tensor, "batch"], *, temperature: float, unit: 
 
 
 class ScoreOrder(OrderLoss):
-    """A loss of order whose temperature may follow the spread of the scores; what it adds up over pairs is `cost`.
+    """Base of ranking losses whose temperature may follow the spread of the scores.
 
-    temperature, temperature_unit  see `temperature_of`
+    A subclass implements `cost`. Logs the temperature in units of the score as well.
 
-    Logs the temperature in units of the score, too.
+    Args:
+        temperature: Divides the scores.
+        temperature_unit: "score", "spread" or "spread_with_gradient", see `temperature_of`.
     """
 
     temperature: Temperature = 0.05
@@ -121,14 +175,33 @@ class ScoreOrder(OrderLoss):
 
 
 class CoSENTAdaptive(ScoreOrder):
-    """`cosent` of scores divided by temperature · σ, σ their standard deviation in the batch.
+    """CoSENT with a temperature in units of the spread of the scores.
 
-    A fixed temperature means one thing for an encoder whose cosines fill [0, 1] and another for a fresh one that packs
-    them into [0.8, 0.9], or for logits; in units of the spread it means the same. `temperature_of` says what becomes
-    of the gradient of σ: as a constant it lets all cosines collapse into one, since a smaller spread makes the
-    temperature smaller and never the order better.
+    `cosent` of scores divided by temperature · σ, where σ is their standard deviation in the batch. A fixed
+    temperature means one thing for an encoder whose cosines fill [0, 1], and another for a fresh one that packs them
+    into [0.8, 0.9], or for logits. In units of the spread it means the same. As a constant, σ would let all cosines
+    collapse into one (`temperature_of`). Defaults: a scale of 20 per spread, differentiated.
 
-    Defaults: a scale of 20 per spread, differentiated.
+    Inputs:
+        | texts | label | row kind |
+        |---|---|---|
+        | two texts | grade | scored_pair |
+        | two texts | 0 or 1 | labelled_pair |
+        | premise, hypothesis | class | nli_pair |
+
+    Relations:
+        `CoSENT` with temperature_unit="score".
+
+    Args:
+        temperature: Divides the scores, in the unit of `temperature_unit`.
+        temperature_unit: "score", "spread" or "spread_with_gradient".
+
+    Example:
+        >>> scores, grades = torch.tensor([0.88, 0.84, 0.91]), torch.tensor([1.0, 0.0, 0.4])
+        >>> CoSENTAdaptive()(scores, grades)
+        tensor(20.9246)
+        >>> CoSENTAdaptive()(10 * scores, grades)  # the scale of the scores does not matter
+        tensor(20.9246)
     """
 
     choose_when = "as cosent, when cosines begin in a narrow range or scores are logits"
@@ -147,10 +220,10 @@ NO_STEP = -1e30
 def cosent_weighted(
     scores: Float[Tensor, "batch"], targets: Float[Tensor, "batch"], *, temperature: float = 0.05
 ) -> Float[Tensor, ""]:
-    """Penalty for every ordered pair of rows, times the difference of their targets.
+    """Compute CoSENT with each ordered pair of rows weighted by the difference of its targets.
 
-    loss = log(1 + Σ_{y_i > y_j} (y_i − y_j) exp((s_j − s_i) / τ)); 0 with zero gradient when all targets are equal.
-    For 0/1 labels it is `cosent`.
+    loss = log(1 + Σ_{y_i > y_j} (y_i − y_j) exp((s_j − s_i) / τ)). It is 0 with zero gradient when all targets are
+    equal. For 0/1 labels it is `cosent`.
 
     The sum over pairs is never written out: O(N log N) time, O(N) memory. Let t_1 < t_2 < … be the distinct targets. A
     difference of targets is the sum of the steps between them, y_i − y_j = Σ_k (t_{k+1} − t_k) over y_j ≤ t_k < y_i,
@@ -158,8 +231,16 @@ def cosent_weighted(
 
         sum = Σ_i exp(−s_i/τ) · Σ_{k: t_k < y_i} (t_{k+1} − t_k) · Σ_{j: y_j ≤ t_k} exp(s_j/τ).
 
-    Every term is positive, so both inner sums are running sums of logarithms. (y_i Σ_j − Σ_j y_j … says the same with
-    a subtraction, in which close targets cancel out.)
+    Every term is positive, so both inner sums are running sums of logarithms. (y_i Σ_j − Σ_j y_j … is equal, but its
+    subtraction cancels close targets out.)
+
+    Args:
+        scores: Similarity of each pair, (batch,).
+        targets: Gold value of each pair, (batch,). Their differences are the weights.
+        temperature: Divides the scores.
+
+    Returns:
+        The scalar loss.
     """
     scores = full_precision(scores) / temperature
     targets, order = full_precision(targets).sort()
@@ -175,9 +256,29 @@ def cosent_weighted(
 
 
 class CoSENTWeighted(ScoreOrder):
-    """`cosent_weighted` of the model's scores: a 5 below a 0 costs more than a 5 below a 4.
+    """CoSENT that penalises large mistakes more: a 5 scored below a 0 costs more than a 5 below a 4.
 
-    Defaults: CoSENT's scale of 20.
+    loss = log(1 + Σ_{y_i > y_j} (y_i − y_j) exp((s_j − s_i) / τ)), see `cosent_weighted`. Default: CoSENT's scale of
+    20.
+
+    Inputs:
+        | texts | label | row kind |
+        |---|---|---|
+        | two texts | grade | scored_pair |
+        | two texts | 0 or 1 | labelled_pair |
+        | premise, hypothesis | class | nli_pair |
+
+    Relations:
+        Equal to `CoSENT` for 0/1 labels.
+
+    Args:
+        temperature: Divides the scores, in the unit of `temperature_unit`.
+        temperature_unit: "score", "spread" or "spread_with_gradient".
+
+    Example:
+        >>> scores, grades = torch.tensor([0.9, 0.2, 0.5]), torch.tensor([1.0, 0.0, 0.4])
+        >>> CoSENTWeighted()(scores, grades)
+        tensor(0.0012)
     """
 
     choose_when = "graded pairs, when large mistakes in the order shall cost more than small ones"
@@ -194,15 +295,22 @@ def cosent_sampled(
     *,
     temperature: float = 0.05,
 ) -> Float[Tensor, ""]:
-    """CoSENT whose sum over pairs is estimated from k comparisons for each row.
+    """Compute CoSENT with its sum over pairs estimated from k comparisons per row.
 
     loss = log(1 + Σ_i (n_i/k) Σ_{c ≤ k} exp((s_{j(i,c)} − s_i) / τ)), where n_i rows have a lower target than row i
     and j(i, c) is one of them, drawn uniformly with replacement. The weight n_i/k makes the sum an unbiased estimate
-    of CoSENT's; the loss, a concave function of it, is too small on average. Drawing from all pairs at once or leaving
-    the weight out would favour rows of high target.
+    of CoSENT's. The loss, a concave function of it, is too small on average. Drawing from all pairs at once, or
+    leaving the weight out, would favour rows of high target.
 
-    draws  uniform numbers of [0, 1). They belong to the rows in order of target and score, not of the batch, so
-           that the order of a batch means nothing.
+    Args:
+        scores: Similarity of each pair, (batch,).
+        targets: Gold value of each pair, (batch,).
+        draws: Uniform numbers of [0, 1), (batch, comparisons). They belong to the rows sorted by target and score, so
+            the order of the batch does not matter.
+        temperature: Divides the scores.
+
+    Returns:
+        The scalar loss.
     """
     scores = full_precision(scores) / temperature
     by_score = scores.detach().argsort()
@@ -218,13 +326,29 @@ def cosent_sampled(
 
 
 class CoSENTSampled(ScoreOrder):
-    """`cosent_sampled` of the model's scores; torch's generator draws, so the seed of a run decides.
+    """CoSENT with a sampled sum over pairs, for comparisons with other implementations.
 
-    num_comparisons  rows of lower target that each row is compared with
+    The exact sum of `cosent` is sorted and not written out, and costs less than sampling. torch's generator draws, so
+    the seed of a run decides. Defaults: CoSENT's scale of 20, ten comparisons.
 
-    There to compare with: the exact sum of `cosent` is sorted, not written out, and costs less than drawing.
+    Inputs:
+        | texts | label | row kind |
+        |---|---|---|
+        | two texts | grade | scored_pair |
+        | two texts | 0 or 1 | labelled_pair |
+        | premise, hypothesis | class | nli_pair |
 
-    Defaults: CoSENT's scale of 20, ten comparisons.
+    Relations:
+        An estimate of `CoSENT`.
+
+    Args:
+        num_comparisons: Rows of lower target that each row is compared with.
+        temperature: Divides the scores, in the unit of `temperature_unit`.
+        temperature_unit: "score", "spread" or "spread_with_gradient".
+
+    Example:
+        >>> CoSENTSampled(num_comparisons=100)(torch.tensor([0.9, 0.9]), torch.tensor([1.0, 0.0]))
+        tensor(0.6931)
     """
 
     choose_when = "comparisons with implementations that sample pairs; otherwise cosent is exact and faster"
@@ -244,11 +368,20 @@ def cosent_extremes(
     num_extremes: int = 8,
     temperature: float = 0.05,
 ) -> Float[Tensor, ""]:
-    """CoSENT over comparisons of the k rows of highest target with the k rows of lowest target.
+    """Compute CoSENT over the k rows of highest target and the k rows of lowest target.
 
-    loss = log(1 + Σ_{i in T, j in B, y_i > y_j} exp((s_j − s_i) / τ)), T the top and B the bottom k. Of rows with
-    equal targets the hardest come first: in T those of lowest score, in B those of highest. k² comparisons; with k = N
-    all of CoSENT's. 0 with zero gradient when all targets are equal.
+    loss = log(1 + Σ_{i in T, j in B, y_i > y_j} exp((s_j − s_i) / τ)), T the top and B the bottom k. Among rows with
+    equal targets the hardest come first: in T those of lowest score, in B those of highest. There are k² comparisons.
+    With k = N they are all of CoSENT's. The loss is 0 with zero gradient when all targets are equal.
+
+    Args:
+        scores: Similarity of each pair, (batch,).
+        targets: Gold value of each pair, (batch,).
+        num_extremes: Rows at either end, k.
+        temperature: Divides the scores.
+
+    Returns:
+        The scalar loss.
     """
     scores = full_precision(scores) / temperature
     detached = scores.detach()
@@ -261,11 +394,29 @@ def cosent_extremes(
 
 
 class CoSENTExtremes(ScoreOrder):
-    """`cosent_extremes` of the model's scores.
+    """CoSENT over the pairs of highest and lowest target.
 
-    num_extremes  rows at either end that are compared
+    See `cosent_extremes`. Defaults: CoSENT's scale of 20, eight rows at either end.
 
-    Defaults: CoSENT's scale of 20, eight rows at either end.
+    Inputs:
+        | texts | label | row kind |
+        |---|---|---|
+        | two texts | grade | scored_pair |
+        | two texts | 0 or 1 | labelled_pair |
+        | premise, hypothesis | class | nli_pair |
+
+    Relations:
+        Equal to `CoSENT` when num_extremes is the batch size.
+
+    Args:
+        num_extremes: Rows at either end that are compared.
+        temperature: Divides the scores, in the unit of `temperature_unit`.
+        temperature_unit: "score", "spread" or "spread_with_gradient".
+
+    Example:
+        >>> scores, grades = torch.tensor([0.9, 0.8, 0.5]), torch.tensor([1.0, 0.0, 0.4])
+        >>> CoSENTExtremes(num_extremes=1)(scores, grades)
+        tensor(0.1269)
     """
 
     choose_when = "graded pairs whose grades in the middle are not to be trusted"
@@ -280,26 +431,43 @@ class CoSENTExtremes(ScoreOrder):
 def cosent_of_layers(
     layer_scores: Float[Tensor, "batch layers"], targets: Float[Tensor, "batch"], *, temperature: float = 0.05
 ) -> Float[Tensor, "layers"]:
-    """`cosent` of the scores at each layer."""
+    """Compute `cosent` of the scores at each layer, (layers,)."""
     layers = layer_scores.unbind(dim=1)
     return torch.stack([cosent(scores, targets, temperature=temperature) for scores in layers])
 
 
 class CoSENTLayers(OrderLoss):
-    """Σ_l β_l CoSENT(s^(l)), s^(l) the cosines of states that are pooled at layer l, β_l its weight.
+    """CoSENT at several layers of the backbone: Σ_l β_l CoSENT(s^(l)).
 
-    The notes on CoSENT name words, sentences and paragraphs as levels. Each level needs pairs whose order is known at
-    that level, and no set here has any: labels order whole texts, and a row holds no text around its sentence. The
-    label of a sentence put on its words would say of every two words of like sentences that they are alike. So the
-    levels are layers of the transformer, where the label is true of what is compared: all states of the two sentences,
-    pooled. Evaluation reads the last layer, as always.
-
-    depths   which layers, as shares of the backbone's, in (0, 1], the lowest first: 0.5 of 12 layers is layer 6
-    weights  one for each of them
-
-    Defaults: CoSENT's scale of 20, and half the weight for the layer in the middle.
+    s^(l) are the cosines of states pooled at layer l, and β_l is the weight of the layer. The notes on CoSENT name
+    words, sentences and paragraphs as levels. Each level needs pairs with a known order at that level, and labels
+    order whole texts only. So the levels here are layers, where the label is true of the compared states. Evaluation
+    uses the last layer. Defaults: CoSENT's scale of 20, and half the weight for the middle layer.
 
     Logs the loss at each layer, and the gap of the last one.
+
+    Inputs:
+        | texts | label | row kind |
+        |---|---|---|
+        | two texts | grade | scored_pair |
+        | two texts | 0 or 1 | labelled_pair |
+        | premise, hypothesis | class | nli_pair |
+
+    Relations:
+        `CoSENT` with depths=[1.0]. `NestedLayers` also aligns lower layers with the last one.
+
+    Args:
+        temperature: Divides the cosines.
+        depths: Layers as shares of the backbone's, in (0, 1], lowest first. 0.5 of 12 layers is layer 6.
+        weights: One weight per depth.
+
+    Raises:
+        UserError: Depths that do not rise, or weights that do not match them.
+
+    Example:
+        >>> cosines = torch.tensor([[0.5, 0.9], [0.6, 0.2]])  # (batch, layers)
+        >>> CoSENTLayers()(cosines, torch.tensor([1.0, 0.0]))
+        tensor(1.0635)
     """
 
     input_type = "layers"
@@ -336,13 +504,21 @@ class CoSENTLayers(OrderLoss):
 def margin_ranking(
     scores: Float[Tensor, "batch"], targets: Float[Tensor, "batch"], *, margin: float = 0.2
 ) -> Float[Tensor, ""]:
-    """Violation of the margin, averaged over all pairs of rows whose targets differ; 0 when there is none.
+    """Compute the mean violation of a margin over all pairs of rows with different targets.
 
-    loss = mean of max(0, m − (s_i − s_j)) over y_i > y_j. (Herbrich et al. 2000, the hinge of ranking SVMs; Burges et
-    al. 2005, https://doi.org/10.1145/1102351.1102363, take the logistic loss instead)
+    loss = mean of max(0, m − (s_i − s_j)) over y_i > y_j, and 0 when there is no such pair. (Herbrich et al. 2000, the
+    hinge of ranking SVMs; Burges et al. 2005, https://doi.org/10.1145/1102351.1102363, take the logistic loss instead)
 
-    Which pairs violate depends on two orders at once, so unlike CoSENT's sum this one is written out: N² numbers, 4 MB
-    for a batch of 1,000 rows.
+    Which pairs violate depends on two orders at once. Unlike CoSENT's sum this one is therefore written out: N²
+    numbers, 4 MB for a batch of 1,000 rows.
+
+    Args:
+        scores: Similarity of each pair, (batch,).
+        targets: Gold value of each pair, (batch,).
+        margin: Required difference of the scores.
+
+    Returns:
+        The scalar loss.
     """
     scores = full_precision(scores)
     is_pair = targets[:, None] > targets
@@ -351,9 +527,27 @@ def margin_ranking(
 
 
 class MarginRanking(OrderLoss):
-    """`margin_ranking` of the model's scores.
+    """Margin ranking: pairs in the right order by a margin cost nothing.
 
-    Default: a fifth of a unit of the cosine; torch.nn.MarginRankingLoss has 0, which equal scores satisfy.
+    loss = mean of max(0, m − (s_i − s_j)) over y_i > y_j, see `margin_ranking`. Default margin: 0.2 in units of the
+    cosine. torch.nn.MarginRankingLoss has 0, which equal scores satisfy.
+
+    Inputs:
+        | texts | label | row kind |
+        |---|---|---|
+        | two texts | grade | scored_pair |
+        | two texts | 0 or 1 | labelled_pair |
+        | premise, hypothesis | class | nli_pair |
+
+    Relations:
+        `CoSENT` never stops at a margin, and costs O(N log N).
+
+    Args:
+        margin: Required difference of the scores.
+
+    Example:
+        >>> MarginRanking(margin=0.2)(torch.tensor([0.9, 0.8, 0.2]), torch.tensor([1.0, 0.5, 0.0]))
+        tensor(0.0333)
     """
 
     is_ranking = False

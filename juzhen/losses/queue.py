@@ -25,24 +25,42 @@ EMPTY = -1
 
 
 class InfoNCEQueue(Loss):
-    """`info_nce` in which texts of earlier batches are negatives, too.
+    """InfoNCE with texts of earlier batches as additional negatives (cross-batch memory).
 
     loss = (1/N) Σ_i −log [exp(s_ii/τ) / (Σ_c exp(s_ic/τ) + Σ_q exp(s(a_i, m_q)/τ))], c the candidates of `InfoNCE`, m
-    the positives and negatives of the last batches, as they were encoded then: a constant in the gradient. (Cross-batch
-    memory: Wang et al. 2020, https://arxiv.org/abs/1912.06798. The queue is that of MoCo, He et al. 2020,
+    the positives and negatives of the last batches as they were encoded then, a constant in the gradient. (Wang et al.
+    2020, https://arxiv.org/abs/1912.06798. The queue is that of MoCo, He et al. 2020,
     https://arxiv.org/abs/1911.05722, without its second encoder.)
 
-    A kept text is left out where it is the anchor or a known positive of it, by a pair of this batch or of one that is
-    kept; where the batch has it again; and where it has been kept again since. The queue is a part of the loss and of
-    checkpoints: a resumed run goes on with it. Each set has its own, since texts go by their number in the set. In
-    evaluation mode nothing is kept.
-
-    dim, num_classes  size of an embedding, given by the model, and of no use here
-    size              texts that are kept; the oldest are dropped
+    A queued text is left out where it is the anchor or a known positive of it, by a pair of this batch or of a queued
+    one; where the batch contains it again; and where it was queued again later. The queue is part of the loss and of
+    checkpoints, so a resumed run continues with it. Each set has its own, because texts are known by their number in
+    the set. In evaluation mode nothing is queued. Defaults: the temperature of `InfoNCE`, and 4,096 texts.
 
     Logs what `InfoNCE` logs of the batch, and the share of the queue that counts.
 
-    Defaults: the temperature of `InfoNCE`, and 4,096 texts.
+    Inputs:
+        | texts | label | row kind |
+        |---|---|---|
+        | anchor, positive, negatives | – | triplet |
+        | anchor, positive | – | positive_pair |
+
+    Relations:
+        `InfoNCE` with an empty queue.
+
+    Args:
+        dim: Size of an embedding, given by the model.
+        num_classes: Not used.
+        temperature: Divides the cosines.
+        size: Texts in the queue. The oldest are dropped.
+
+    Example:
+        >>> loss = InfoNCEQueue(dim=3, num_classes=0, size=8)
+        >>> ids = torch.arange(6).view(3, 2)
+        >>> loss(torch.eye(3), torch.eye(3) + 2, text_ids=ids)
+        tensor(0.0155)
+        >>> loss(torch.eye(3), torch.eye(3) + 2, text_ids=ids + 6)  # against the queued texts as well
+        tensor(0.7087)
     """
 
     input_kinds = (Kind.TRIPLET, Kind.POSITIVE_PAIR)
@@ -85,7 +103,7 @@ class InfoNCEQueue(Loss):
         candidates, numbers = torch.cat(columns), ids[:, 1:].T.flatten()
         owners = torch.cat([ids[:, 0], torch.full_like(numbers[len(ids) :], EMPTY)])
         known = torch.cat([ids[:, 0], self.anchor_numbers]), torch.cat([ids[:, 1], self.text_numbers])
-        counts = self.is_newest & ~is_among(self.text_numbers, numbers)
+        counts = self.is_newest & ~_is_among(self.text_numbers, numbers)
         is_own = (ids[:, :1] == self.text_numbers) | known_pairs(ids[:, 0], self.text_numbers, *known)
         everything = torch.cat([scores, all_cosines(anchors, self.texts)], dim=1)
         loss = info_nce(
@@ -107,7 +125,7 @@ class InfoNCEQueue(Loss):
         """Puts texts in front of the queue, whose end falls off; of equal texts the first one counts from now on."""
         equal = numbers[:, None] == numbers
         is_first = ~equal.tril(-1).any(dim=1)
-        still = self.is_newest & ~is_among(self.text_numbers, numbers)
+        still = self.is_newest & ~_is_among(self.text_numbers, numbers)
         unit = F.normalize(full_precision(texts), dim=-1).to(self.texts.dtype)
         front = {
             "texts": (unit, self.texts),
@@ -119,6 +137,6 @@ class InfoNCEQueue(Loss):
             setattr(self, name, torch.cat([new, old])[: self.size])
 
 
-def is_among(numbers: Int[Tensor, "queue"], others: Int[Tensor, "candidates"]) -> Bool[Tensor, "queue"]:
-    """Which of the numbers is one of the others."""
+def _is_among(numbers: Int[Tensor, "queue"], others: Int[Tensor, "candidates"]) -> Bool[Tensor, "queue"]:
+    """True for numbers that are among the others."""
     return (numbers[:, None] == others).any(dim=1)

@@ -18,9 +18,9 @@ from juzhen.losses.scores import full_precision
 
 
 class GradedLoss(Loss):
-    """A loss that holds each score to its target; rows do not meet. Logs the mean absolute error.
+    """Base of losses that compare each score with its target.
 
-    The error is in units of the target: 1 is the way from the lowest to the highest.
+    Logs the mean absolute error in units of the target: 1 is the distance from the lowest to the highest.
     """
 
     input_kinds = (Kind.SCORED_PAIR, Kind.LABELLED_PAIR)
@@ -28,26 +28,48 @@ class GradedLoss(Loss):
     is_batchwise = False
 
 
-def rescale(targets: Float[Tensor, "batch"], *, low: float, high: float) -> Float[Tensor, "batch"]:
-    """Targets of [0, 1] laid out over [low, high]."""
+def _rescale(targets: Float[Tensor, "batch"], *, low: float, high: float) -> Float[Tensor, "batch"]:
+    """Map targets in [0, 1] to [low, high]."""
     return low + (high - low) * full_precision(targets)
 
 
 @checks_arguments
 def cosine_regression(scores: Float[Tensor, "batch"], targets: Float[Tensor, "batch"]) -> Float[Tensor, ""]:
-    """Mean squared difference of scores and targets.
+    """Compute the mean squared difference of scores and targets.
 
     loss = (1/N) Σ (s_i − y_i)². (Reimers and Gurevych 2019, section 3)
+
+    Args:
+        scores: Cosine of each pair, (batch,).
+        targets: Wanted cosine of each pair, (batch,).
+
+    Returns:
+        The scalar loss.
     """
     return F.mse_loss(full_precision(scores), targets)
 
 
 class CosineSimilarity(GradedLoss):
-    """`cosine_regression` of the cosine score on the target.
+    """Squared error of the cosine: the cosine must equal the grade.
 
-    target_range  [0, 1]: unrelated sentences shall be orthogonal · [-1, 1]: they shall be opposite
+    loss = (1/N) Σ (s_i − y_i)², see `cosine_regression`. Default: the target is the cosine, as in
+    sentence-transformers' CosineSimilarityLoss.
 
-    Default: the target is the cosine, as in sentence-transformers' CosineSimilarityLoss.
+    Inputs:
+        | texts | label | row kind |
+        |---|---|---|
+        | two texts | grade | scored_pair |
+        | two texts | 0 or 1 | labelled_pair |
+
+    Relations:
+        `SquaredErrorSigned` has target_range=(-1, 1). `CoSENT` reads only the order of the grades.
+
+    Args:
+        target_range: (0, 1): unrelated sentences are orthogonal. (-1, 1): they are opposite.
+
+    Example:
+        >>> CosineSimilarity()(torch.tensor([0.9, 0.2]), torch.tensor([1.0, 0.0]))
+        tensor(0.0250)
     """
 
     paper = "Reimers and Gurevych 2019, https://arxiv.org/abs/1908.10084"
@@ -57,21 +79,35 @@ class CosineSimilarity(GradedLoss):
 
     def with_logs(self, scores: Tensor, targets: Tensor) -> LossOutput:
         low, high = self.target_range
-        targets = rescale(targets, low=low, high=high)
+        targets = _rescale(targets, low=low, high=high)
         error = (scores.detach() - targets).abs().mean() / (high - low)
         return cosine_regression(scores, targets), {"mean_absolute_error": error}
 
 
 class SquaredErrorSigned(GradedLoss):
-    """`cosine_regression` of the cosine on 2y − 1, y the target of [0, 1]: of grades g from 0 to 5 that is 2g/5 − 1.
+    """Squared error of the cosine with targets in [−1, 1].
 
-    loss = (1/N) Σ (s_i − (2 y_i − 1))². `SquaredError` asks for y itself.
+    loss = (1/N) Σ (s_i − (2 y_i − 1))², y the target in [0, 1]. For grades g from 0 to 5 the wanted cosine is 2g/5 −
+    1.
+
+    Inputs:
+        | texts | label | row kind |
+        |---|---|---|
+        | two texts | grade | scored_pair |
+        | two texts | 0 or 1 | labelled_pair |
+
+    Relations:
+        `SquaredError` has the target y itself.
+
+    Example:
+        >>> SquaredErrorSigned()(torch.tensor([0.9, -0.8]), torch.tensor([1.0, 0.0]))
+        tensor(0.0250)
     """
 
     choose_when = "as mse, where unrelated sentences shall be opposite and not at a right angle"
 
     def with_logs(self, scores: Tensor, targets: Tensor) -> LossOutput:
-        signed = rescale(targets, low=-1.0, high=1.0)
+        signed = _rescale(targets, low=-1.0, high=1.0)
         error = (scores.detach() - signed).abs().mean() / 2
         return cosine_regression(scores, signed), {"mean_absolute_error": error}
 
@@ -84,13 +120,15 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 class Regression(GradedLoss):
-    """A loss that compares a prediction, which the score stands for, with the target.
+    """Base of losses that compare a prediction, computed from the score, with the target.
 
-    activation    one of ACTIVATIONS: what the score predicts
-    target_range  prediction that is asked for at the lowest and at the highest target; between them lies a line.
-                  [-1, 1] asks for the cosine y · 2/5 − 1 where gold scores y are from 0 to 5
+    Args:
+        activation: "identity" for a cosine, "sigmoid" for a logit.
+        target_range: Predictions wanted at the lowest and at the highest target, linear between them. (-1, 1) asks for
+            the cosine 2g/5 − 1 where gold scores g are from 0 to 5.
 
-    Raises UserError for a range that the activation does not reach.
+    Raises:
+        UserError: A range that the activation does not reach.
     """
 
     input_type = "scores"
@@ -109,7 +147,7 @@ class Regression(GradedLoss):
 
     def predicted_targets(self, targets: Float[Tensor, "batch"]) -> Float[Tensor, "batch"]:
         """The predictions that are asked for."""
-        return rescale(targets, low=self.low, high=self.high)
+        return _rescale(targets, low=self.low, high=self.high)
 
     @torch.no_grad()
     def absolute_error(
@@ -124,17 +162,42 @@ class Regression(GradedLoss):
 def squared_error(
     scores: Float[Tensor, "batch"], targets: Float[Tensor, "batch"], *, activation: str = "identity"
 ) -> Float[Tensor, ""]:
-    """Mean squared difference of prediction and target.
+    """Compute the mean squared difference of prediction and target.
 
-    loss = (1/N) Σ (a(s_i) − y_i)², a one of ACTIVATIONS. (As MSELoss of sentence-transformers' cross-encoders.)
+    loss = (1/N) Σ (a(s_i) − y_i)². (As MSELoss of sentence-transformers' cross-encoders.)
+
+    Args:
+        scores: Score of each pair, (batch,).
+        targets: Wanted prediction of each pair, (batch,).
+        activation: a, "identity" or "sigmoid".
+
+    Returns:
+        The scalar loss.
     """
     return F.mse_loss(ACTIVATIONS[activation](full_precision(scores)), full_precision(targets))
 
 
 class SquaredError(Regression):
-    """`squared_error` of the model's scores.
+    """Mean squared error of the prediction, as torch.nn.MSELoss.
 
-    Defaults: the score is the prediction, as torch.nn.MSELoss.
+    loss = (1/N) Σ (a(s_i) − y_i)², see `squared_error`.
+
+    Inputs:
+        | texts | label | row kind |
+        |---|---|---|
+        | two texts | grade | scored_pair |
+        | two texts | 0 or 1 | labelled_pair |
+
+    Relations:
+        `Huber` limits the pull of outliers. `CosineSimilarity` takes cosines only.
+
+    Args:
+        activation: "identity" for a cosine, "sigmoid" for a logit.
+        target_range: Predictions wanted at the lowest and at the highest target.
+
+    Example:
+        >>> SquaredError(activation="sigmoid")(torch.tensor([2.0, -1.0]), torch.tensor([1.0, 0.0]))
+        tensor(0.0433)
     """
 
     choose_when = "graded pairs on a cross-encoder, or distilling the scores of a teacher"
@@ -152,21 +215,46 @@ def huber(
     delta: float = 1.0,
     activation: str = "identity",
 ) -> Float[Tensor, ""]:
-    """Mean of e²/2 for errors |e| ≤ δ, and of δ(|e| − δ/2) beyond: an outlier pulls no harder than δ.
+    """Compute the mean of e²/2 for errors |e| ≤ δ, and of δ(|e| − δ/2) beyond: an outlier pulls no harder than δ.
 
-    e_i = a(s_i) − y_i, a one of ACTIVATIONS. (Huber 1964, https://doi.org/10.1214/aoms/1177703732)
+    e_i = a(s_i) − y_i. (Huber 1964, https://doi.org/10.1214/aoms/1177703732)
+
+    Args:
+        scores: Score of each pair, (batch,).
+        targets: Wanted prediction of each pair, (batch,).
+        delta: δ, in units of the prediction.
+        activation: a, "identity" or "sigmoid".
+
+    Returns:
+        The scalar loss.
     """
     predictions = ACTIVATIONS[activation](full_precision(scores))
     return F.huber_loss(predictions, full_precision(targets), delta=delta)
 
 
 class Huber(Regression):
-    """`huber` of the model's scores.
+    """Huber loss of the prediction: wrong labels pull no harder than δ.
 
-    delta  in units of the target: 1 is the way from the lowest to the highest, whatever `target_range` says
+    See `huber`. Defaults: the score is the prediction, and errors above half of the range of targets count linearly. A
+    delta of 1 is that of torch.nn.HuberLoss.
 
-    Defaults: the score is the prediction, and errors above half of the range of targets count linearly; a delta of 1
-    is that of torch.nn.HuberLoss.
+    Inputs:
+        | texts | label | row kind |
+        |---|---|---|
+        | two texts | grade | scored_pair |
+        | two texts | 0 or 1 | labelled_pair |
+
+    Relations:
+        `SquaredError` for large δ, up to a factor of ½.
+
+    Args:
+        delta: δ in units of the target: 1 is the distance from the lowest to the highest, for any `target_range`.
+        activation: "identity" for a cosine, "sigmoid" for a logit.
+        target_range: Predictions wanted at the lowest and at the highest target.
+
+    Example:
+        >>> Huber()(torch.tensor([0.9, 0.9]), torch.tensor([1.0, 0.0]))
+        tensor(0.1650)
     """
 
     paper = "Huber 1964, https://doi.org/10.1214/aoms/1177703732"
@@ -188,20 +276,46 @@ def pinball(
     quantile: float = 0.5,
     activation: str = "identity",
 ) -> Float[Tensor, ""]:
-    """Mean of q·e where the prediction is too low, and of (1 − q)·|e| where it is too high.
+    """Compute the mean of q·e where the prediction is too low, and of (1 − q)·|e| where it is too high.
 
-    e_i = y_i − a(s_i), a one of ACTIVATIONS. At its least a share q of the targets lies below the prediction; q = 0.5
-    is half of the absolute error, whose best prediction is the median. (Koenker and Bassett 1978,
-    https://doi.org/10.2307/1913643)
+    e_i = y_i − a(s_i). At the minimum a share q of the targets is below the prediction. q = 0.5 is half of the
+    absolute error, whose best prediction is the median. (Koenker and Bassett 1978, https://doi.org/10.2307/1913643)
+
+    Args:
+        scores: Score of each pair, (batch,).
+        targets: Wanted prediction of each pair, (batch,).
+        quantile: q.
+        activation: a, "identity" or "sigmoid".
+
+    Returns:
+        The scalar loss.
     """
     errors = full_precision(targets) - ACTIVATIONS[activation](full_precision(scores))
     return torch.maximum(quantile * errors, (quantile - 1) * errors).mean()
 
 
 class Quantile(Regression):
-    """`pinball` of the model's scores. Logs the share of targets that are not above the prediction, too.
+    """Quantile (pinball) loss: too high and too low scores cost differently.
 
-    Defaults: the median, of a score that is the prediction.
+    See `pinball`. Default: the median. Logs the share of targets that are not above the prediction as well.
+
+    Inputs:
+        | texts | label | row kind |
+        |---|---|---|
+        | two texts | grade | scored_pair |
+        | two texts | 0 or 1 | labelled_pair |
+
+    Relations:
+        Half of the absolute error at quantile=0.5.
+
+    Args:
+        quantile: q, the share of targets below the best prediction.
+        activation: "identity" for a cosine, "sigmoid" for a logit.
+        target_range: Predictions wanted at the lowest and at the highest target.
+
+    Example:
+        >>> Quantile(quantile=0.9)(torch.tensor([0.5, 0.5]), torch.tensor([1.0, 0.0]))
+        tensor(0.2500)
     """
 
     paper = "Koenker and Bassett 1978, https://doi.org/10.2307/1913643"

@@ -18,11 +18,17 @@ from juzhen.losses.scores import all_cosines, full_precision, row_cosine
 def spread_out(
     embeddings: Float[Tensor, "batch dim"], text_ids: Int[Tensor, "batch"] | None = None
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
-    """How far cosines of different texts are from those of random directions: M₁², and max(0, M₂ − 1/d).
+    """Compute the distance of cosines of different texts from those of random directions: M₁², max(0, M₂ − 1/d).
 
-    M₁ and M₂ are the mean of the cosine and of its square over the pairs of texts that are not the same, d the size of
-    an embedding. (Zhang et al. 2017, equations 5 and 6, https://arxiv.org/abs/1708.06320) Without such a pair both
-    are 0.
+    M₁ and M₂ are the mean of the cosine and of its square over the pairs of different texts, d the size of an
+    embedding. (Zhang et al. 2017, equations 5 and 6, https://arxiv.org/abs/1708.06320) Without such a pair both are 0.
+
+    Args:
+        embeddings: Texts, (batch, dim).
+        text_ids: Id of each text, (batch,). −1: a missing negative.
+
+    Returns:
+        The two scalars.
     """
     cosines = all_cosines(embeddings, embeddings)
     ids = torch.arange(len(cosines), device=cosines.device) if text_ids is None else text_ids
@@ -34,15 +40,31 @@ def spread_out(
 
 
 class SpreadOut(Modifier):
-    """A loss plus `spread_out` of the texts of each column, averaged (global orthogonal regularization).
+    """A loss plus global orthogonal regularization: `spread_out` of the texts of each column, averaged.
 
-    loss = L + w₁ M₁² + w₂ max(0, M₂ − 1/d). EmbeddingGemma adds the second part to its contrast (Vera et al. 2025,
-    https://arxiv.org/abs/2509.20354). The peer is sentence-transformers' GlobalOrthogonalRegularizationLoss, which
-    takes a text that stands twice in a column for two.
+    loss = L + w₁ M₁² + w₂ max(0, M₂ − 1/d). EmbeddingGemma adds the second part to its contrastive loss (Vera et al.
+    2025, https://arxiv.org/abs/2509.20354). sentence-transformers' GlobalOrthogonalRegularizationLoss counts a text
+    that occurs twice in a column as two. Defaults: both parts count alike, as in the paper.
 
-    mean_weight, square_weight  w₁ and w₂
+    Logs both parts, the logs of the inner loss, and its value as `loss_alone`.
 
-    Defaults: both parts count alike, as in the paper. Logs both, what the loss logs, and its value as `loss_alone`.
+    Inputs:
+        The rows of the inner loss.
+
+    Relations:
+        The inner loss, when both weights are 0.
+
+    Args:
+        of: The inner loss.
+        mean_weight: w₁.
+        square_weight: w₂.
+
+    Example:
+        >>> from juzhen.losses import CoSENT
+        >>> texts = {"embeddings": torch.eye(4), "second": torch.eye(4) + 2}
+        >>> scores = torch.cosine_similarity(*texts.values())
+        >>> SpreadOut(of=CoSENT())(**texts, first=texts["embeddings"], targets=torch.tensor([1.0, 0.0, 0.5, 0.2]))
+        tensor(2.7279)
     """
 
     input_type = "embeddings"
@@ -77,7 +99,7 @@ class SpreadOut(Modifier):
         return total, logs | {"loss_alone": loss.detach()}
 
 
-def symmetric_divergence(
+def _symmetric_divergence(
     first: Float[Tensor, "batch classes"], second: Float[Tensor, "batch classes"]
 ) -> Float[Tensor, ""]:
     """Mean over rows of ½ KL(p ‖ q) + ½ KL(q ‖ p), p and q the softmax of the two."""
@@ -87,20 +109,32 @@ def symmetric_divergence(
 
 
 class RDrop(Modifier):
-    """The mean of a loss over two passes of a batch, whose dropout differs, plus what the two passes disagree by.
+    """R-Drop: the mean of a loss over two passes with different dropout, plus their disagreement.
 
     loss = ½ (L(x) + L(x')) + α D(x, x'). (Liang et al. 2021, equations 2 to 4, https://arxiv.org/abs/2106.14448, with
-    the sum of the two losses for their mean) D is by what the loss consumes
-    of logits and lists      `symmetric_divergence`, of lists over the documents of a row
-    of scores and cosines    mean squared difference of the two scores, as the authors do for regression
-    of embeddings            mean of 1 − cos of the two embeddings of a text
+    the sum of the two losses for their mean) D depends on the input type of the inner loss: for logits and lists the
+    symmetric KL divergence (of lists over the documents of a row), for scores and cosines the mean squared difference,
+    as the authors do for regression, for embeddings the mean of 1 − cos of the two embeddings of a text. Default
+    weight: 1, which the paper has for most sets of language understanding.
 
-    weight  α
-    again   what the second pass gives, by the same names; without it the loss is that of the one pass
+    Logs the disagreement, and the logs of the inner loss for the first pass.
 
-    Logs the disagreement, and what the loss logs of the first pass.
+    Inputs:
+        The rows of the inner loss.
 
-    Default: a weight of 1, which the paper has for most sets of language understanding.
+    Relations:
+        `SimCSE` also encodes twice, and contrasts the two encodings.
+
+    Args:
+        of: The inner loss.
+        weight: α.
+
+    Example:
+        >>> from juzhen.losses import BinaryCrossEntropy
+        >>> loss, labels = RDrop(of=BinaryCrossEntropy()), torch.tensor([1.0, 0.0])
+        >>> once, again = torch.tensor([2.0, -1.0]), torch.tensor([1.8, -1.1])
+        >>> loss.with_logs(scores=once, targets=labels, again={"scores": again, "targets": labels})[0]
+        tensor(0.2451)
     """
 
     input_type = ""
@@ -135,11 +169,11 @@ class RDrop(Modifier):
         """D of the two passes."""
         match self.input_type:
             case "logits":
-                return symmetric_divergence(first["logits"], second["logits"])
+                return _symmetric_divergence(first["logits"], second["logits"])
             case "lists":
                 temperature = getattr(self.inner, "temperature", 1.0)
                 scores = first["document_scores"], second["document_scores"]
-                return symmetric_divergence(*(full_precision(each) / temperature for each in scores))
+                return _symmetric_divergence(*(full_precision(each) / temperature for each in scores))
             case "embeddings":
                 names = [
                     name
@@ -162,19 +196,26 @@ class RDrop(Modifier):
 
 
 def flops(vectors: Float[Tensor, "batch dim"]) -> Float[Tensor, ""]:
-    """Σ_j (1/N Σ_i |w_ij|)², over the tokens j of the vocabulary and N texts i.
+    """Compute FLOPS: Σ_j (1/N Σ_i |w_ij|)², over the tokens j of the vocabulary and N texts i.
 
-    A token that is rare costs less than one that every text has: the products of an inverted index grow with the square
-    of how often it is above 0. (Paria et al. 2020, equation 4, https://arxiv.org/abs/2004.05665)
+    A rare token costs less than one that every text has: the products of an inverted index grow with the square of its
+    frequency. (Paria et al. 2020, equation 4, https://arxiv.org/abs/2004.05665)
 
-    >>> flops(torch.tensor([[1.0, 0.0], [3.0, 0.0]]))
-    tensor(4.)
+    Args:
+        vectors: Sparse vectors, (batch, dim).
+
+    Returns:
+        The scalar.
+
+    Example:
+        >>> flops(torch.tensor([[1.0, 0.0], [3.0, 0.0]]))
+        tensor(4.)
     """
     return full_precision(vectors).abs().mean(dim=0).square().sum()
 
 
 def warmed_up(step: int, steps: int) -> float:
-    """The share of a weight that counts at a step, from 0: it grows with the square up to `steps`, and is 1 from there.
+    """Return the share of a weight at a step: it grows with the square up to `steps`, and is 1 from there.
 
     >>> [warmed_up(step, 4) for step in (0, 2, 4, 9)], warmed_up(0, 0)
     ([0.0, 0.25, 1.0, 1.0], 1.0)
@@ -184,5 +225,5 @@ def warmed_up(step: int, steps: int) -> float:
 
 @torch.no_grad()
 def mean_nonzero(vectors: Float[Tensor, "batch dim"]) -> Float[Tensor, ""]:
-    """Numbers above 0 of a text, in the mean."""
+    """Compute the mean number of nonzero entries of a text."""
     return (vectors != 0).sum(dim=1).float().mean()

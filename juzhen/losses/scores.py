@@ -12,16 +12,27 @@ ROUNDING = 1e-6
 
 
 def full_precision(values: Float[Tensor, "*axes"]) -> Float[Tensor, "*axes"]:
-    """The same values in float32, or float64 where they came so: in half precision near scores tie."""
+    """Convert to float32, or keep float64. In half precision near scores tie."""
     return values.to(torch.promote_types(values.dtype, torch.float32))
 
 
 def row_cosine(
     first: Float[Tensor, "batch ... dim"], second: Float[Tensor, "batch ... dim"]
 ) -> Float[Tensor, "batch"]:
-    """Cosine of each row of `first` with the same row of `second`, in [-1, 1].
+    """Compute the cosine of each row of `first` with the same row of `second`, in [-1, 1].
 
-    Of texts with a vector per token, (batch, length, dim), it is their MaxSim: the first asks, the second answers.
+    For texts with a vector per token, (batch, length, dim), it is their MaxSim: the first is the query.
+
+    Args:
+        first: (batch, dim).
+        second: (batch, dim).
+
+    Returns:
+        Cosines, (batch,).
+
+    Example:
+        >>> row_cosine(torch.tensor([[1.0, 0.0]]), torch.tensor([[1.0, 1.0]]))
+        tensor([0.7071])
     """
     if first.ndim == 3:
         with torch.autocast(first.device.type, enabled=False):
@@ -34,9 +45,21 @@ def row_cosine(
 def all_cosines(
     anchors: Float[Tensor, "batch ... dim"], candidates: Float[Tensor, "candidates ... dim"]
 ) -> Float[Tensor, "batch candidates"]:
-    """Cosine of every anchor with every candidate: one matrix product, which autocast may not round.
+    """Compute the cosine of every anchor with every candidate: one matrix product, which autocast may not round.
 
-    Of texts with a vector per token, (batch, length, dim), it is their MaxSim.
+    For texts with a vector per token, (batch, length, dim), it is their MaxSim.
+
+    Args:
+        anchors: (batch, dim).
+        candidates: (candidates, dim).
+
+    Returns:
+        Cosines, (batch, candidates).
+
+    Example:
+        >>> all_cosines(torch.eye(2), torch.tensor([[1.0, 1.0]]))
+        tensor([[0.7071],
+                [0.7071]])
     """
     with torch.autocast(anchors.device.type, enabled=False):
         if anchors.ndim == 3:
@@ -48,14 +71,14 @@ def all_cosines(
 
 @torch.no_grad()
 def mean_where(values: Float[Tensor, "*axes"], chosen: Bool[Tensor, "*axes"]) -> Float[Tensor, ""]:
-    """Mean of the chosen values; NaN when none is chosen, because a missing number is not 0."""
+    """Compute the mean of the chosen values. NaN if none is chosen, because a missing number is not 0."""
     return torch.where(chosen, full_precision(values), 0).sum() / chosen.sum()
 
 
 def mean_of_rows(
     values: Float[Tensor, "batch columns"], chosen: Bool[Tensor, "batch columns"]
 ) -> Float[Tensor, ""]:
-    """Mean over rows of the mean of the chosen values of a row, which has one at least.
+    """Compute the mean over rows of the mean of each row's chosen values, at least one.
 
     Where all are chosen it is `values.mean()`, bit for bit: each value then counts 1.
     """
@@ -67,10 +90,17 @@ def mean_of_rows(
 def choice_accuracy(
     scores: Float[Tensor, "batch candidates"], right: Shaped[Tensor, "batch"]
 ) -> Float[Tensor, ""]:
-    """Share of rows whose right candidate, told by its number, scores highest.
+    """Compute the share of rows whose right candidate scores highest.
 
-    Of k highest equal ones each is chosen with probability 1/k: constant scores of four candidates are right by 0.25.
+    Of k equally high ones each is chosen with probability 1/k: constant scores of four candidates are right by 0.25.
     Scores that differ by rounding alone are equal.
+
+    Args:
+        scores: (batch, candidates).
+        right: Index of the right candidate, (batch,).
+
+    Returns:
+        The scalar share.
     """
     scores = full_precision(scores)
     highest = scores.amax(dim=1, keepdim=True)
@@ -80,7 +110,7 @@ def choice_accuracy(
 
 @torch.no_grad()
 def sign_accuracy(logits: Float[Tensor, "batch"], labels: Float[Tensor, "batch"]) -> Float[Tensor, ""]:
-    """Share of rows whose logit is above 0 where the label is above 0.5, and below elsewhere; one of 0 is half."""
+    """Compute the share of rows whose logit is above 0 exactly where the label is above 0.5. A logit of 0 is half."""
     return (1 - ((full_precision(logits).sign() + 1) / 2 - (labels > 0.5).float()).abs()).mean()
 
 
@@ -88,7 +118,16 @@ def sign_accuracy(logits: Float[Tensor, "batch"], labels: Float[Tensor, "batch"]
 def score_gap(
     scores: Float[Tensor, "*axes"], high: Bool[Tensor, "*axes"], low: Bool[Tensor, "*axes"]
 ) -> dict[str, Tensor]:
-    """Mean score of what should be close, of what should be apart, and the gap; NaN where there is none."""
+    """Compute the mean score of positives and of negatives, and the gap. NaN where there are none.
+
+    Args:
+        scores: Any shape.
+        high: True for positives.
+        low: True for negatives.
+
+    Returns:
+        "positive_score", "negative_score" and "score_gap".
+    """
     positive_score, negative_score = mean_where(scores, high), mean_where(scores, low)
     return {
         "positive_score": positive_score,
@@ -98,12 +137,12 @@ def score_gap(
 
 
 def order_gap(scores: Float[Tensor, "batch"], targets: Float[Tensor, "batch"]) -> dict[str, Tensor]:
-    """`score_gap` of the rows whose target is above the mean target, and the others."""
+    """Compute `score_gap` of the rows with a target above the mean target, and of the others."""
     is_upper = targets > full_precision(targets).mean()
     return score_gap(scores, is_upper, ~is_upper)
 
 
 def label_gap(scores: Float[Tensor, "batch"], labels: Float[Tensor, "batch"]) -> dict[str, Tensor]:
-    """`score_gap` of the positive rows and the negative ones."""
+    """Compute `score_gap` of the positive rows and of the negative ones."""
     is_positive = labels > 0.5
     return score_gap(scores, is_positive, ~is_positive)

@@ -20,13 +20,29 @@ from juzhen.losses.scores import all_cosines, full_precision, label_gap, order_g
 
 
 class CoSENTAndBCE(Sum):
-    """`cosent` of the model's scores plus a multiple of their `binary_cross_entropy`, meant for a cross-encoder.
+    """CoSENT plus binary cross entropy, for cross-encoders.
 
     loss = log(1 + Σ_{y_i > y_j} exp((s_j − s_i)/τ)) + α (1/N) Σ −[y log p + (1 − y) log(1 − p)], where p =
-    sigmoid(s/τ_CE). CoSENT leaves the zero of the scores open; the cross entropy puts it between the classes. For a
-    bi-encoder `cosent_softmax` adds the cross entropy of a classifier instead.
-
+    sigmoid(s/τ_CE). CoSENT leaves the zero of the scores open. The cross entropy puts it between the classes.
     Defaults: the score is a logit, and both parts count alike.
+
+    Inputs:
+        | texts | label | row kind |
+        |---|---|---|
+        | two texts | 0 or 1 | labelled_pair |
+        | two texts | grade | scored_pair |
+
+    Relations:
+        `CoSENT` + α `BinaryCrossEntropy`. For a bi-encoder `CoSENTAndSoftmax` adds a classifier instead.
+
+    Args:
+        temperature: τ of CoSENT.
+        entropy_temperature: τ_CE.
+        entropy_weight: α.
+
+    Example:
+        >>> CoSENTAndBCE()(torch.tensor([2.0, -1.0]), torch.tensor([1.0, 0.0]))
+        tensor(0.2687)
     """
 
     input_kinds = (Kind.LABELLED_PAIR, Kind.SCORED_PAIR)
@@ -51,20 +67,45 @@ class CoSENTAndBCE(Sum):
 
 
 def cosent_and_entropy(scores: Tensor, targets: Tensor, **numbers: float) -> Float[Tensor, ""]:
-    """`CoSENTAndBCE` as a function of scores and targets (batch); its numbers by their names."""
+    """Compute `CoSENTAndBCE`.
+
+    Args:
+        scores: Score of each pair, (batch,).
+        targets: Gold value of each pair, (batch,).
+        **numbers: Those of `CoSENTAndBCE`.
+
+    Returns:
+        The scalar loss.
+    """
     return CoSENTAndBCE(**numbers)(scores, targets)
 
 
 class CoSENTAndSoftmax(Sum):
-    """`cosent` of the cosines plus a multiple of the cross entropy of a linear head over [u, v, |u − v|].
+    """CoSENT of the cosines plus the cross entropy of a linear head over [u, v, |u − v|].
 
-    loss = CoSENT + α CE, the two parts as in `CoSENT` and `SoftmaxClassifier`; both shape the same embeddings. The
-    head is trained and stored with the model, and scores at evaluation stay cosines. CoSENT reads `targets`, higher =
-    closer; without them the classes, which are then 0 and 1.
+    loss = CoSENT + α CE, the two parts as in `CoSENT` and `SoftmaxClassifier`. Both shape the same embeddings. The
+    head is trained and stored with the model, and scores at evaluation stay cosines. CoSENT reads `targets`, or the
+    classes, which are then 0 and 1. Defaults: CoSENT's scale of 20, and both parts count alike.
 
-    dim, num_classes  size of an embedding and number of classes, given by model and data
+    Inputs:
+        | texts | label | row kind |
+        |---|---|---|
+        | premise, hypothesis | class | nli_pair |
+        | two texts | 0 or 1 | labelled_pair |
 
-    Defaults: CoSENT's scale of 20, and both parts count alike.
+    Relations:
+        `CoSENT` + α `SoftmaxClassifier`.
+
+    Args:
+        dim: Size of an embedding, given by the model.
+        num_classes: Number of classes, given by the data.
+        temperature: τ of CoSENT.
+        entropy_weight: α.
+
+    Example:
+        >>> loss = CoSENTAndSoftmax(dim=4, num_classes=2)
+        >>> loss(torch.eye(4), torch.eye(4) + 2, torch.tensor([0.0, 1.0, 1.0, 0.0])).shape
+        torch.Size([])
     """
 
     input_kinds = (Kind.NLI_PAIR, Kind.LABELLED_PAIR)
@@ -95,15 +136,29 @@ class CoSENTAndSoftmax(Sum):
 
 
 class CrossEntropyError(Sum):
-    """`binary_cross_entropy` of score / temperature, the logit, plus a multiple of its probability's squared error.
+    """Binary cross entropy plus the squared error of the probability.
 
-    loss = CE + α MSE = (1/N) Σ −[y log p + (1 − y) log(1 − p)] + α (p − y)², p = sigmoid(logit), y in [0, 1]. Both
-    parts are smallest at p = y, graded targets included: α only says how the way there is weighed.
+    loss = (1/N) Σ −[y log p + (1 − y) log(1 − p)] + α (p − y)², p = sigmoid(score / temperature), y in [0, 1]. Both
+    parts are smallest at p = y, for graded targets as well. α only weights the path there. A cross-encoder's score is
+    a logit, and its temperature 1. A cosine becomes a logit by a temperature such as 0.05, with the border at 0.
+    Default: the error counts half.
 
-    A cross-encoder's score is a logit, and its temperature 1. A cosine becomes one by a temperature such as 0.05, with
-    the border at 0, as in `BinaryCrossEntropy`.
+    Inputs:
+        | texts | label | row kind |
+        |---|---|---|
+        | two texts | grade | scored_pair |
+        | two texts | 0 or 1 | labelled_pair |
 
-    Defaults: the score is a logit already, and its error counts half.
+    Relations:
+        `BinaryCrossEntropy` + α `SquaredError` with activation="sigmoid".
+
+    Args:
+        temperature: Divides the scores.
+        error_weight: α.
+
+    Example:
+        >>> CrossEntropyError()(torch.tensor([2.0, -1.0]), torch.tensor([1.0, 0.2]))
+        tensor(0.3248)
     """
 
     input_kinds = (Kind.SCORED_PAIR, Kind.LABELLED_PAIR)
@@ -126,20 +181,36 @@ class CrossEntropyError(Sum):
 def cross_entropy_and_error(
     logits: Tensor, targets: Tensor, *, error_weight: float = 0.5
 ) -> Float[Tensor, ""]:
-    """`CrossEntropyError` as a function of logits and targets (batch)."""
+    """Compute `CrossEntropyError` of logits.
+
+    Args:
+        logits: Logit of each pair, (batch,).
+        targets: Probability of each pair, (batch,).
+        error_weight: α.
+
+    Returns:
+        The scalar loss.
+    """
     return CrossEntropyError(error_weight=error_weight)(logits, targets)
 
 
 def angle_scores(
     first: Float[Tensor, "batch dim"], second: Float[Tensor, "batch dim"]
 ) -> Float[Tensor, "batch"]:
-    """|Re + Im| of the quotient of two embeddings read as complex vectors, in [0, √2]; higher = closer.
+    """Compute |Re + Im| of the quotient of two embeddings read as complex vectors, in [0, √2].
 
-    The first half of an embedding holds real parts, the second half imaginary parts: z = a + bi, w = c + di. Then Σ_k
-    z_k w̄_k / (|z||w|) has the real part Σ(ac + bd)/(|z||w|), which is the cosine of the two embeddings, and the
-    imaginary part Σ(bc − ad)/(|z||w|). (Li and Li 2023, https://arxiv.org/abs/2309.12871) The sum and its absolute
-    value are those of the authors' code. The value is no angle, and it depends on which sentence comes first. An odd
-    dimension gets one more imaginary part, 0.
+    The first half of an embedding has the real parts, the second half the imaginary parts: z = a + bi, w = c + di.
+    Then Σ_k z_k w̄_k / (|z||w|) has the real part Σ(ac + bd)/(|z||w|), which is the cosine of the two embeddings, and
+    the imaginary part Σ(bc − ad)/(|z||w|). (Li and Li 2023, https://arxiv.org/abs/2309.12871) The sum and its absolute
+    value are those of the authors' code. The value is not an angle, and it depends on the order of the sentences. An
+    odd dimension gets one more imaginary part, 0.
+
+    Args:
+        first: (batch, dim).
+        second: (batch, dim).
+
+    Returns:
+        Scores, higher = closer, (batch,).
     """
     first, second = F.normalize(full_precision(first), dim=-1), F.normalize(full_precision(second), dim=-1)
     padding = (0, first.shape[1] % 2)
@@ -148,20 +219,40 @@ def angle_scores(
 
 
 class AnglE(OrderLoss):
-    """CoSENT on `angle_scores`, and with weights the two parts that the authors add: cosines and the batch.
+    """AnglE: CoSENT on `angle_scores`, with optional cosine and in-batch terms.
 
     loss = w_angle · CoSENT(angle score, τ_angle) + w_cosine · CoSENT(cosine, τ) + w_batch · InfoNCE(τ), the mix of Li
-    and Li 2023. Equation 3 of the published paper has the angles' difference the other way round; the authors' code,
+    and Li 2023. Equation 3 of the published paper has the angles' difference the other way round. The authors' code,
     and so this loss, rewards a high score. Their scripts have all weights at 1, τ_angle = 1 and τ = 0.05. Their
-    InfoNCE part is a mean over all sentences of the batch, those without a positive counting 0; ours is the mean over
-    sentences that have one, and so does not shrink with the share of positives.
+    InfoNCE part is a mean over all sentences of the batch, and those without a positive count 0. Ours is the mean over
+    sentences that have one, so it does not shrink with the share of positives. Defaults: the first part alone, at the
+    scale of 20 of sentence-transformers' AnglELoss. Logs the gap of the angle scores.
 
-    positive_from  lowest target whose pair is a positive in the InfoNCE part, where each of its sentences looks for
-                   the other among all sentences of the batch. Pairs below are candidates, that is negatives, only
+    Inputs:
+        | texts | label | row kind |
+        |---|---|---|
+        | two texts | grade | scored_pair |
+        | two texts | 0 or 1 | labelled_pair |
+        | premise, hypothesis | class | nli_pair |
 
-    Defaults: the first part alone, at the scale of 20 of sentence-transformers' AnglELoss.
+    Relations:
+        `CoSENT` on another score. The batch term is `NTXent` over positives, with negative pairs as candidates.
 
-    The gap that is logged is that of the angle scores.
+    Args:
+        temperature: τ.
+        angle_temperature: τ_angle.
+        angle_weight: w_angle.
+        cosine_weight: w_cosine.
+        batch_weight: w_batch.
+        positive_from: Lowest target whose pair is a positive in the InfoNCE term, where each of its sentences looks
+            for the other among all sentences of the batch. Pairs below are negatives only.
+
+    Raises:
+        UserError: All weights 0.
+
+    Example:
+        >>> AnglE()(torch.eye(4), torch.eye(4) + 2, torch.tensor([1.0, 0.0, 0.5, 0.2]))
+        tensor(18.1506)
     """
 
     input_type = "embeddings"
@@ -210,9 +301,19 @@ def batch_search(
     *,
     temperature: float,
 ) -> Float[Tensor, ""]:
-    """InfoNCE in which each sentence of a positive pair looks for the other among all sentences of the batch.
+    """Compute InfoNCE where each sentence of a positive pair looks for the other among all sentences.
 
     Candidates with the text of the anchor, or of one of its positives, are left out (`false_negatives`).
+
+    Args:
+        first: (batch, dim).
+        second: (batch, dim).
+        text_ids: Ids of both texts, (batch, 2).
+        is_positive: (batch,).
+        temperature: Divides the cosines.
+
+    Returns:
+        The scalar loss. 0 without positives.
     """
     first_ids, second_ids = text_ids.unbind(dim=1)
     if not is_positive.any():

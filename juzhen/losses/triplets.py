@@ -14,7 +14,7 @@ from juzhen.losses.loss import Contrast, Loss, LossOutput
 from juzhen.losses.scores import full_precision, mean_of_rows, mean_where, row_cosine
 
 
-def row_nearness(
+def _row_nearness(
     first: Float[Tensor, "batch dim"], second: Float[Tensor, "batch dim"]
 ) -> Float[Tensor, "batch"]:
     """Negative Euclidean distance of each row of `first` to the same row of `second`: higher = closer."""
@@ -22,7 +22,7 @@ def row_nearness(
     return -distances
 
 
-DISTANCES = {"cosine": row_cosine, "euclidean": row_nearness}
+DISTANCES = {"cosine": row_cosine, "euclidean": _row_nearness}
 
 
 @checks_arguments
@@ -33,11 +33,24 @@ def triplet_margin(
     margin: float | Float[Tensor, ""] = 0.2,
     missing: Bool[Tensor, "batch negatives"] | None = None,
 ) -> Float[Tensor, ""]:
-    """Violation of the margin, averaged over the negatives of a row that are not `missing`, and then over rows.
+    """Compute the mean margin violation over the negatives of each row, and then over rows.
 
     loss = mean of max(0, m + d(a, p) − d(a, n)). (Schroff et al. 2015, section 3.1, who square the distances; Reimers
     and Gurevych 2019, section 3, do not, nor does this.) Written in scores, higher = closer: d = 1 − cosine, or d =
-    −score for the Euclidean distance; the 1 cancels.
+    −score for the Euclidean distance. The 1 cancels.
+
+    Args:
+        positive_scores: Score of each anchor with its positive, (batch,).
+        negative_scores: Scores of each anchor with its negatives, (batch, negatives).
+        margin: m.
+        missing: True for a negative that its row lacks, (batch, negatives).
+
+    Returns:
+        The scalar loss.
+
+    Example:
+        >>> triplet_margin(torch.tensor([0.9, 0.5]), torch.tensor([[0.8], [0.1]]), margin=0.2)
+        tensor(0.0500)
     """
     costs = (margin + negative_scores - positive_scores[:, None]).relu()
     return costs.mean() if missing is None else mean_of_rows(costs, ~missing)
@@ -45,27 +58,49 @@ def triplet_margin(
 
 @torch.no_grad()
 def adapted_margin(gap: Float[Tensor, ""], *, margin: float, share: float) -> Float[Tensor, ""]:
-    """max(m, w · gap): the better positives and negatives are apart already, the farther apart they shall be.
-
-    gap    mean score of the batch's positives less that of its negatives; NaN, where there are none, counts as 0
-    share  w; 0 leaves the margin as it is
+    """Return the margin max(m, w · gap): it grows as positives and negatives move apart.
 
     (Chen et al. 2017, https://arxiv.org/abs/1704.01719, margin-based online hard negative mining, of squared distances
     and without m, so that the margin of a fresh model is about 0.)
+
+    Args:
+        gap: Mean positive score minus mean negative score of the batch. NaN counts as 0.
+        margin: m.
+        share: w. 0 keeps the margin.
+
+    Returns:
+        The scalar margin.
     """
     return (share * gap.nan_to_num()).clamp(min=margin)
 
 
 class TripletMargin(Loss):
-    """`triplet_margin` of each row's own negatives; rows do not meet, unless the margin follows the batch.
+    """Triplet margin loss of each row's own negatives.
 
-    distance         cosine, or euclidean for encoders that do not normalize (choose a margin of its scale)
-    adaptive_margin  see `adapted_margin`
+    loss = mean of max(0, m + s(a, n) − s(a, p)), see `triplet_margin`. Rows are independent unless the margin follows
+    the batch. Default: the margin of Schroff et al. in units of the cosine. (sentence-transformers: Euclidean, 5.)
 
-    Defaults: the margin of Schroff et al. in units of the cosine. (sentence-transformers: Euclidean, 5.)
+    Logs the share of violating triplets, the mean score of positives and of negatives (for euclidean the negative
+    distance), and an adaptive margin.
 
-    Logs the share of triplets that violate the margin, and the mean score of positives and of negatives (for euclidean
-    the negative distance), and a margin that follows the batch.
+    Inputs:
+        | texts | label | row kind |
+        |---|---|---|
+        | anchor, positive, negatives | – | triplet |
+
+    Relations:
+        `TripletOnline` takes the hardest text of the batch. `InfoNCEOwn` compares all negatives of a row at once.
+
+    Args:
+        margin: Required gap of the scores.
+        distance: "cosine", or "euclidean" for encoders that do not normalize (choose a margin of its scale).
+        adaptive_margin: Share of the batch's gap, see `adapted_margin`.
+
+    Example:
+        >>> anchors, positives = torch.eye(3), torch.eye(3) + 2
+        >>> negatives = torch.ones(3, 1, 3)  # (batch, negatives, dim)
+        >>> TripletMargin()(anchors, positives, negatives)
+        tensor(0.0497)
     """
 
     input_kinds = (Kind.TRIPLET,)
@@ -116,11 +151,17 @@ def mined(
     *,
     mining: str,
 ) -> Float[Tensor, "batch"]:
-    """Score of the negative that row i, whose positive is candidate i, is held against; −inf where it has none.
+    """Return the score of the negative mined for row i, whose positive is candidate i. −inf if it has none.
 
-    batch_hard  the closest one (Hermans et al. 2017, equation 5, https://arxiv.org/abs/1703.07737)
-    semi_hard   the closest one of those that are farther away than the positive (Schroff et al. 2015, section 3.2,
-                https://arxiv.org/abs/1503.03832). Where all are closer, a case that they leave open, the farthest
+    Args:
+        scores: Score of each anchor with each candidate, (batch, candidates).
+        is_negative: True for a negative, (batch, candidates).
+        mining: "batch_hard": the closest one (Hermans et al. 2017, equation 5, https://arxiv.org/abs/1703.07737).
+            "semi_hard": the closest one that is farther away than the positive (Schroff et al. 2015, section 3.2,
+            https://arxiv.org/abs/1503.03832), or the farthest if all are closer, which they leave open.
+
+    Returns:
+        Scores, (batch,).
     """
     of_negatives = scores.masked_fill(~is_negative, -torch.inf)
     if mining == "batch_hard":
@@ -131,18 +172,35 @@ def mined(
 
 
 class TripletOnline(Loss):
-    """`triplet_margin` of each pair and the one negative that `mined` chooses among the texts of the batch.
+    """Triplet margin loss against one mined negative of the batch.
 
-    Candidates are the positives of the other rows and all explicit negatives, but for known positives of the anchor
-    (`juzhen.losses.in_batch_negatives.false_negatives`). A row that has no negative counts as one that costs nothing.
+    Candidates are the positives of the other rows and all explicit negatives, except known positives of the anchor
+    (`false_negatives`). A row without a negative counts as one that costs nothing. Defaults: the closest negative, and
+    the margin of `TripletMargin`.
 
-    mining           one of MINING
-    margin           in units of the cosine
-    adaptive_margin  see `adapted_margin`; its negatives are all candidates
+    batch_hard takes the closest negative (Hermans et al. 2017, equation 5). semi_hard takes the closest one that is
+    farther away than the positive (Schroff et al. 2015, section 3.2). If all are closer, which they leave open, it
+    takes the farthest.
 
-    Defaults: the closest negative, and the margin of `TripletMargin`.
+    Logs what `InfoNCE` logs of all candidates, the share of violating rows, and the margin.
 
-    Logs what `InfoNCE` logs of all candidates, the share of rows that violate the margin, and the margin.
+    Inputs:
+        | texts | label | row kind |
+        |---|---|---|
+        | anchor, positive, negatives | – | triplet |
+        | anchor, positive | – | positive_pair |
+
+    Relations:
+        `TripletMargin` keeps to the row's own negatives. `InfoNCE` uses all candidates.
+
+    Args:
+        mining: "batch_hard" or "semi_hard".
+        margin: Required gap of the cosines.
+        adaptive_margin: Share of the batch's gap, see `adapted_margin`. Its negatives are all candidates.
+
+    Example:
+        >>> TripletOnline(margin=0.3)(torch.eye(3), torch.eye(3) + 2)
+        tensor(0.0575)
     """
 
     input_kinds = (Kind.TRIPLET, Kind.POSITIVE_PAIR)
