@@ -1,4 +1,4 @@
-"""The ground that every other room stands on: kinds of examples, results, errors, places. It imports none of them.
+"""Foundation of all packages: kinds of rows, examples, results, errors, files. It imports no other package of juzhen.
 
-Only `juzhen.core.batch` and `juzhen.core.batch` need torch.
+Only `juzhen.core.batch` needs torch.
 """

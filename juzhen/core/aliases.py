@@ -1,7 +1,6 @@
-"""What other toolkits, papers and texts call our losses, sets, settings, verbs and options: one table for every hint.
+"""Names of other toolkits, papers and earlier versions for losses, sets, settings, verbs and options, for hints.
 
-A target is what is typed instead. In `SETTINGS` {value} is the value that was typed, {percent} a hundred times that,
-{inverse} one over it.
+In `SETTINGS`, {value} is the typed value, {percent} is 100 times it, and {inverse} is 1 divided by it.
 """
 
 import re
@@ -325,7 +324,7 @@ OPTIONS = {
     "dataset": ("--dataset", "--sets"),
     "datasets": ("--sets", "--dataset"),
 }
-"""Option of others → ours, the likeliest first; a verb has some of them."""
+"""Option of other tools → ours, the likeliest first. A verb has some of them."""
 
 GENERAL_BEST = "python train.py -m sweep=general_ways, whose row way-2 it is"
 
@@ -402,7 +401,7 @@ OF_GROUPS: Mapping[str, Mapping[str, str]] = {
     "logger": LOGGERS,
     "schedule": SCHEDULES,
 }
-"""Group → option of others → what is typed instead."""
+"""Group → option of other tools → what to type."""
 
 
 def current_target(target: str) -> str:
@@ -555,7 +554,7 @@ def current_flags(verb: str, arguments: Sequence[str]) -> list[str]:
 
 
 def plain(word: str) -> str:
-    """A word without case, signs and the ending that losses have elsewhere.
+    """Remove case, punctuation and the suffix of losses from a word.
 
     >>> plain("MultipleNegativesRankingLoss"), plain("info_nce"), plain("--top-k")
     ('multiplenegativesranking', 'infonce', 'topk')
@@ -565,8 +564,7 @@ def plain(word: str) -> str:
 
 
 def option_meant(group: str, word: str, options: Iterable[str] = ()) -> str | None:
-    """What to type for an option of a group, by its name elsewhere; None for a name that is not known, or whose option
-    is not among those there are.
+    """Return our option of a group for an option of other tools. None if it is unknown, or not among the options.
 
     >>> option_meant("loss", "MultipleNegativesRankingLoss"), option_meant("loss", "CoSENTLoss", ["cosent"])
     ('loss=info_nce', 'loss=cosent')
@@ -580,7 +578,7 @@ def option_meant(group: str, word: str, options: Iterable[str] = ()) -> str | No
 
 
 def setting_meant(key: str, value: str | None = None) -> str | None:
-    """What to type for a setting of a job, by its name elsewhere; None for a name that is not known.
+    """Return our setting for a setting of other tools, or None.
 
     >>> setting_meant("num_train_epochs", "3"), setting_meant("scale", "20"), setting_meant("lr")
     ("training.duration='3 epochs'", 'loss.temperature=0.05', 'optimizer.lr=…')
@@ -598,7 +596,7 @@ def setting_meant(key: str, value: str | None = None) -> str | None:
 
 
 def verb_meant(word: str) -> str | None:
-    """What does what a verb does elsewhere; None for a word that is not known.
+    """Return the command for a verb of other tools, or None.
 
     >>> verb_meant("embed")
     'juzhen encode'
@@ -607,7 +605,7 @@ def verb_meant(word: str) -> str | None:
 
 
 def flag_meant(flag: str, flags: Iterable[str]) -> str | None:
-    """Which of some options is called `flag` elsewhere; None where none is.
+    """Return our option for an option of other tools, or None.
 
     >>> flag_meant("--top", ["--top-k", "--mode"]), flag_meant("--top", ["--mode"])
     ('--top-k', None)
@@ -618,7 +616,7 @@ def flag_meant(flag: str, flags: Iterable[str]) -> str | None:
 
 
 def require_set(key: str, name: str, sets: Iterable[str]) -> None:
-    """Raises UserError for a name that is none of some data sets', with what the set is called here, or the nearest."""
+    """Raises UserError for an unknown set, with its name here or the nearest one."""
     known = list(sets)
     if name not in known:
         meant = (option_meant("dataset", name, known) or "").removeprefix("dataset=").partition(" ")[0]

@@ -1,4 +1,8 @@
-"""W"""
+"""Cache of arrays on disk, read by memory mapping: tokens and embeddings that all runs share.
+
+One safetensors file per key. It is written atomically and never changed, so processes need no lock: two that write the
+same key only lose time.
+"""
 
 import json
 import mmap
@@ -21,18 +25,18 @@ from juzhen.core.safe_open import open_regular_file
 
 SUFFIX = ".safetensors"
 FILE = rf"[0-9a-f]{{32}}\{SUFFIX}"
-"""r"""
+"""Pattern of a file name: the key, a digest of everything that determines the arrays."""
 
 DTYPES = {"I64": "<i8", "I32": "<i4", "F32": "<f4", "F16": "<f2", "U8": "|u1"}
 NAMES = {np.dtype(dtype): name for name, dtype in DTYPES.items()}
 ALIGNED = 64
 
 STAYS_SECONDS = 24 * 3600
-"""i"""
+"""A file used within this time is not removed to make room, because a job may still map it."""
 
 
 class Stored(dict[str, np.ndarray]):
-    """t"""
+    """Mapped arrays of a file. Another process gets the path and maps the file itself."""
 
     def __init__(self, path: Path, arrays: Mapping[str, np.ndarray]) -> None:
         super().__init__(arrays)
@@ -43,7 +47,15 @@ class Stored(dict[str, np.ndarray]):
 
 
 class ArrayCache:
-    """e"""
+    """Files `<folder>/<key>.safetensors`. A key may begin with the name of a subfolder.
+
+    A damaged file is removed with a warning. If nothing can be written, a warning appears and the work continues.
+
+    Args:
+        folder: Folder of the cache.
+        holds: Its content, in the plural, for messages.
+        max_bytes: Largest size. The files that were used longest ago are removed.
+    """
 
     def __init__(self, folder: str | Path, *, holds: str, max_bytes: int) -> None:
         self.folder = Path(folder).expanduser()
@@ -54,14 +66,14 @@ class ArrayCache:
         return self.folder / f"{key}{SUFFIX}"
 
     def keys(self, prefix: str) -> list[str]:
-        """ """
+        """Return all keys in a subfolder, in order. A link is somebody else's folder."""
         folder = self.folder / prefix
         if self.folder.is_symlink() or folder.is_symlink():
             return []
         return sorted(f"{prefix}/{path.stem}" for path in folder.glob(f"*{SUFFIX}") if _is_ours(path))
 
     def read(self, key: str) -> Stored | None:
-        """a"""
+        """Return the arrays of a key, or None."""
         path = self.path(key)
         try:
             stored = read_arrays(path)
@@ -71,19 +83,22 @@ class ArrayCache:
             warnings.warn(f"{path}: cannot be used ({error}); its {self._holds} are made again", stacklevel=2)
             self.remove(key)
             return None
-        with suppress(OSError):  # s
-            os.utime(path)  # a
+        with suppress(OSError):  # a read-only folder
+            os.utime(path)  # time of the last use
         return stored
 
     def write(self, key: str, arrays: Mapping[str, np.ndarray]) -> Stored | None:
-        """f"""
+        """Write arrays and return them mapped. None, with a warning, if they cannot be written.
+
+        Of several processes that write a key at once, the last ones use the file of the first: all map the same file.
+        """
         path = self.path(key)
         try:
             claim_dir(self.folder)
             claim_dir(path.parent)
             with atomic_write(path, "wb", unless=path.is_file, in_own_folder=True) as file:
                 write_arrays(file, arrays, key=path.stem)
-            with suppress(FileNotFoundError):  # e
+            with suppress(FileNotFoundError):  # another process may clear it, too
                 self._make_room()
             return read_arrays(path)
         except (OSError, ValueError, UserError) as error:

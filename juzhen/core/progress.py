@@ -1,4 +1,4 @@
-"""K"""
+"""Progress on stderr: a line that is redrawn in a terminal, plain lines at intervals in a pipe or a log file."""
 
 import os
 import sys
@@ -10,25 +10,28 @@ from typing import TYPE_CHECKING, Any
 
 from juzhen.core.text import time_in_words
 
-if TYPE_CHECKING:  # e
+if TYPE_CHECKING:  # slow imports, loaded when something is shown
     from logging import StreamHandler
 
     from rich.progress import Progress
 
 PATIENCE = 3.0
-"""e"""
+"""Seconds before a bar appears if the caller leaves it open."""
 
 REDRAW_SECONDS = 0.2
 
 LINE_SECONDS = 10.0
-"""p"""
+"""Seconds between two plain lines.
+
+Later it is a twentieth of the elapsed time, so that the log of hours stays short.
+"""
 
 WIDE = 100
-""" """
+"""Columns of a terminal with room for less important facts."""
 
 
 def is_live() -> bool:
-    """t"""
+    """True if stderr is a terminal whose lines can be redrawn."""
     return sys.stderr.isatty() and os.environ.get("TERM") not in (None, "", "dumb")
 
 

@@ -1,4 +1,8 @@
-"""R"""
+"""Scores of single rows of a run's evaluation sets: a small parquet file next to its result. Needs no torch.
+
+The file has numbers and no text: `set` is the split and the set, `row` the index among the scored rows, from 0, and
+`line` the line in the source file. Further columns depend on the kind, see `SetRows`.
+"""
 
 import json
 from collections.abc import Mapping
@@ -22,7 +26,7 @@ if TYPE_CHECKING:
 ROWS_FILE = "rows.parquet"
 FORMAT_VERSION = 1
 FACTS = b"juzhen"
-"""e"""
+"""Metadata key of the file with facts about weights and sets, as JSON."""
 
 PLACES = ("row", "line")
 
@@ -41,7 +45,19 @@ class Facts(TypedDict):
 
 @dataclass(frozen=True)
 class SetRows:
-    """t"""
+    """Scores of one split of one set, row by row.
+
+    kind         kind of its rows, a value of `juzhen.core.kinds.Kind`
+    fingerprint  fingerprint of the rows as read
+    columns      name → float32 array (rows,), NaN where a row has no value. `row` and `line` are int32, `line` 0 if the
+                 source has no lines:
+                 scored, labelled and NLI pairs   score, gold (grade from 0 to 1, label, or class index)
+                 positive pairs and triplets      score, other (the highest of the other candidates), and
+                                                  ranking_accuracy or triplet_accuracy of the row. If pairs are
+                                                  searched in all of their split, score and other are of the
+                                                  nearest right and wrong text, with recall_at_1, recall_at_10, mrr
+                 rankings                         each metric of the query, such as ndcg_at_10
+    """
 
     kind: str
     fingerprint: str
@@ -55,7 +71,7 @@ class SetRows:
 
     @property
     def frame(self) -> "pd.DataFrame":
-        """u"""
+        """DataFrame with a line for each row."""
         import pandas as pd
 
         return pd.DataFrame(dict(self.columns))
@@ -63,14 +79,22 @@ class SetRows:
 
 @dataclass(frozen=True)
 class RowScores:
-    """r"""
+    """Scores of single rows of a run.
+
+    weights  digest of the weights that computed them (`juzhen.core.result`), "" if there are none
+    sets     `split/dataset` → its rows
+    """
 
     weights: str = ""
     sets: Mapping[str, SetRows] = field(default_factory=dict)
 
     @classmethod
     def read(cls, path: str | Path) -> "RowScores":
-        """n"""
+        """Read the file, or the one in a run folder. Without a file there are no sets.
+
+        Raises:
+            UserError: The file is not one of juzhen.
+        """
         path = Path(path) / ROWS_FILE if Path(path).is_dir() else Path(path)
         if not path.exists():
             return cls()
@@ -82,7 +106,9 @@ class RowScores:
             facts = json.loads((table.schema.metadata or {}).get(FACTS, b"{}"))
             require_form(facts, Facts, "it")
             if facts["format_version"] != FORMAT_VERSION:
-                raise ValueError(" ")
+                raise ValueError(
+                    f"it is of format {facts['format_version']}, this version reads {FORMAT_VERSION}"
+                )
             return cls(facts["weights"], dict(_sets(table.to_pandas(), facts["sets"])))
         except (OSError, ValueError, KeyError, TypeError, RecursionError, pyarrow.ArrowException) as error:
             raise UserError(
@@ -91,7 +117,7 @@ class RowScores:
             ) from error
 
     def write(self, path: str | Path) -> None:
-        """h"""
+        """Write the file into a marked folder. Without sets nothing is written."""
         if not self.sets:
             return
         import pyarrow
@@ -107,7 +133,7 @@ class RowScores:
             parts = [
                 rows.columns.get(name, np.full(len(rows), np.nan, np.float32)) for rows in self.sets.values()
             ]
-            # e
+            # NaN is written as null.
             columns[name] = pyarrow.array(np.concatenate(parts), from_pandas=True)
         facts = {
             "format_version": FORMAT_VERSION,

@@ -1,4 +1,4 @@
-"""R"""
+"""Make a data set from one table: bad rows left out, splits without common sentences, and a description."""
 
 import hashlib
 import itertools
@@ -30,18 +30,22 @@ from juzhen.data.spec import NAME
 
 SPLITS = ("train", "dev", "test")
 SCORE_BINS = 5
-"""e"""
+"""Equal parts of the score range. Each split has its share of every part."""
 
 ORIGIN = "# Made of: "
-"""t"""
+"""Line of a description with the command and the content that its set was made from."""
 
 MIRRORED = (Kind.SCORED_PAIR, Kind.LABELLED_PAIR, Kind.POSITIVE_PAIR)
-"""u"""
+"""Kinds of pairs that mean the same with their texts exchanged."""
 
 
 @dataclass(frozen=True)
 class NewSet:
-    """r"""
+    """A set that is about to be written.
+
+    splits   split → rows, with the columns of `guess.columns`
+    left_out line → reason, of rows in no split
+    """
 
     name: str
     guess: Guess
@@ -52,7 +56,19 @@ class NewSet:
 def make_set(
     name: str, table: RawTable, guess: Guess, *, dev: float = 0.1, test: float = 0.1, seed: int = 0
 ) -> NewSet:
-    """n"""
+    """Clean and split the rows of a table. Single sentences cannot be scored and all go to training.
+
+    Args:
+        name: Name of the set.
+        table: The rows.
+        guess: Their columns and kind.
+        dev: Share of the rows for dev.
+        test: Share of the rows for test.
+        seed: Seed of the split.
+
+    Raises:
+        UserError: An invalid name, no good row, or a split without rows because all rows share sentences.
+    """
     if not NAME.fullmatch(name) or name_fault(name):
         raise UserError(f"--name {short(name)}: expected letters, digits, _ and -")
     require_number("--dev + --test", dev + test, 0, 1, open_high=True)
@@ -63,7 +79,7 @@ def make_set(
     shares = {"train": 1 - dev - test, "dev": dev, "test": test}
     if guess.kind is Kind.SENTENCE:
         return NewSet(name, guess, {"train": rows}, left_out)
-    # h
+    # Negatives come from a pool that many rows share: they would join all rows into one group.
     groups = connected_groups([rows[field].map(normalize) for field in guess.texts[:2]])
     splits = split_groups(groups, strata(rows, guess), shares, seed)
     if empty := [split for split in SPLITS if shares[split] and split not in splits]:
@@ -76,9 +92,13 @@ def make_set(
 
 
 def clean(table: RawTable, guess: Guess) -> tuple[pd.DataFrame, dict[int, str]]:
-    """ """
+    """Return the rows to train on, and line → reason of all others.
+
+    Left out are rows without a text or label, rows that repeat an earlier one, all rows that contradict one another
+    (the same texts, another label), and rows that pair a text with itself where that teaches nothing.
+    """
     rows = table.cells[[*guess.columns.values()]].set_axis([*guess.columns], axis=1)
-    line_numbers, rows = rows.index, rows.reset_index(drop=True)  # s
+    line_numbers, rows = rows.index, rows.reset_index(drop=True)  # several rows may come from one line
     reasons = pd.Series([table.faults.get(line, "") for line in line_numbers], rows.index, dtype=object)
 
     def refuse(where: pd.Series, reason: str | pd.Series) -> None:
@@ -112,7 +132,7 @@ def clean(table: RawTable, guess: Guess) -> tuple[pd.DataFrame, dict[int, str]]:
 
 
 def _lacking(rows: pd.DataFrame, guess: Guess) -> pd.DataFrame:
-    """e"""
+    """Texts, and scores of them, that a row may lack: negatives, if it has another one."""
     negatives = guess.texts[2:] if guess.kind is Kind.TRIPLET else []
     lacks = rows.eq("") & rows.columns.isin(negatives)
     lacks.loc[lacks[negatives].all(axis=1)] = False
@@ -124,7 +144,7 @@ def _lacking(rows: pd.DataFrame, guess: Guess) -> pd.DataFrame:
 
 
 def _written_labels(labels: pd.Series, guess: Guess, refuse: Any) -> pd.Series:
-    """t"""
+    """Labels and scores as they are written. Others are refused."""
     refuse(labels == "", f"{guess.target} is empty")
     if guess.labels is not None:
         refuse(~labels.isin(guess.labels), "label is " + labels + ", which is none of the classes")
@@ -135,7 +155,11 @@ def _written_labels(labels: pd.Series, guess: Guess, refuse: Any) -> pd.Series:
 
 
 def connected_groups(columns: Sequence[Sequence[str]]) -> np.ndarray:
-    """'"""
+    """Group rows that share a text, in any column, directly or through other rows. int array (rows,).
+
+    >>> connected_groups([["a", "c", "b", "d"], ["b", "d", "e", "f"]]).tolist()
+    [0, 1, 0, 1]
+    """
     num_rows = len(columns[0])
     texts = pd.factorize(np.concatenate([np.asarray(column, object) for column in columns]))[0]
     rows = np.tile(np.arange(num_rows), len(columns))
@@ -145,7 +169,7 @@ def connected_groups(columns: Sequence[Sequence[str]]) -> np.ndarray:
 
 
 def strata(rows: pd.DataFrame, guess: Guess) -> np.ndarray:
-    """s"""
+    """Return the stratum of each row, int array (rows,): each split has the same share of every stratum."""
     if guess.target is None:
         return np.zeros(len(rows), int)
     if guess.score_range is None:
@@ -158,7 +182,10 @@ def strata(rows: pd.DataFrame, guess: Guess) -> np.ndarray:
 def split_groups(
     groups: np.ndarray, classes: np.ndarray, shares: Mapping[str, float], seed: int
 ) -> np.ndarray:
-    """ """
+    """Return the split of each row: whole groups, each to the split that lacks most of its classes, in random order.
+
+    A group that would overfill dev or test goes to train.
+    """
     order = np.argsort(groups, kind="stable")
     members = np.split(classes[order], np.flatnonzero(np.diff(groups[order])) + 1)
     splits = [split for split in shares if shares[split] > 0]
@@ -175,7 +202,7 @@ def split_groups(
 
 
 class Origin(NamedTuple):
-    """Y"""
+    """Command and content (SHA-256 of the table) that a set was made from."""
 
     content: str
     command: str
@@ -186,14 +213,18 @@ class Origin(NamedTuple):
 
 
 def origin_of(path: Path, words: Sequence[str]) -> Origin:
-    """A"""
+    """Return the origin of the set that `juzhen dataset` makes from a table with these options."""
     with open_regular_file(path) as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     return Origin(digest, command("juzhen", "dataset", path.resolve(), *words))
 
 
 def read_origin(name: str, descriptions: Path, table: Path) -> Origin | None:
-    """M"""
+    """Return the origin of an existing set, which is requested for `table`, or None.
+
+    Raises:
+        UserError: `juzhen dataset` did not make the set here. Of two sets with one name Hydra takes that of the clone.
+    """
     path = descriptions / f"{name}.yaml"
     first = next((file for file in (DATASETS / path.name, path) if file.is_file()), None)
     if first is None:

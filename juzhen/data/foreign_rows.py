@@ -1,4 +1,8 @@
-"""C"""
+"""Training rows in the formats of other tools: FlagEmbedding, ms-swift, and the columns of sentence-transformers.
+
+Each becomes a table with the fields of a kind (`juzhen.core.kinds`) as columns, and a row for each positive. Rows keep
+the lines of the file. A string instead of a list would be read character by character. It is a fault with its line.
+"""
 
 import logging
 import math
@@ -17,17 +21,21 @@ from juzhen.data.readers import FileTable
 log = logging.getLogger(__name__)
 
 LABELS = ("label", "labels", "score", "scores")
-"""o"""
+"""Columns that sentence-transformers takes for gold values. All others are texts, in their order."""
 MEDIA = re.compile(r"(positive_|negative_)?(images|videos|audios)")
 
 
 class RowError(Exception):
-    """l"""
+    """The reason why a line of the file is not a row."""
 
 
 @dataclass(frozen=True)
 class ForeignRow:
-    """u"""
+    """A line of the file. `texts` are anchor and positives. Each positive becomes a row with the same negatives.
+
+    scores  a teacher's scores of all positives and then of all negatives. None: the line has none
+    label   gold value of a pair. None: it has none
+    """
 
     anchor: str
     positives: list[str]
@@ -37,7 +45,7 @@ class ForeignRow:
 
 
 def format_of(table: FileTable) -> tuple[str, Kind] | None:
-    """m"""
+    """Return the tool that wrote a table, by its columns and most of its rows, and the kind of the rows, or None."""
     names = table.names or ()
     if {"messages", "positive_messages"} <= {*names}:
         labels = sum(record.get("label") is not None for record in _records(table))
@@ -69,7 +77,21 @@ def as_fields(
     teacher_scores: bool | None = None,
     tell: Callable[[str], None] = log.info,
 ) -> FileTable:
-    """n"""
+    """Return the table with the fields of a kind as columns.
+
+    Args:
+        table: The table.
+        format: A name of FORMATS.
+        kind: Kind of the rows.
+        num_negatives: Negatives of each row: the first ones, repeated if there are fewer. None: all, and a row with
+            fewer than others has empty cells.
+        teacher_scores: False: they are not read. True: each row must have them. None: they are read if the file has
+            them.
+        tell: Gets a sentence if rows have different numbers of negatives.
+
+    Raises:
+        UserError: Rows of another kind, or scores that the kind cannot hold.
+    """
     read, rows, line_numbers, faults = FORMATS[format], list[ForeignRow](), list[int](), dict(table.faults)
     for line, record in zip(table.lines.tolist(), _records(table), strict=True):
         try:
@@ -101,7 +123,7 @@ def _records(table: FileTable) -> Iterator[dict[str, Any]]:
 
 
 def _require_kind(row: ForeignRow, kind: Kind, *, scores: bool | None) -> None:
-    """ """
+    """Raises RowError for a row of another kind, and for data of it that would be lost."""
     target = TARGET_COLUMN.get(kind)
     if kind not in (Kind.TRIPLET, Kind.POSITIVE_PAIR) and not (target and len(TEXT_COLUMNS[kind]) == 2):
         raise RowError(f"rows of this format are not a {kind}. Set kind: triplet or positive_pair")
@@ -132,7 +154,7 @@ def _flat(
     *,
     again: bool,
 ) -> FileTable:
-    ""","""
+    """A row of the table for each positive of a row."""
     fields, target = list(TEXT_COLUMNS[kind]), TARGET_COLUMN.get(kind)
     fields += negative_columns(count)[1:]
     is_scored = bool(rows) and rows[0].scores is not None
@@ -155,7 +177,7 @@ def _flat(
 
 
 def _of_count(values: Sequence[Any], count: int, *, again: bool) -> list[Any]:
-    """ """
+    """The first `count` values. If there are fewer, they are repeated, or None is added."""
     return [
         values[number % len(values)] if again or number < len(values) else None for number in range(count)
     ]

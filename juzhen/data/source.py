@@ -1,4 +1,4 @@
-"""R"""
+"""Source of a dataset: read one split from the chosen place and check every row."""
 
 import hashlib
 import operator
@@ -25,17 +25,17 @@ from juzhen.data.running_text import load_text
 from juzhen.data.spec import DatasetConfig, HubConfig, Source, SplitRequest
 
 PARTS = {"query": "queries", "document": "corpus"}
-"""e"""
+"""Field of a judgement → name of the file with its texts, next to the splits."""
 
 FIELDS = ("query", "document", "gain", "id", "text")
-"""t"""
+"""Columns that must be named. `title` is optional."""
 
 PAIRS = (Kind.LABELLED_PAIR, Kind.POSITIVE_PAIR, Kind.TRIPLET)
-"""u"""
+"""Kinds of rows in one file that can be read as judgements."""
 
 
 def kind_of_rows(columns: Mapping[str, Any]) -> Kind | None:
-    """r"""
+    """Return the kind of pairs that a layout's `columns` fill. None for judgements with queries and a corpus."""
     needed = {
         kind: {*TEXT_COLUMNS[kind], *filter(None, [TARGET_COLUMN.get(kind)])} for kind in reversed(PAIRS)
     }
@@ -50,7 +50,26 @@ def judged(
     columns: Mapping[str, Any],
     promised: int | None = None,
 ) -> Examples:
-    """n"""
+    """Read judgements over the texts of two other tables. Other arguments are those of `verified`.
+
+    A document is its title and its text, with a space between. Two documents may have the same text. A query with the
+    id of a document is that document and never finds it, unless some query is answered by the document of its own id:
+    then ids are separate in each file, and the texts must be equal as well.
+
+    Official sets have documents without text, judgements of missing documents, and repeated judgements. They are left
+    out, and a warning counts them. Missing answers still count for the best possible score of a query.
+
+    Args:
+        table: The judgements.
+        part: "queries" or "corpus" → a table with the columns `id` and `text`, and `title` if `columns` has it.
+        request: The split.
+        columns: Field → column, also for `query` and `document`, which are ids of the two, and `gain`.
+        promised: As of `verified`.
+
+    Raises:
+        UserError: A missing or repeated id, a query in no file, or one without an answer. The message has file and
+            line.
+    """
     key = request.key
     require_fields(columns, FIELDS, ("title",), request.config.kind, key)
     read = {field: _texts(part(PARTS[field]), request, columns, field) for field in PARTS}
@@ -83,7 +102,11 @@ def judged(
 def _over_texts(
     examples: Examples, beyond: Mapping[str, Sequence[float]], texts: Mapping[str, Mapping[str, str]]
 ) -> dict[str, Any]:
-    """ """
+    """Sentences, columns, unreachable answers and copies of judgements whose queries and documents are ids.
+
+    beyond  id of a query → gains of missing answers
+    texts   "query" and "document" → id → text. Queries that are not documents are the first sentences
+    """
     corpus = texts["document"]
     named_queries = dict.fromkeys([*examples.texts("query"), *beyond])
     queries = [name for name in named_queries if not _is_document(name, texts)]
@@ -104,14 +127,14 @@ def _over_texts(
 
 
 def _is_document(text_id: str, texts: Mapping[str, Mapping[str, str]]) -> bool:
-    """t"""
+    """True if the query and the document of an id have the same text: then both are one sentence."""
     return texts["document"].get(text_id) == texts["query"][text_id]
 
 
 def _texts(
     table: FileTable, request: SplitRequest, columns: Mapping[str, Any], field: str
 ) -> tuple[dict[str, str], int, int]:
-    """h"""
+    """id → text of one file, the number of faulty rows, and that of documents without text."""
     key = request.key
     ids = _ids(table, "id", columns, key)
     texts = raw_values(table, "text", columns["text"], key)
@@ -143,13 +166,13 @@ def _texts(
     as_texts = replace(request, config=replace(request.config, kind=Kind.SENTENCE, labels=None))
     examples = verified(filled, as_texts, columns={"text": "text"})
     id_of = dict(zip(line_numbers, ids, strict=True))
-    assert examples.lines is not None  # e
+    assert examples.lines is not None  # `verified` has checked them
     remaining = [id_of[line] for line in examples.lines.tolist()]
     return dict(zip(remaining, examples.texts("text"), strict=True)), examples.num_dropped, sum(blank)
 
 
 def _ids(table: FileTable, field: str, columns: Mapping[str, Any], key: str) -> list[str]:
-    """ """
+    """The values of a column as texts. Typed files may have integer ids. Other values are faults."""
     ids = []
     for line, text_id in zip(
         table.lines.tolist(), raw_values(table, field, columns[field], key), strict=True
@@ -167,7 +190,7 @@ def _ids(table: FileTable, field: str, columns: Mapping[str, Any], key: str) -> 
 def _note_unknown(
     table: FileTable, ids: Mapping[str, Sequence[str]], texts: Mapping[str, Mapping[str, str]]
 ) -> None:
-    """d"""
+    """Add the faults of judgements whose query is missing, or is the document itself."""
     for line, query, document in zip(table.lines.tolist(), *ids.values(), strict=True):
         if query not in texts["query"]:
             table.faults.setdefault(line, f"there is no query with the id {short(query)}")
@@ -180,8 +203,8 @@ def _note_unknown(
 def _reachable(
     examples: Examples, corpus: Mapping[str, str]
 ) -> tuple[Examples, dict[str, list[float]], dict[str, int]]:
-    """a"""
-    assert examples.targets is not None  # t
+    """Judgements of existing documents, each pair once; the gains of others by query; and counts of the rest."""
+    assert examples.targets is not None  # `verified` has checked them
     first: dict[tuple[str, str], float] = {}
     beyond: dict[str, list[float]] = {}
     remaining, missing, again, other = [], 0, 0, 0
@@ -208,7 +231,7 @@ def _reachable(
 
 
 def _tell(origin: str, counts: Mapping[str, int]) -> None:
-    """a"""
+    """Warn once about everything that was left out."""
     if counted := [f"{reason}: {count:,}" for reason, count in counts.items() if count]:
         warnings.warn(f"{origin}: left out are {'; '.join(counted)}", stacklevel=3)
 
@@ -216,8 +239,8 @@ def _tell(origin: str, counts: Mapping[str, int]) -> None:
 def _without_unanswered(
     examples: Examples, beyond: Mapping[str, object], table: FileTable, on_bad_row: str
 ) -> Examples:
-    """e"""
-    assert examples.targets is not None  # t
+    """The judgements of queries with an answer. Other queries are counted if `on_bad_row` allows it."""
+    assert examples.targets is not None  # `verified` has checked both
     assert examples.lines is not None
     queries = examples.columns["query"]
     is_missed = np.array([text in beyond for text in examples.sentences], dtype=bool)[queries]
@@ -237,17 +260,21 @@ def _without_unanswered(
 
 
 def read_hub(name: str, hub: HubConfig, split: str) -> FileTable:
-    """o"""
+    """Read the hub split that `hub.splits` gives for ours.
+
+    Raises:
+        UserError: The hub cannot be reached, or has no such dataset or split.
+    """
     require_hub(name, hub.id)
-    # n
+    # Imported here: it takes a second, and local files do not need it.
     import datasets
     from huggingface_hub import constants
 
-    if hub_problem() is not None:  # c
+    if hub_problem() is not None:  # there is a local copy, so the hub need not be asked
         datasets.config.HF_HUB_OFFLINE = constants.HF_HUB_OFFLINE = True
     try:
         rows = datasets.load_dataset(hub.id, name=hub.subset, revision=hub.revision, split=hub.splits[split])
-    except Exception as error:  # e
+    except Exception as error:  # a dozen unrelated types, those of network layers included
         raise UserError(
             f"{name}/{split}: cannot be read from the hub as {hub.id}, split {hub.splits[split]} "
             f"({foreign_reason(error)}). With the files in a folder of yours choose source=local and data_dir=<folder>"
@@ -266,7 +293,10 @@ def read_hub(name: str, hub: HubConfig, split: str) -> FileTable:
 
 
 def require_hub(name: str, hub_id: str) -> None:
-    """f"""
+    """Raises UserError, within seconds, if neither the hub nor a local copy can give a dataset.
+
+    The library itself retries for half a minute. A folder may stand for a hub id.
+    """
     problem = hub_problem()
     if problem is None or Path(hub_id).exists() or _is_kept(hub_id):
         return
@@ -277,7 +307,7 @@ def require_hub(name: str, hub_id: str) -> None:
 
 
 def _is_kept(hub_id: str) -> bool:
-    """r"""
+    """True if the caches of the hub's libraries have something of that name, in either of its two spellings."""
     home = Path(
         os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")) / "huggingface"
     )
@@ -310,14 +340,29 @@ def load_examples(
     required: bool = False,
     group: str = "dataset",
 ) -> Examples | None:
-    """ """
+    """Read one split and check its rows. None if it has no file.
+
+    A promised number of rows applies to files only: a hub dataset has the rows of its pinned revision.
+
+    Args:
+        config: The dataset.
+        split: The split.
+        source: builtin, local or hub. The dataset's own `source` goes before it. Nothing else is tried.
+        data_dir: Folder of a layout's paths, for source=local.
+        on_bad_row: "error" stops at the first faulty row, "drop" leaves faulty rows out and counts them.
+        required: Raise UserError, with the searched place, if the split is missing.
+        group: Place of the set in the configuration, dataset or evaluate, for messages.
+
+    Raises:
+        UserError: A faulty row, a damaged file, or a missing required split.
+    """
     return _loaded(
         SplitRequest(config, split, config.source or source, data_dir, on_bad_row, required, group)
     )
 
 
 def _loaded(request: SplitRequest) -> Examples | None:
-    """e"""
+    """The rows with their `symmetric`. None as of `load_examples`."""
     examples = _rows(request)
     if examples is None:
         return None
@@ -353,14 +398,14 @@ def _rows(request: SplitRequest) -> Examples | None:
 
 
 def _columns(config: DatasetConfig, source: str) -> Mapping[str, Any]:
-    """h"""
+    """Fields of a set's rows. Empty if the layout is missing, which is reported elsewhere."""
     if source == Source.HUB:
         return config.on_hub.columns if config.on_hub else {}
     return config.layouts[config.layout].columns if config.layout in config.layouts else {}
 
 
 def _judged_pairs(pairs: Examples, kind: Kind) -> Examples:
-    """ """
+    """Pairs as judgements. For reranking each query has the documents of its own pairs."""
     retrieval = as_retrieval(pairs)
     return retrieval if kind is Kind.RETRIEVAL else replace(retrieval, kind=kind, documents=None)
 

@@ -1,4 +1,4 @@
-"""T"""
+"""Description of a dataset in conf/dataset: its content, and the place and format of its files. Needs no torch."""
 
 import dataclasses
 import re
@@ -18,13 +18,13 @@ from juzhen.core.safe_open import read_yaml
 from juzhen.core.schema import SCHEMA, validated
 
 NAME = re.compile(r"\w[\w-]*")
-"""r"""
+"""Valid name of a set: it is part of keys, folders, tables and columns `split/name/metric`."""
 
 
 class Source(StrEnum):
-    """a"""
+    """Place of a dataset's rows. Chosen, never guessed."""
 
-    BUILTIN = "builtin"  # i
+    BUILTIN = "builtin"  # part of the package
     LOCAL = "local"  # files below data_dir
     HUB = "hub"  # the Hugging Face hub, at a pinned revision
 
@@ -36,17 +36,17 @@ class HubConfig:
     id: str = Field(description="owner/name")
     revision: str | None = Field(default=None, description="commit; null only where none could be verified")
     subset: str | None = Field(default=None, description="configuration of it; null: its only one")
-    # g
+    # Judgements have their texts in two other subsets, queries and corpus, of the same split unless one is named.
     splits: dict[str, str] = Field(description="our split → the hub's")
     columns: dict[str, Any] = Field(description="field of the example → column")
 
 
 @dataclass(config=SCHEMA, kw_only=True)
 class LayoutConfig:
-    """ """
+    """One format of a dataset's files."""
 
     # .tsv .txt .csv .json .jsonl .parquet .arrow .feather, also .gz .zst
-    # p
+    # Judgements have their texts in two other files: queries and corpus.
     files: dict[str, Any] = Field(
         description="split → path below data_dir, or a list of paths, read one after another"
     )
@@ -79,7 +79,7 @@ class LayoutConfig:
     held_out_rows: int | None = Field(
         default=None, ge=1, description="windows of them that are scored; null: all"
     )
-    hub: HubConfig | None = None  # t
+    hub: HubConfig | None = None  # place of this copy on the hub, instead of the set's `hub`
 
     @model_validator(mode="after")
     def _is_read_in_one_way(self) -> Self:
@@ -172,19 +172,21 @@ class DatasetConfig:
                 "labels: a scored_pair has scores, which need no labels. Leave them out, or choose kind=labelled_pair"
             )
         if scores is not None and not (len(scores) == 2 and scores[0] < scores[1]):
-            raise ValueError("Hub dataset of the copy that `layout` names.")
+            raise ValueError(
+                f"score_range={scores}: expected the lowest and then the highest score, as in [0, 5]"
+            )
         return self
 
     @property
     def on_hub(self) -> HubConfig | None:
-        """A split of a set as a job requests it. `juzhen.data.source.load_examples` explains the fields."""
+        """Hub dataset of the copy that `layout` names."""
         layout = self.layouts.get(self.layout)
         return (layout and layout.hub) or self.hub
 
 
 @dataclasses.dataclass(frozen=True)
 class SplitRequest:
-    """Place of the set in the configuration, such as dataset.csts."""
+    """A split of a set as a job requests it. `juzhen.data.source.load_examples` explains the fields."""
 
     config: DatasetConfig
     split: str
@@ -196,7 +198,7 @@ class SplitRequest:
 
     @property
     def key(self) -> str:
-        """Fields of a job's evaluation that decide which rows are read, see `conf.job.EvaluationConfig`."""
+        """Place of the set in the configuration, such as dataset.csts."""
         return f"{self.group}.{self.config.name}"
 
     @property
@@ -205,7 +207,7 @@ class SplitRequest:
 
 
 class EvaluationRequest(Protocol):
-    """Fields of a job that decide which rows are read, see `conf.job.JobConfig`."""
+    """Fields of a job's evaluation that decide which rows are read, see `conf.job.EvaluationConfig`."""
 
     @property
     def splits(self) -> Sequence[str]: ...
@@ -216,11 +218,7 @@ class EvaluationRequest(Protocol):
 
 
 class DataRequest(Protocol):
-    """Return the `origin` of a set that a subcommand makes from `source`, a set/split with an origin of its own.
-
-    >>> parents(made_from("mine", "lcqmc_hard/train", made_from("distill", "lcqmc/train", "https://…")))
-    ['lcqmc_hard', 'lcqmc']
-    """
+    """Fields of a job that decide which rows are read, see `conf.job.JobConfig`."""
 
     seed: int
     data_dir: str
@@ -236,33 +234,37 @@ class DataRequest(Protocol):
 
 
 def made_from(verb: str, source: str, origin: str) -> str:
-    """Return the sets that a set was made from by our subcommands, by its `origin`, the nearest first."""
+    """Return the `origin` of a set that a subcommand makes from `source`, a set/split with an origin of its own.
+
+    >>> parents(made_from("mine", "lcqmc_hard/train", made_from("distill", "lcqmc/train", "https://…")))
+    ['lcqmc_hard', 'lcqmc']
+    """
     return f"juzhen {verb}, from {source} ({origin})"
 
 
 def parents(origin: str) -> list[str]:
+    """Return the sets that a set was made from by our subcommands, by its `origin`, the nearest first."""
+    return re.findall(r"juzhen \w+, from ([^/\s]+)/\w+ \(", origin)
+
+
+def described_sets(folder: Path, config_dir: Path | None = None) -> dict[str, Path]:
     """Return the description files of sets, by name, in order.
 
     Args:
         folder: Descriptions of the package.
         config_dir: Another folder with descriptions in dataset/. None: there is none.
     """
-    return re.findall(r"juzhen \w+, from ([^/\s]+)/\w+ \(", origin)
-
-
-def described_sets(folder: Path, config_dir: Path | None = None) -> dict[str, Path]:
-    """Return the description of a set. Raises UserError, with the nearest name, if it is unknown."""
     further = [] if config_dir is None else sorted((config_dir / "dataset").glob("*.yaml"))
     return {path.stem: path for path in [*sorted(folder.glob("*.yaml")), *further]}
 
 
 def configured_set(name: str, *, folder: Path = DATASETS, config_dir: Path | None = None) -> DatasetConfig:
-    """Read a file of conf/dataset. Raises UserError if it is not a description."""
+    """Return the description of a set. Raises UserError, with the nearest name, if it is unknown."""
     files = described_sets(folder, config_dir)
     require_set("set", name, files)
     return read_description(files[name])
 
 
 def read_description(path: Path) -> DatasetConfig:
-    """What a file of conf/dataset says. Raises UserError where it is no such file."""
+    """Read a file of conf/dataset. Raises UserError if it is not a description."""
     return validated(DatasetConfig, read_yaml(path), where=str(path))

@@ -1,4 +1,10 @@
-"""R"""
+"""The reader of users' tables, for all subcommands, `fit`, and the page of a server.
+
+It reads csv, tsv and txt in UTF-8, UTF-16 or GBK, with or without a header, JSON lines, parquet, Arrow and Excel
+sheets.
+Encoding, delimiter, quotes and header are detected, and reported in `FileTable.format` and `FileTable.notes`. A job
+instead reads a set by its description (`juzhen.data.readers`).
+"""
 
 import io
 import itertools
@@ -33,20 +39,24 @@ from juzhen.data.readers import (
 EXCEL = ".xlsx"
 
 FAULTS = frozenset({"#N/A", "#REF!", "#VALUE!", "#DIV/0!", "#NAME?", "#NULL!", "#NUM!"})
-"""e"""
+"""Cell values of a failed formula."""
 
 MOST_EMPTY = 50
-"""t"""
+"""Empty cells for each filled one, above ALWAYS_CELLS. With more, a sheet is not a table and would fill the memory."""
 ALWAYS_CELLS = 2**20
 ALWAYS_BYTES, MOST_TIMES = 2**26, 200
-"""u"""
+"""A workbook, perhaps a stranger's, may unpack to ALWAYS_BYTES, or to MOST_TIMES its size."""
 MOST_ROWS = 2**20
-"""r"""
+"""Rows of an Excel sheet. A damaged file may have a row number of 10^12."""
 
 
 @dataclass(frozen=True)
 class Sheet:
-    """n"""
+    """Filled cells of a sheet. Nothing is padded, so a stray cell costs one cell.
+
+    rows    row number, from 1 → column index, from 0 → value
+    others  names of the other visible sheets
+    """
 
     name: str
     rows: dict[int, dict[int, Any]]
@@ -56,7 +66,17 @@ class Sheet:
 def read_sheet(
     path: Path, sheet: str | None = None, *, content: bytes | None = None, most_bytes: int | None = None
 ) -> Sheet:
-    """ """
+    """Read a sheet of an Excel file.
+
+    Args:
+        path: The file.
+        sheet: Name of the sheet, or its number from 1. None: the first with content.
+        content: Bytes of the file. None: they are read.
+        most_bytes: Limit of the unpacked size. None: that of other packed files (`juzhen.data.readers`).
+
+    Raises:
+        UserError: The file cannot be read, or its cells are scattered. The message has file and reason.
+    """
     require_packages(str(path), "openpyxl", extra="excel", otherwise=", or save the table as CSV")
     import openpyxl
 
@@ -85,7 +105,7 @@ def read_sheet(
             name, rows = _chosen(path, sheet, seen, sheets)
     except UserError:
         raise
-    except Exception as error:  # e
+    except Exception as error:  # a parser of strangers' files may raise anything: the file cannot be read
         raise UserError(
             f"{path}: not a readable Excel table ({type(error).__name__}: {foreign_reason(error)}). Open it in "
             "Excel and save it again, or save the table as CSV"
@@ -116,12 +136,12 @@ def _chosen(
 
 
 def _cells(sheet: Any) -> dict[int, dict[int, Any]]:
-    sheet.reset_dimensions()  # m
+    sheet.reset_dimensions()  # many programs write wrong dimensions
     rows = {}
     for number, values in enumerate(sheet.iter_rows(values_only=True), 1):
         if number > MOST_ROWS:
             raise ValueError(f"a row has a number above {MOST_ROWS:,}")
-        if not values:  #
+        if not values:  # a missing row
             continue
         cells = {
             column: value
@@ -134,21 +154,25 @@ def _cells(sheet: Any) -> dict[int, dict[int, Any]]:
 
 
 DELIMITERS = {".csv": ",;\t|", ".tsv": "\t,;|", ".txt": "\t,;|"}
-"""t"""
+"""Suffix → delimiters to try, the likeliest first."""
 DELIMITER_NAMES = {"\t": "tab", ",": "comma", ";": "semicolon", "|": "bar"}
 JSON = (".jsonl", ".json")
 TABLES = (*DELIMITERS, *JSON, *COLUMNAR, EXCEL)
-"""h"""
+"""Suffixes of tables. All but Excel may be followed by .gz or .zst."""
 
 SAMPLE = 1000
-"""a"""
+"""Rows that delimiter and header are detected from."""
 
 SURE = 0.9
-"""t"""
+"""Share of rows with the most common number of cells that another delimiter than the likeliest needs."""
 
 
 def typed(option: str, value: object) -> str:
-    """ """
+    """Write an option as it is typed on the command line.
+
+    >>> typed("columns", {"anchor": "标准问", "positive": "相似问"}), typed("on_bad_row", "drop")
+    ('--columns anchor=标准问,positive=相似问', '--on-bad-row drop')
+    """
     if isinstance(value, bool):
         return f"--{option}" if value else f"--no-{option}"
     words = (
@@ -160,13 +184,26 @@ def typed(option: str, value: object) -> str:
 
 
 def in_python(option: str, value: object) -> str:
-    """a"""
+    """Write an option as an argument of a function.
+
+    >>> in_python("columns", {"anchor": "标准问"})
+    "columns={'anchor': '标准问'}"
+    """
     return f"{option}={value!r}"
 
 
 @dataclass(frozen=True)
 class TableReading:
-    """ """
+    """Options of a table. None: detected.
+
+    columns     field of a row → name of its column, or its number from 1
+    header      True if the first row names the columns
+    quoted      True if cells may be in double quotes
+    sheet       sheet of an Excel file: its name, or its number from 1
+    split_cells  separator of several texts in one cell, each of which becomes a row. None: there is none
+    on_bad_row  error: the first faulty row is refused · drop: faulty rows are left out and counted
+    spell       writes an option for a message
+    """
 
     columns: Mapping[str, str] = field(default_factory=dict)
     header: bool | None = None
@@ -181,12 +218,27 @@ AS_IT_LOOKS = TableReading()
 
 
 def is_table(name: str | Path) -> bool:
-    """p"""
+    """True if a name is that of a table file, and not of a set: its suffix decides.
+
+    >>> is_table("faq.csv"), is_table("lcqmc/dev")
+    (True, False)
+    """
     return suffix_of(Path(name)) in TABLES
 
 
 def parse_columns(words: str | Sequence[str] | None, fields: Sequence[str] = ()) -> dict[str, str]:
-    """e"""
+    """Parse the value of --columns into field → column.
+
+    Args:
+        words: The value.
+        fields: Fields that as many words without = stand for.
+
+    Raises:
+        UserError: Another form.
+
+    >>> parse_columns("text_a=问题,text_b=2")
+    {'text_a': '问题', 'text_b': '2'}
+    """
     listed = [words] if isinstance(words, str) else list(words or ())
     if fields and len(listed) == len(fields) and not any("=" in word for word in listed):
         return dict(zip(fields, listed, strict=True))
@@ -205,7 +257,19 @@ def read_own_table(
     content: bytes | None = None,
     most_bytes: int | None = None,
 ) -> FileTable:
-    """s"""
+    """Read a file as columns. Cells of text formats are texts, those of others also numbers, lists and None.
+
+    Faulty rows, such as those with another number of cells than most, are in `FileTable.faults`.
+
+    Args:
+        path: The file.
+        reading: Options of the table.
+        content: Bytes of the file. None: they are read.
+        most_bytes: Limit of an Excel file's unpacked size. None: that of other packed files.
+
+    Raises:
+        UserError: Not a table, or without rows below the names of its columns.
+    """
     suffix = suffix_of(path)
     if suffix not in TABLES:
         remedy = (
@@ -244,7 +308,7 @@ def read_own_table(
 
 
 def _json_rows(path: Path, text: str) -> str:
-    """a"""
+    """A JSON array with a line for each of its items. Raises UserError for anything else."""
     try:
         rows = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -255,12 +319,16 @@ def _json_rows(path: Path, text: str) -> str:
 
 
 def choose_delimiter(text: str, candidates: str, path: Path = Path()) -> str:
-    """s"""
+    """Choose the delimiter that gives most rows the same number of cells, at least two; the first one if none does.
+
+    >>> choose_delimiter("a;b,c\\nd;e\\n", ",;")
+    ';'
+    """
     shares = []
     for delimiter in candidates:
         try:
             widths = np.array([len(cells) for _, cells in _records(path, text, delimiter, None, SAMPLE)[0]])
-        except UserError:  # ,
+        except UserError:  # quotes that are part of the text
             widths = np.array([], int)
         width = int(np.bincount(widths).argmax()) if len(widths) else 0
         share = round(float((widths == width).mean()), 9) if width > 1 else 0.0
@@ -274,7 +342,11 @@ Record = tuple[int, list[str]]
 def _records(
     path: Path, text: str, delimiter: str, quoted: bool | None, count: int | None = None
 ) -> tuple[list[Record], bool]:
-    """ """
+    """Line and cells of the first `count` rows that are not blank, and True for quoted cells.
+
+    In a file with tabs a quote often is part of the text: if cells would span lines, quotes are not special. Raises
+    UserError for quotes that are not closed.
+    """
     begins = f'"{delimiter}"', '\n"', f'{delimiter}"'
     may_be = quoted is not False and (text.startswith('"') or any(sign in text for sign in begins))
     if may_be or quoted:
@@ -294,12 +366,12 @@ def _records(
 def _delimited(path: Path, text: str, encoding: str, candidates: str, reading: TableReading) -> FileTable:
     text = text.replace("\r\n", "\n")
     if "\n" not in text.rstrip("\n"):
-        text = text.replace("\r", "\n")  # o
+        text = text.replace("\r", "\n")  # line ends of the oldest spreadsheets
     require_short_lines(path, text.split("\n"))
     delimiter = choose_delimiter(text, candidates, path)
     records, quoted = _records(path, text, delimiter, reading.quoted)
     records = [record for record in records if any(cell.strip() for cell in record[1])]
-    named = len(records[0][1])  # r
+    named = len(records[0][1])  # lines may end in delimiters that the names lack
     if not any(cell.strip() for _, cells in records for cell in cells[named:]):
         records = [(line, cells[:named]) for line, cells in records]
     widths = [len(cells) for _, cells in records]
@@ -317,12 +389,12 @@ def _delimited(path: Path, text: str, encoding: str, candidates: str, reading: T
 
 
 def _sheet(path: Path, reading: TableReading, content: bytes | None, most_bytes: int | None) -> FileTable:
-    """t"""
+    """A sheet of an Excel file. A column without values is left out."""
     sheet = read_sheet(path, reading.sheet, content=content, most_bytes=most_bytes)
     columns = sorted({column for cells in sheet.rows.values() for column in cells})
     rows, faults = list(sheet.rows.items()), dict[int, str]()
     usual = np.median([len(cells) for cells in sheet.rows.values()])
-    while len(rows) > 1 and usual > 1 and len(rows[0][1]) == 1 < len(rows[1][1]):  # h
+    while len(rows) > 1 and usual > 1 and len(rows[0][1]) == 1 < len(rows[1][1]):  # a title above the table
         faults[rows[0][0]] = f"1 cell, expected {len(columns)}: a title, no row"
         rows = rows[1:]
     padded = [(line, [cells.get(column) for column in columns]) for line, cells in rows]
@@ -352,7 +424,7 @@ def _table(
     form: str,
     **facts: Any,
 ) -> FileTable:
-    """a"""
+    """Rows as columns, with the first row as names if it looks like a header."""
     columns = [[*column] for column in zip(*(cells for _, cells in rows), strict=True)]
     first = [as_text(column[0]) for column in columns]
     below = [[as_text(cell) for cell in column[1 : SAMPLE + 1]] for column in columns]
@@ -366,7 +438,11 @@ def _table(
 
 
 def distinct_names(names: Sequence[str]) -> list[str]:
-    """t"""
+    """Make column names distinct. A column without a name gets its number, from 1.
+
+    >>> distinct_names(["问", "", "问"])
+    ['问', 'column 2', '问 (3)']
+    """
     earlier: set[str] = set()
     distinct = []
     for number, name in enumerate(names, 1):
@@ -377,12 +453,12 @@ def distinct_names(names: Sequence[str]) -> list[str]:
 
 
 def names_of(table: FileTable) -> list[str]:
-    """ """
+    """Return the names of all columns, each once. A table without names has their numbers."""
     return distinct_names(table.names or [""] * len(table.columns))
 
 
 def as_text(cell: Any) -> str:
-    """h"""
+    """Return a cell as a text file would spell it, without spaces around it. "" for a missing value."""
     if isinstance(cell, float | np.floating):
         cell = "" if cell != cell else int(cell) if float(cell).is_integer() else cell
     if isinstance(cell, bool | np.bool_):
@@ -391,7 +467,7 @@ def as_text(cell: Any) -> str:
 
 
 def column_place(table: FileTable, name: str, field: str, reading: TableReading) -> int:
-    """a"""
+    """Return the index of a column by its name or number, from 1. Raises UserError if it is missing."""
     names = names_of(table)
     if table.names and table.names.count(name) > 1:
         places = [str(place) for place, other in enumerate(table.names, 1) if other == name]
@@ -419,7 +495,16 @@ def read_texts(
     field: str = "text",
     content: bytes | None = None,
 ) -> tuple[FileTable, int]:
-    """t"""
+    """Read texts of a file: the lines of a .txt, or a column of a table.
+
+    A .txt is a table if a column is named. In a table the column is the one called `field`, or the only one.
+
+    Returns:
+        The table, and the index of the column.
+
+    Raises:
+        UserError: Several columns could be meant.
+    """
     if not reading.columns and suffix_of(path) in ("", ".txt"):
         lines = split_lines(decoded(path, decompressed(path) if content is None else content)[0])
         if not lines:
@@ -430,7 +515,7 @@ def read_texts(
 
 
 def require_fields(reading: TableReading, *fields: str) -> None:
-    """e"""
+    """Raises UserError if a person names a column for an unused field."""
     if wrong := [field for field in reading.columns if field not in fields]:
         example = reading.spell("columns", {field: str(number) for number, field in enumerate(fields, 1)})
         raise UserError(
@@ -439,7 +524,7 @@ def require_fields(reading: TableReading, *fields: str) -> None:
 
 
 def text_values(path: Path, reading: TableReading = AS_IT_LOOKS, *, field: str = "text") -> list[Any]:
-    """f"""
+    """Return the values of `read_texts` alone, whatever their type. Faulty rows are counted in a warning."""
     table, place = read_texts(path, reading, field=field)
     warn_dropped(table.place, len(table.faults))
     return column_values(table, place)
