@@ -42,7 +42,7 @@ def test_a_number_of_tokens(words, value, capsys):
         (["space", "x", "--seed=-1"], "'--seed': Input should be greater than or equal to 0"),
         (["space", "x", "--texts=9"], "'--texts': Input should be greater than or equal to 10"),
         (["transfer", "x", "mrpc", f"--seed={2**32}"], "'--seed': Input should be less than or equal to"),
-        (["leaks", "--all", "--threshold=nan"], "--threshold nan: expected more than 0 and at most 1"),
+        (["leaks", "--all", "--threshold=nan"], "--threshold nan: "),
         (
             ["mine", "x", "bm25", "--out", "of_tests_a.tsv", "--range-max=0"],
             "'--range-max': Input should be greater",

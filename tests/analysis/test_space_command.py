@@ -128,7 +128,7 @@ def test_a_sample_of_triplets_holds_anchors_and_their_positives():
         (["--data", "pairs.csv"], "no column `text`, but a, b"),
         (["--data", "demo_sts", "--colour", "class"], "demo_sts (dev) has no classes; type --colour set"),
         (["--before"], "no result here"),
-        (["builtin/mini_zh", "--before"], "leave out one of the two"),
+        (["builtin/mini_zh", "--before"], "Leave out one"),
         (["--texts", "3"], "Invalid value for '--texts'"),
     ],
 )

@@ -79,7 +79,7 @@ def test_a_split_or_a_metric_that_nobody_scored_is_named(make_result, asked, mes
 
 
 def test_results_without_any_score_say_so(make_result):
-    with pytest.raises(UserError, match="no score at all"):
+    with pytest.raises(UserError, match="no scores"):
         matrix_of(make_result(["csts"], {}))
 
 

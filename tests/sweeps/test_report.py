@@ -110,7 +110,7 @@ def test_a_page_without_markers_is_left_and_one_without_an_end_is_an_error(repor
         (["RUNS", "--leaks", "nowhere.json"], "--leaks nowhere.json: "),
         (["RUNS", "--leaks", "RUNS/0/result.json"], "not an audit of pairs"),
         (["RUNS", "--reference", "nowhere"], "--reference nowhere: no such folder"),
-        (["RUNS", "--reference", "EMPTY"], "no CSV file in it"),
+        (["RUNS", "--reference", "EMPTY"], "no CSV file"),
         (["RUNS", "--metric", "sperman"], "--metric sperman"),
         (["RUNS", "--out", "/dev/null/report"], "/dev/null/report: Not a directory"),
     ],
