@@ -189,7 +189,7 @@ def test_every_shipped_set_name_is_a_dataset_of_ours():
 
 def test_a_standing_that_is_none_is_refused():
     line = dict.fromkeys(REQUIRED, "x") | {"percent": "1", "standing": "mesured"}
-    with pytest.raises(ValueError, match="standing=mesured: .* measured, claim"):
+    with pytest.raises(ValueError, match=r"standing=mesured: .* measured, claim"):
         figure("somebody", line)
 
 
