@@ -132,7 +132,7 @@ def calibrated(fitted: Labelled, judged: Labelled) -> dict[str, object]:
 def _checked(scores: np.ndarray, labels: np.ndarray) -> list[np.ndarray]:
     scores, labels = as_numbers(scores=scores, labels=labels)
     if len(np.unique(labels)) < 2:
-        raise UnfitError("calibration needs rows of both labels to be fitted on; these have one or none")
+        raise UnfitError("calibration needs rows of both labels to be fitted on. These have one or none")
     return [scores, labels]
 
 
@@ -157,7 +157,7 @@ def fit_weight(first: np.ndarray, second: np.ndarray, grades: np.ndarray) -> flo
     correlations = [spearman(weight * first + (1 - weight) * second, grades) for weight in weights]
     if all(value is None for value in correlations):
         raise UnfitError(
-            "fusion needs rows of different gold values and scores that differ; these are constant"
+            "fusion needs rows of different gold values and scores that differ. These are constant"
         )
     best = max(value for value in correlations if value is not None)
     ties = [weight for weight, value in zip(weights, correlations, strict=True) if value == best]

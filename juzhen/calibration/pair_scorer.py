@@ -196,13 +196,13 @@ def score_table(
     suffix = suffix if suffix in (*DELIMITERS, *JSON) else ".csv"
     output = output or path.with_name(f"{plain_name(path)}.scored{suffix}")
     if output.exists() and output.samefile(path):
-        raise UserError(f"--output {output}: this is the file that is read; give another one")
+        raise UserError(f"--output {output}: this is the file that is read. Give another one")
     check_overwritable(output)
     table = read_own_table(path, reading)
     new_names = [score_column, SAME] if scorer.decide else [score_column]
     if twice := [name for name in new_names if name in (table.names or ())]:
         raise UserError(
-            f"{path}: there is a column {twice[0]} already; rename it, or type --score-column predicted"
+            f"{path}: there is a column {twice[0]} already. Rename it, or type --score-column predicted"
         )
     names = pair_columns(text_cells(table, reading))
     places = [names_of(table).index(name) for name in names]

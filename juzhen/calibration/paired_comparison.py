@@ -80,7 +80,7 @@ class PairedRuns:
             ]
         if not shared:
             raise UserError(
-                "these runs have no evaluation set in common; juzhen evaluate scores finished runs on more"
+                "these runs have no evaluation set in common. Type juzhen evaluate to score finished runs on more"
             )
         return shared
 

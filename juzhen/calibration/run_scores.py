@@ -172,7 +172,7 @@ class ScoredRun(ScoredEncoder):
         names_of_kinds = " or ".join(filter(None, [", ".join(names), last]))
         if not fitting:
             raise UserError(
-                f"{self.folder}: was evaluated on no dev split of {names_of_kinds}; run it with a suite that has one"
+                f"{self.folder}: was evaluated on no dev split of {names_of_kinds}. Run it with a suite that has one"
             )
         for name in wanted or ():
             if name not in fitting:
@@ -220,7 +220,7 @@ def read_rows(result: Result, column: str, *, data_dir: Path | None = None) -> E
     examples = sampled(examples, (result.config.get("evaluation") or {}).get("limit"))
     if examples.fingerprint != result.data[column]["fingerprint"]:
         raise UserError(
-            f"{name}/{split} below {folder} holds other rows than the run {result.name} has seen; point --data-dir at "
+            f"{name}/{split} below {folder} holds other rows than the run {result.name} has seen. Point --data-dir at "
             "the same files"
         )
     return examples
@@ -279,7 +279,7 @@ def require_same_weights(paths: Sequence[Path], weights: str | list[str]) -> Non
         remedy = "Type --output <another folder>"
         if path.exists() and read_shaped(path, FittedOn, remedy)["weights"] != weights:
             raise UserError(
-                f"{path}: is of other runs, and would be replaced; type --output <another folder>"
+                f"{path}: is of other runs, and would be replaced. Type --output <another folder>"
             )
 
 
@@ -308,7 +308,7 @@ def fuse_set(runs: Sequence[ScoredRun], name: str, *, seed: int) -> dict[str, An
     for rows, other_rows in zip(first[:2], second[:2], strict=True):
         if rows.examples.fingerprint != other_rows.examples.fingerprint:
             raise UserError(
-                f"{name}/{rows.examples.split}: the two runs have seen other rows; fuse runs on the same files"
+                f"{name}/{rows.examples.split}: the two runs have seen other rows. Fuse runs on the same files"
             )
     scores = {
         "first": standardised(fitted.scores, judged.scores),

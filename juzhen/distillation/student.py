@@ -60,7 +60,7 @@ def most_needed(
     always |= {spelt["▁"]} if "▁" in spelt else set()
     if size <= len(always):
         raise UserError(
-            f"a vocabulary of {size:,}: {len(always)} are special tokens alone; ask for some thousand"
+            f"a vocabulary of {size:,}: {len(always)} are special tokens alone. Ask for some thousand"
         )
     order = np.argsort(-token_counts(tokenizer, texts), kind="stable")
     by_need = [number for number in order.tolist() if number not in always]
@@ -405,7 +405,7 @@ def _check(
     if tokenizer is not None and not is_narrower:
         raise UserError(
             f"another tokenizer: a student of {dim} dimensions takes over the teacher's layers, which read the rows "
-            "of its own tokens; ask for fewer dimensions, or leave the tokenizer out"
+            "of its own tokens. Ask for fewer dimensions, or leave the tokenizer out"
         )
     if not is_narrower:
         require_number("layers", layers, 1, architecture.num_hidden_layers)

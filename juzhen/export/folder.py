@@ -245,7 +245,7 @@ def _require_format(encoder: Any, format: Format, dim: int | None) -> None:
             raise UserError("--format static: a table of tokens has embeddings, and a cross-encoder has none")
         if format is Format.SENTENCE_TRANSFORMERS and encoder.symmetric:
             raise UserError(
-                "--format sentence-transformers: it cannot take the mean of both orders of a pair; use --format onnx"
+                "--format sentence-transformers: it cannot take the mean of both orders of a pair. Use --format onnx"
             )
         return
     if not isinstance(encoder, SentenceEncoder):
@@ -254,13 +254,13 @@ def _require_format(encoder: Any, format: Format, dim: int | None) -> None:
         raise UserError("an encoder that reads sentences through templates is not exported")
     if format is Format.SENTENCE_TRANSFORMERS and not loads_elsewhere(encoder):
         what = "scores pairs by a learnt form" if encoder.score_head else f"pools by {encoder.pooling}"
-        raise UserError(f"--format {format}: this encoder {what}, which it cannot compute; use --format onnx")
+        raise UserError(f"--format {format}: this encoder {what}, which it cannot compute. Use --format onnx")
     if format is Format.STATIC and isinstance(encoder.backbone, StaticTokens):
         raise UserError(
             "--format static: this encoder is a table of tokens already; --format sentence-transformers writes it"
         )
     if format is Format.STATIC and encoder.score_head is not None:
-        raise UserError("--format static: this encoder scores pairs by a learnt form; use --format onnx")
+        raise UserError("--format static: this encoder scores pairs by a learnt form. Use --format onnx")
     if format is not Format.STATIC:
         encoder.size_of(dim)
 
@@ -285,7 +285,7 @@ def _write_tokenizer(inner: SentenceEncoder, folder: Path) -> None:
     if not inner.tokenizer.is_fast:
         raise UserError(
             f"{type(inner.tokenizer).__name__}: this tokenizer has no tokenizer.json, which programs read that run a "
-            "graph; use --format sentence-transformers"
+            "graph. Use --format sentence-transformers"
         )
     tokenizer = copy.deepcopy(inner.tokenizer)
     tokenizer.model_max_length = inner.max_length

@@ -213,8 +213,8 @@ class Index:
             return self._hits(view, queries, top_k, mode, vectors, allowed)
         if not view.facts.get("passages"):
             raise UserError(
-                f"per_document: {self.folder} holds whole texts and no passages; juzhen index build --chunk-tokens N "
-                "stores passages"
+                f"per_document: {self.folder} holds whole texts and no passages. Type juzhen index build "
+                "--chunk-tokens N to store passages"
             )
         most, depth = int(allowed.sum()), PER_DOCUMENT * top_k
         while True:
@@ -322,7 +322,7 @@ class Index:
 
     def _require_encoder(self) -> SentenceEncoder:
         if self._encoder is None:
-            raise UserError(f"{self.folder}: to search by vectors takes the encoder; or choose bm25")
+            raise UserError(f"{self.folder}: searching by vectors needs the encoder. Give it, or choose bm25")
         return self._encoder
 
     def _dense(self, view: View, queries: np.ndarray, k: int, allowed: Bool[np.ndarray, "places"]) -> Lists:

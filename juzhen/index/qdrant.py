@@ -86,7 +86,7 @@ def facts_of_collection(client: Any, name: str, address: str) -> dict[str, Any]:
     metadata = client.get_collection(name).config.metadata if client.collection_exists(name) else None
     facts: dict[str, Any] | None = (metadata or {}).get("juzhen")
     if facts is None:
-        raise UserError(f"{address}: there is no collection of juzhen; juzhen index push makes one")
+        raise UserError(f"{address}: there is no collection of juzhen. Type juzhen index push to make one")
     return facts
 
 

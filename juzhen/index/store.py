@@ -445,12 +445,12 @@ class Store:
 
 def require_index(folder: Path) -> None:
     if not os.path.lexists(folder / DATABASE):
-        raise UserError(f"{folder}: holds no index; juzhen index build makes one")
+        raise UserError(f"{folder}: holds no index. Type juzhen index build to make one")
 
 
 def require_complete(facts: Mapping[str, Any], folder: Path | None) -> None:
     if facts.get("state") != "complete":
-        raise UserError(f"{folder}: its build has not ended; give the same juzhen index build again")
+        raise UserError(f"{folder}: its build has not ended. Type the same juzhen index build again")
 
 
 def filter_choices(name: str, value: Any, fields: Sequence[str]) -> list[Any]:

@@ -142,7 +142,7 @@ def read_rows(
     chosen = [ids[row] for row in chosen_rows] if ids is not None else None
     if chosen is not None and len({*chosen}) < len(chosen):
         twice = Counter(chosen).most_common(1)[0][0]
-        raise UserError(f"{path}: the id {short(twice)} stands twice; an id names one text")
+        raise UserError(f"{path}: the id {short(twice)} stands twice. An id names one text")
     return Rows(
         [texts[row] for row in chosen_rows],
         chosen,
@@ -269,10 +269,10 @@ def build(
     try:
         present = store.facts()
         if present.get("state") == "complete":
-            raise UserError(f"{folder}: holds an index already; juzhen index add adds to it")
+            raise UserError(f"{folder}: holds an index already. Type juzhen index add to add to it")
         if present and {key: present.get(key) for key in facts} != facts:
             raise UserError(
-                f"{folder}: holds an unfinished index of other texts or settings; give the command that began it, or "
+                f"{folder}: holds an unfinished index of other texts or settings. Give the command that began it, or "
                 "another folder"
             )
         if not present:

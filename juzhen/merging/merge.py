@@ -49,7 +49,7 @@ class DevScore:
         if missing:
             raise UserError(
                 f"weights are chosen on dev splits, and there is none of {', '.join(missing)} below "
-                f"{settings.data_dir}; name sets that have one"
+                f"{settings.data_dir}. Name sets that have one"
             )
 
     def __call__(self) -> float:
@@ -173,7 +173,7 @@ class Models:
             _require_same_shapes(first, base, names[0], base_name)
         for encoder, name in zip([*encoders, base], [*names, base_name], strict=True):
             if encoder is not None and getattr(encoder.inner.backbone.config, "quantization_config", None):
-                raise UserError(f"{name}: its weights are quantised; merge models before they are")
+                raise UserError(f"{name}: its weights are quantised. Merge models before they are")
         self._states = [encoder.state_dict() for encoder in encoders]
         self._base = None if base is None else base.state_dict()
         self.encoder = copy.deepcopy(first).eval()
@@ -214,7 +214,7 @@ class Models:
 def _require_alike(first: Any, other: Any, both: str) -> None:
     if first.family != other.family:
         raise UserError(
-            f"{both}: one is a {_words(first.family)} and one a {_words(other.family)}; merge one kind"
+            f"{both}: one is a {_words(first.family)} and one a {_words(other.family)}. Merge one kind"
         )
     _require_same_texts(first, other, both)
     sides = [(first.inner, other.inner, key) for key in EXACTLY] + [(first, other, key) for key in OF_PAIRS]
@@ -222,7 +222,7 @@ def _require_alike(first: Any, other: Any, both: str) -> None:
         values = [getattr(side, key, None) for side in (one, two)]
         if values[0] != values[1]:
             raise UserError(
-                f"{both}: {key} is {values[0]!r} and {values[1]!r}; only equal ones can be merged"
+                f"{both}: {key} is {values[0]!r} and {values[1]!r}. Only equal ones can be merged"
             )
     _require_same_shapes(first, other, *both.split(" and ", 1))
 
@@ -239,7 +239,7 @@ def _require_same_texts(first: Any, other: Any, both: str) -> None:
         same = steps[0] == steps[1]
     if not same:
         raise UserError(
-            f"{both}: their tokenizers differ ({len(one):,} and {len(two):,} tokens); only encoders that read the same "
+            f"{both}: their tokenizers differ ({len(one):,} and {len(two):,} tokens). Only encoders that read the same "
             "tokens can be merged"
         )
 
@@ -305,12 +305,12 @@ class Recipe:
             raise UserError(f"{self.method}: {count} models, expected {expected}")
         if method.of_vectors and not has_base:
             raise UserError(
-                f"{self.method} counts from the encoder that the models started from; name it as the base"
+                f"{self.method} counts from the encoder that the models started from. Name it as the base"
             )
         if self.needs_dev or self.weights is None:
             return
         if not method.is_weighted:
-            raise UserError(f"{self.method} finds its weights itself; leave them out")
+            raise UserError(f"{self.method} finds its weights itself. Leave them out")
         numbers = [float(weight) for weight in self.weights]
         if len(numbers) != count:
             raise UserError(f"weights: {len(numbers)} for {count} models; give one for each")
@@ -349,7 +349,7 @@ def merge_models(models: Models, recipe: Recipe, settings: EvaluationSettings | 
         weights = [float(weight) for weight in given]
         return Merged(models.merge(recipe.method, weights, **numbers), weights, models.licences)
     if settings is None or not settings.evaluate:
-        raise UserError("weights are chosen on dev sets; name the sets")
+        raise UserError("weights are chosen on dev sets. Name the sets")
     on_dev = DevScore(models.encoder, settings)
 
     def score(weights: Sequence[float]) -> float:

@@ -115,12 +115,12 @@ def _common_start(parents: Sequence[Result]) -> tuple[Any, str]:
         starts.append((result.config.get("init_from"), backbone, result.seed if draws else None))
     if any(start != starts[0] for start in starts):
         raise UserError(
-            "the runs started from different weights; name the base that their training is counted from"
+            "the runs started from different weights. Name the base that their training is counted from"
         )
     path, backbone, _ = starts[0]
     obstacle = settings_of(parents[0].config["model"]).no_common_start
     if not path and obstacle:
-        raise UserError(f"{obstacle}; name a run of an untrained one as the base")
+        raise UserError(f"{obstacle}. Name a run of an untrained one as the base")
     return load_start(parents[0]), str(path or backbone["path"])
 
 

@@ -220,12 +220,12 @@ def _check(
             f"sources: {', '.join(names) or 'none'}: expected loaded encoders, {BM25} once, or both"
         )
     if options.index != "exact" and len(names) == len(sources):
-        raise UserError(f"index={options.index}: is for embeddings, and {BM25} has none; add an encoder")
+        raise UserError(f"index={options.index}: is for embeddings, and {BM25} has none. Add an encoder")
     if calibrate_on is None:
         return
     if options.max_score is not None:
         raise UserError(
-            "max_score and calibrate_on: the one is given, the other fits it; leave out one of them"
+            "max_score and calibrate_on: the one is given, the other fits it. Leave out one of them"
         )
     if calibrate_on.kind is not Kind.LABELLED_PAIR:
         raise UserError(
@@ -233,7 +233,7 @@ def _check(
         )
     if isinstance(sources[0], str) and not is_judged:
         raise UserError(
-            f"calibrate_on: scores of {BM25} depend on the corpus; name an encoder first, or a cross_encoder"
+            f"calibrate_on: scores of {BM25} depend on the corpus. Name an encoder first, or a cross_encoder"
         )
 
 
@@ -290,7 +290,7 @@ def _claim(folder: Path, identity: dict[str, Any]) -> None:
     before = read_shaped(path, dict[str, Any], f"Delete {folder}, and mine again")
     if differs := [name for name, value in identity.items() if before.get(name) != value]:
         raise UserError(
-            f"{folder}: holds shards of a mining with other {', '.join(differs)}; give what it was begun with, or "
+            f"{folder}: holds shards of a mining with other {', '.join(differs)}. Give what it was begun with, or "
             "delete the folder"
         )
 

@@ -354,7 +354,7 @@ def load_models(
     """
     if compare is not None and (index is None or is_address(str(index)) or Path(index).is_dir()):
         raise UserError(
-            "--compare: give --index FILE, whose texts are encoded by both; an index holds vectors of one run"
+            "--compare: give --index FILE, whose texts are encoded by both. An index holds vectors of one run"
         )
     loaded = SentenceEncoder.load(encoder, device=device)
     embedder = Embedder(loaded, name or model_name(encoder), backend, threshold=threshold)
@@ -363,7 +363,7 @@ def load_models(
         further += (Embedder(SentenceEncoder.load(compare, device=device), model_name(compare), backend),)
     names = [embedder.name, *(each.name for each in further)]
     if repeated := sorted({each for each in names if names.count(each) > 1}):
-        raise UserError(f"several are called {', '.join(repeated)}; rename the folders, or give --name")
+        raise UserError(f"several are called {', '.join(repeated)}. Rename the folders, or give --name")
     reranker = None
     if rerank is not None:
         reranker = Reranker(CrossEncoder.load(rerank, device=device), model_name(rerank))
@@ -380,7 +380,7 @@ def _beside(source: str, first: Embedder, device: str, backend: str) -> Embedder
     backbones = encoder.backbone, first.encoder.backbone
     if not all(map(has_adapter, backbones)) or len({base_of(backbone).digest for backbone in backbones}) > 1:
         raise UserError(
-            f"--adapter {source}: {first.name} and it are not adapters of one base; start a server of its own for it"
+            f"--adapter {source}: {first.name} and it are not adapters of one base. Start a server of its own for it"
         )
     return Embedder(encoder, model_name(source), backend)
 

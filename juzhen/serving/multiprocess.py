@@ -71,7 +71,7 @@ def serve_workers(
             process.join()
     if not was_stopped:
         raise UserError(
-            "a process of the server has ended by itself, and the others with it; see the lines above"
+            "a process of the server has ended by itself, and the others with it. See the lines above"
         )
 
 

@@ -79,7 +79,7 @@ class Keys:
             len(key) < SHORTEST_KEY or not key.isascii() for key in keys
         ):
             raise UserError(
-                f"{source}: expected keys of at least {SHORTEST_KEY} ASCII characters, one a line; make one: "
+                f"{source}: expected keys of at least {SHORTEST_KEY} ASCII characters, one a line. Make one: "
                 "openssl rand -hex 24"
             )
         return cls(keys)

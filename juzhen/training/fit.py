@@ -86,27 +86,37 @@ def fit(
     score_range: tuple[float, float] = (0.0, 1.0),
     progress: bool | None = None,
 ) -> SentenceEncoder:
-    """Fine-tunes a bi-encoder in place, and gives it back in evaluation mode.
+    """Fine-tune a bi-encoder in place.
 
-    >>> from juzhen import SentenceEncoder, fit
-    >>> encoder = fit("builtin/mini_zh", [("怎么退货", "东西想退掉", 1), ("怎么退货", "何时发货", 0)], epochs=1)
+    Args:
+        encoder: A loaded encoder, or anything `SentenceEncoder.load` takes.
+        rows: Rows for `juzhen.data.rows.as_examples`: tuples or dicts, a DataFrame or another table, a file, the name
+            of
+            a set, or Examples.
+        loss: A loss of `juzhen.losses`: an object, a class or a name. Name a loss with a head, so that it gets its
+            size.
+        epochs, batch_size, learning_rate, weight_decay, clip_norm: As usual. `clip_norm=None` does not clip.
+        warmup: Share of steps in which the learning rate rises from 0.
+        decay: Learning rate after warm-up: linear (to 0), constant or inverse_sqrt.
+        layer_decay: Learning rate of a layer relative to the layer above, as in `adamw`. Default: equal rates.
+        adapter: Train a low-rank adapter only (peft). Default: all weights, or the encoder's own adapter.
+        seed: Seed of row order, dropout and new weights.
+        device: Where to train.
+        bf16: Compute in bfloat16, with weights in float32.
+        dev: Score these rows before training and after each epoch, and keep the best weights. Default: keep the last.
+            `encoder.fit_scores` has the scores, `encoder.threshold()` and `is_same` use the fitted threshold.
+        columns, sheet, on_bad_row, score_range: How to read `rows` and `dev`, as in `as_examples`.
+        progress: Show a progress bar. Default: on a terminal only.
 
-    rows   as `juzhen.data.rows.as_examples` reads them: tuples or dicts, a DataFrame or another table, a file, the name
-           of a set, Examples
-    loss   a loss of `juzhen.losses`, as an object, a class or a name; one with a head is best named, for its sizes
-    warmup  share of the steps in which the learning rate rises from 0 to `learning_rate`; then it goes by `decay`:
-           linear, to 0 at the end · constant · inverse_sqrt
-    adapter  a few matrices that learn in the place of all weights, by peft; None: all learn, or the adapter that the
-           encoder has
-    layer_decay  learning rate of a layer as a share of that of the layer above, as of `adamw`; None: all alike
-    dev    before training and after each epoch these rows are scored, and the best weights are kept; None: the last
-           ones are. Both scores are printed, `encoder.fit_scores` has them, and `encoder.threshold()` and `is_same`
-           decide by the threshold of the kept weights
-    columns, sheet, on_bad_row, score_range  of `rows` and `dev`, as `as_examples` takes them
-    bf16   compute in bfloat16, with weights in float32
+    Returns:
+        The encoder in evaluation mode.
 
-    Raises UserError for a loss that is not there, or that cannot learn from such rows, and for a number that none of
-    these can be.
+    Raises:
+        UserError: An unknown loss, a loss that cannot learn from such rows, or a number outside its range.
+
+    Example:
+        >>> from juzhen import SentenceEncoder, fit
+        >>> encoder = fit("builtin/mini_zh", [("怎么退货", "东西想退掉", 1), ("怎么退货", "何时发货", 0)], epochs=1)
     """
     require_number("epochs", epochs, 0, open_low=True)
     validated(Count, batch_size, "batch_size")
@@ -132,7 +142,7 @@ def fit(
     name = kind.__name__ if isinstance(kind, type) else type(kind).__name__
     if kind.input_type not in PROVIDES:
         raise UserError(
-            f"{name} reads {kind.input_type}; a bi-encoder with its rows gives {', '.join(PROVIDES)}"
+            f"{name} reads {kind.input_type}. A bi-encoder with its rows gives {', '.join(PROVIDES)}"
         )
     alternatives = {name: each.input_kinds for name, each in _losses().items()}
     view = choose_conversion(

@@ -123,7 +123,7 @@ def test_other_licences_are_listed(parents, tmp_path):
 @pytest.mark.parametrize(
     ("recipe", "message"),
     [
-        ({"method": "ties"}, "name it as the base"),
+        ({"method": "ties"}, "as the base"),
         ({"method": "slerp", "models": 3}, "slerp: 3 models, expected 2"),
         ({"weights": [1.0]}, "1 for 2 models"),
         ({"weights": [0.0, 0.0]}, "not all 0"),
