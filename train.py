@@ -29,14 +29,16 @@ def run_job(config: "DictConfig", *, is_checked: bool = False) -> None:
 
     from juzhen.core.process import caches_below
     from juzhen.identity import key_of_settings
-    from launch.job import read_job
-    from launch.naming import deciding_settings
-    from launch.run_record import remember_job, require_same_job, show_finished
+    from launch.job import deciding_settings, read_job
+    from launch.run_folder import is_finished, remember_job, require_same_job
 
     job = read_job(config)
     require_same_job(config, job)
-    if show_finished(job):
-        return
+    if is_finished(job):
+        from launch.console import show_finished  # other starts need not wait for it
+
+        if show_finished(job):
+            return
     if not is_checked:
         first_look(job)
     caches_below(job.cache_dir)
@@ -72,7 +74,7 @@ def first_look(job: "JobConfig") -> None:
     from juzhen.encoders.preflight import check_encoder_files
     from juzhen.models import settings_of
     from launch.job import plan_job
-    from lightning_modules.chosen_losses import chosen_losses
+    from lightning_modules.loss_factory import chosen_losses
 
     model = settings_of(job.model)
     require_accelerator(job.hardware)
@@ -92,8 +94,8 @@ def main() -> None:
     hide_in_logs()
     with checking():  # what is loaded for it takes longer than the check itself
         from launch.check import check_command_line
-        from launch.explain import naming_keys
-        from launch.run_record import is_finished, require_same_job
+        from launch.overrides import naming_keys
+        from launch.run_folder import is_finished, require_same_job
 
         command = check_command_line(sys.argv[1:], conf_dir=CONFIGURATION)
         if command.is_run:

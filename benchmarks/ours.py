@@ -23,9 +23,8 @@ from juzhen.core.errors import UserError
 from juzhen.data.loading import JobData, load_job_data
 from juzhen.encoders import SentenceEncoder
 from juzhen.encoders.pooling import unit
-from launch.job import read_job
-from launch.naming import register_resolvers
-from lightning_modules.matching import build_losses, match_losses
+from launch.job import read_job, register_resolvers
+from lightning_modules.loss_factory import build_losses, match_losses
 
 HARDWARE = {"cpu": "cpu", "cuda": "cuda", "mps": "mps_m4"}
 MODELS = {"bce": "crossencoder", "distill_mse": "distill"}

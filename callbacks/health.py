@@ -1,26 +1,31 @@
-"""The health of the embedding space at each validation, and an alarm when it collapses."""
+"""Health of embeddings, scores and gradients during training, with alarms."""
 
 import json
 import logging
 import math
 import os
 import time
+from collections import deque
 from typing import Annotated, Any, Literal
 
 import numpy as np
 import pytorch_lightning as pl
 import torch
+from jaxtyping import Float
 from pydantic import Field
+from torch import Tensor
 
 from callbacks.resume import stage_folder
+from juzhen.core.batch import Batch
 from juzhen.core.errors import UserError
 from juzhen.core.schema import validated
 from juzhen.data.probe import Probe
 from juzhen.encoders import SentenceEncoder
 from juzhen.encoders.tokens import batches_by_length
-from juzhen.losses.arguments import Cosine, Count, Weight
+from juzhen.losses.arguments import Cosine, Count, Range, Weight
 from juzhen.metrics.correlation import POSITIVE_ABOVE, score_distribution
 from juzhen.metrics.geometry import measure_space, score_histograms, unit
+from lightning_modules.base import SentenceModule
 from lightning_modules.biencoder import BiEncoder
 
 log = logging.getLogger(__name__)
@@ -204,3 +209,127 @@ def collapsed(subject: str, step: int, symptom: str, *, key: str, then: str) -> 
     if then == "stop":
         raise UserError(f"{message}. To go on all the same: {key}.on_collapse=warn")
     log.warning("%s. %s.on_collapse=stop would end such a run.", message, key)
+
+
+SCORES_FILE = "scores.jsonl"
+
+
+class ScoreHealth(pl.Callback):
+    """Logs `score_summary` of the dev pairs that choose a checkpoint, and writes it with histograms to `scores.jsonl`.
+
+    What a validation has scored is looked at, so nothing is computed for it. Pairs whose score is the cosine of two
+    embeddings are left to `callbacks.health.SpaceHealth`.
+
+    collapse_spread  alarm when scores deviate by less than this
+    on_collapse      warn, or stop: then the alarm ends the run
+    """
+
+    def __init__(self, *, collapse_spread: float, on_collapse: Literal["warn", "stop"]) -> None:
+        self.collapse_spread = validated(Weight, collapse_spread, "callbacks.score_health.collapse_spread")
+        self.on_collapse = on_collapse
+
+    def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: SentenceModule) -> None:
+        if trainer.state.fn != "fit" or pl_module.scores_by_cosine:
+            return
+        plan = trainer.datamodule.validation_plan
+        graded = [
+            (scores, examples.grades())
+            for examples, scores in zip(plan.sets, pl_module.pair_scores(plan), strict=True)
+            if examples.grades() is not None
+        ]
+        if not graded:
+            return
+        scores, grades = (np.concatenate(parts) for parts in zip(*graded, strict=True))
+        values = score_summary(scores, grades, called="score") | gradient_norms(pl_module)
+        log_health(pl_module, values)
+        if trainer.is_global_zero:
+            low, high = float(scores.min()), float(scores.max())
+            # Bins need a width, also where all scores are the same.
+            counts = score_counts(scores, grades, low=low, high=max(high, low + self.collapse_spread))
+            append_line(trainer, SCORES_FILE, values | {"scores": counts})
+        self._judge(trainer.global_step, values)
+
+    def _judge(self, step: int, values: dict[str, float | None]) -> None:
+        """Warns, or raises UserError, where a model gives all pairs the same score."""
+        spread = values["score_variance"] ** 0.5
+        if spread < self.collapse_spread:
+            symptom = (
+                f"they deviate by {spread:.2g} (callbacks.score_health.collapse_spread={self.collapse_spread:g}) from "
+                f"{values['score_mean']:.3g}, whatever the pair"
+            )
+            collapsed("scores", step, symptom, key="callbacks.score_health", then=self.on_collapse)
+
+
+READINGS = 5
+"""A warning needs the mean of so many readings of one set to lie outside the range."""
+
+
+class LossGradient(pl.Callback):
+    """Logs `train/<set>/loss_gradient` now and then: how hard a batch pulls at the scores, before any layer changes it.
+
+    of embeddings         √ Σ_i (‖u_i‖ · ‖∂L/∂u_i‖)², over the sentences of the batch as they are encoded: each distinct
+                          one once, by each process that has it
+    of scores and logits  √ Σ_i ‖∂L/∂s_i‖², over the rows of the batch
+
+    (The notes on CoSENT, equation 45, and a range of 0.1 to 10. There u has length 1; the factor ‖u_i‖ makes that of
+    embeddings of any length, since cosines do not change with it.) Only ranking losses such as CoSENT
+    (`Loss.is_ranking`) are checked against the range. A mean over rows pulls 1/√rows as hard and has no such range.
+
+    It is read at the steps that are logged (`logger.every_steps`) and compare something: there the gradient is kept and
+    leaves the device.
+
+    low, high  lengths between which there is no warning
+    """
+
+    def __init__(self, *, low: float, high: float) -> None:
+        self.low, self.high = validated(Range, [low, high], "callbacks.loss_gradient.[low,high]")
+        self._readings: dict[str, deque[float]] = {}
+        self._told: set[str] = set()
+        self._task: str | None = None
+
+    def on_train_batch_start(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Batch, index: int
+    ) -> None:
+        # The step whose values Lightning logs.
+        is_due = (trainer.global_step + 1) % trainer.log_every_n_steps == 0
+        is_due &= batch.compares  # else the gradient is 0, and says nothing of the temperature
+        self._task = batch.task if is_due else None
+        pl_module.watched = [] if is_due else None
+
+    def on_after_backward(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        watched, pl_module.watched = pl_module.watched, None
+        if not watched:
+            return
+        square = sum(_square(*reading) for reading in watched)
+        length = trainer.strategy.reduce(square, reduce_op="sum").sqrt().item()
+        # Back to the gradient of the batch's loss, which is divided by accumulation, and scaled for float16. Each
+        # process has the sum over processes, of equal losses, of the gradient of its own rows.
+        scaler = getattr(trainer.precision_plugin, "scaler", None)
+        scale = 1.0 if scaler is None else scaler.get_scale()
+        length *= trainer.accumulate_grad_batches / scale / trainer.world_size
+        pl_module.log(f"train/{self._task}/loss_gradient", length, batch_size=1, rank_zero_only=False)
+        if pl_module.losses[self._task].is_ranking:
+            self._judge(self._task, length, trainer.global_step)
+
+    def _judge(self, task: str, length: float, step: int) -> None:
+        readings = self._readings.setdefault(task, deque(maxlen=READINGS))
+        readings.append(length)
+        mean = sum(readings) / len(readings)
+        if len(readings) < READINGS or self.low <= mean <= self.high or task in self._told:
+            return
+        self._told.add(task)
+        high = "most pairs are in order already, or loss.temperature is too high"
+        reason = high if mean < self.low else "loss.temperature is too low"
+        log.warning(
+            f"{task}: the gradient of the loss with respect to what it reads has length {mean:.2g} at step {step}, "
+            f"outside of callbacks.loss_gradient.low={self.low:g} and high={self.high:g}: {reason}."
+        )
+
+
+@torch.no_grad()
+def _square(values: Float[Tensor, "rows *numbers"], are_embeddings: bool) -> Float[Tensor, ""]:
+    """Squared length of the gradient of what was watched; of embeddings as if each had length 1."""
+    gradient = values.grad.float()
+    if are_embeddings:
+        gradient = gradient * values.float().norm(dim=-1, keepdim=True)
+    return gradient.square().sum()

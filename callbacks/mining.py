@@ -25,7 +25,7 @@ from juzhen.mining.in_training import BackgroundMiner, InForce, MinedRows, Reque
 from juzhen.mining.options import MiningOptions
 from juzhen.models import settings_of
 from lightning_modules.biencoder import BiEncoder
-from lightning_modules.chosen_losses import Match, declared_loss
+from lightning_modules.loss_factory import Match, declared_loss
 
 
 class Phases:

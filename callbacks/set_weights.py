@@ -24,7 +24,7 @@ from juzhen.training.weighing import (
     by_uncertainty,
     without_conflicts,
 )
-from lightning_modules.chosen_losses import Match
+from lightning_modules.loss_factory import Match
 
 KEY = "callbacks.weights"
 

@@ -1,4 +1,4 @@
-"""The Trainer of a stage, with all that goes along with it."""
+"""Trainer of a stage with its callbacks."""
 
 import logging
 import math
@@ -15,10 +15,8 @@ from torch import Tensor
 
 from callbacks import CHECKPOINTS
 from callbacks.lightning_internals import FreshLogs
-from callbacks.progress import StageProgress
-from callbacks.pruning import pruning
+from callbacks.reporting import StageProgress, build_loggers, pruning
 from callbacks.resume import AtomicCheckpointIO, ResumePoint, ValidationPoints
-from callbacks.tracking import build_loggers
 from conf.job import JobConfig
 from conf.own_classes import own_class
 from datamodules.datamodule import SentenceDataModule
@@ -130,7 +128,7 @@ def build_trainer(
         num_sanity_val_steps=0,
         use_distributed_sampler=False,  # our samplers share rows out themselves, without padding
         log_every_n_steps=_logged_every(job, data),
-        enable_progress_bar=False,  # `callbacks.progress` shows it
+        enable_progress_bar=False,  # `callbacks.reporting` shows it
         enable_model_summary=False,
         plugins=[AtomicCheckpointIO(checkpoints or folder / CHECKPOINTS)],
         default_root_dir=folder,

@@ -22,18 +22,25 @@ from juzhen.core.progress import progress_bar
 from juzhen.core.safe_open import read_text, read_yaml, require_yaml
 from juzhen.core.schema import ConfigError
 from juzhen.core.secrets import NO_SECRETS, place_of_secret
-from launch.explain import (
+from launch.config_safety import check_hydra, check_own_names, check_set_files
+from launch.hydra_internals import Hydra, opened, run_composed, run_sweep, show
+from launch.job import read_job, register_resolvers
+from launch.overrides import (
     COMPOSITION_ERRORS,
+    Groups,
     UnknownKeyError,
+    as_typed,
     explain_composition,
     naming_keys,
     option_hint,
+    parse_flags,
     place_of,
+    several_values,
+    with_backbone,
+    with_current_names,
+    with_folders,
+    with_set_words,
 )
-from launch.hydra_internals import Hydra, opened, run_composed, run_sweep, show
-from launch.job import read_job
-from launch.naming import register_resolvers
-from launch.own_hydra import check_hydra
 from launch.run_folder import make_folder, take_folder
 from launch.sweep_cells import (
     CheckedCell,
@@ -46,17 +53,6 @@ from launch.sweep_cells import (
     rows,
     unread_words,
     words_of_key,
-)
-from launch.tree_files import check_own_names, check_set_files
-from launch.words import (
-    Groups,
-    as_typed,
-    parse_flags,
-    several_values,
-    with_backbone,
-    with_current_names,
-    with_folders,
-    with_set_words,
 )
 
 DEPTHS = ("*.yaml", "*/*.yaml", "*/*/*.yaml")

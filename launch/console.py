@@ -1,15 +1,17 @@
 """What a person sees at the end of a run."""
 
+import os
 from collections.abc import Iterator, Sequence
 
 from rich.table import Table
 from rich.text import Text
 
+from conf.job import JobConfig
 from juzhen.core.kinds import main_metric_keys, metric_title, speaking
 from juzhen.core.result import WITHOUT_LEAKS, Result, Score, without_size
 from juzhen.report.table import decision_table
 from juzhen.report.terminal import console_table, terminal
-from launch.run_folder import offline_line
+from launch.run_folder import RunFolder, is_finished, offline_line, require_same_data
 
 
 def show_result(result: Result, *, folder: str, earlier: Sequence[Result] = ()) -> None:
@@ -50,6 +52,22 @@ def show_result(result: Result, *, folder: str, earlier: Sequence[Result] = ()) 
     console.print(f"result and encoder: {folder}", soft_wrap=True, highlight=False)
     if (line := offline_line([folder])) is not None:
         console.print(line, soft_wrap=True, highlight=False)
+
+
+def show_finished(job: JobConfig) -> bool:
+    """Shows the result of a job that is finished; False where something is left to do, or all is to be done afresh.
+
+    Raises UserError where the run was made from other data than the job would read now.
+    """
+    is_helper = int(os.environ.get("LOCAL_RANK", "0")) > 0
+    if is_helper or not is_finished(job):
+        return False
+    with RunFolder(job.run_dir, resume="auto") as folder:
+        result = folder.result()
+        require_same_data(folder.path, job)
+        print(f"already finished ({result.finished_at}), shown again; resume=never trains anew")
+        show_result(result, folder=str(folder.path), earlier=folder.earlier_results())
+    return True
 
 
 def best_on_dev(training: dict) -> str:

@@ -1,33 +1,393 @@
-"""All stages of a job, one after another: each is finished, or another run has trained it, or it is trained."""
+"""Stages of a job, one after another, and the fit, test and result of each."""
 
 import logging
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pytorch_lightning as pl
+from pytorch_lightning.utilities.exceptions import SIGTERMException
 from torch import nn
 
-from callbacks.trainer import chosen_callbacks
+from callbacks import RESUME_FILE
+from callbacks.reporting import finish_wandb, leave_if_pruned
+from callbacks.resume import read_checkpoint, saved_state
+from callbacks.trainer import build_trainer, chosen_callbacks
+from callbacks.training_record import best_weights, describe_training
 from conf.job import JobConfig
 from conf.own_classes import own_class
-from datamodules.datamodule import SentenceDataModule, Stage
+from datamodules.datamodule import SentenceDataModule, Stage, loss_weights
+from juzhen.core.atomic_write import remove_file
+from juzhen.core.errors import INTERRUPTED, INTERRUPTED_STATUS
+from juzhen.core.examples import Examples
+from juzhen.core.machine import describe_environment, limit_threads
+from juzhen.core.nodes import name_of
+from juzhen.core.result import Result, Score, weights_digest
+from juzhen.core.row_scores import ROWS_FILE, RowScores, SetRows
+from juzhen.core.text import percent
+from juzhen.core.text_warnings import Unknown
 from juzhen.data.leaks import SeenRows
 from juzhen.data.loading import JobData, load_stages
+from juzhen.encoders.base_weights import parameter_counts
 from juzhen.encoders.resolve_path import ENCODER_FOLDER
-from launch.digests import stage_digest, start_digest
+from juzhen.encoders.truncation import TruncationStats
+from juzhen.evaluation.describe import (
+    cut_in_evaluation,
+    cut_in_training,
+    cut_line,
+    describe_rows,
+    read_in_evaluation,
+    unknown_in_evaluation,
+    unknown_in_training,
+    unknown_line,
+    with_leaks,
+)
+from juzhen.evaluation.scoring import fitted_thresholds
+from juzhen.evaluation.settings import device_name
+from juzhen.metrics.verdict import judge_training
 from launch.job import history, plan_job
-from launch.run_folder import RunFolder
-from launch.run_record import described_data, remember_data
-from launch.stage_run import StageRun
-from launch.stage_store import POLL_SECONDS, StageStore
-from lightning_modules.chosen_losses import Match
-from lightning_modules.learnable import check_learnable
-from lightning_modules.matching import check_augmentation, match_losses
+from launch.memory import fit_memory
+from launch.run_folder import RunFolder, described_data, remember_data, require_free_space
+from launch.stage_store import (
+    POLL_SECONDS,
+    StageEntry,
+    StageStore,
+    evaluation_digest,
+    share_files,
+    stage_digest,
+    start_digest,
+)
+from lightning_modules.base import SentenceModule
+from lightning_modules.loss_factory import Match, build_losses, check_augmentation, match_losses
+from lightning_modules.sharding import copy_to_shard, put_together
+from lightning_modules.trainability import check_learnable, comparisons
 
 log = logging.getLogger(__name__)
+
+SIGTERM_STATUS = 128 + 15
+BYTES_PER_PARAMETER = 4 * (1 + 3 + 3 + 1)  # best, resume, the next resume while it is written, encoder
+
+
+@dataclass
+class StageRun:
+    """What a stage needs; `run` adds the module, the data and the trainer that it makes of that.
+
+    job       the stage's own (see `launch.job`)
+    rows      what it reads
+    encoder   is trained in place
+    folder    where `encoder/` and `result.json` are written
+    entry     where checkpoints go; a finished one gives its weights, and nothing is trained
+    settings  the job's configuration in plain containers, as loggers and the Result store it
+    key       run key of the job
+    seen      account of what this stage and those before it learn from; None: it is not asked for
+    """
+
+    job: JobConfig
+    stage: Stage
+    rows: JobData
+    matches: Mapping[str, Match]
+    encoder: nn.Module | None
+    folder: Path
+    entry: StageEntry
+    settings: dict[str, Any]
+    key: str
+    seen: SeenRows | None = None
+
+    def run(self) -> None:
+        """Trains the encoder, tests it, and leaves it and a Result behind."""
+        try:
+            self._run()
+        except SIGTERMException:
+            # Lightning would let the process end with status 0, and a scheduler would take it for finished.
+            _say("stopped by SIGTERM; continue with resume=auto")
+            raise SystemExit(SIGTERM_STATUS) from None
+        except KeyboardInterrupt:
+            newest = saved_state(self.entry.checkpoints)
+            saved = " before anything was saved"
+            if newest is not None:
+                saved = f"; step {newest.steps} is saved; continue with resume=auto"
+            _say(f"{INTERRUPTED}{saved}")
+            raise SystemExit(INTERRUPTED_STATUS) from None
+
+    def _run(self) -> None:
+        job, stage = self.job, self.stage
+        limit_threads(job.hardware.threads)
+        pl.seed_everything(job.seed + stage.index, workers=True, verbose=False)
+        self.data = data = SentenceDataModule(self.rows, stage, job=job)
+        self.module = module = self._build_module()
+        data.serve(module.collate, module.plan)
+        if module.input_kind is None:  # what is made of texts is not known by their rows
+            data.stream.comparisons = comparisons(data, module.losses)
+        self.trainer = trainer = build_trainer(
+            job,
+            data,
+            folder=self.folder,
+            checkpoints=self.entry.checkpoints,
+            run_id=f"{self.key}-{stage.index}",
+            settings=self.settings,
+        )
+        untrained: dict[str, Score] = {}
+        before: dict[str, SetRows] = {}
+        if job.evaluation.untrained and data.train and data.test_plan is not None:
+            self._test()
+            untrained, before = module.scores, module.rows
+        training: dict[str, Any] = {}
+        step: int | None = None
+        for line in getattr(module.encoder, "load_warnings", ()) if stage.index == 0 else ():
+            _say(f"backbone: {line}", trainer)
+        cut = cut_in_training(module.encoder, module.collate, data.train)
+        _say(cut_line(cut, "training"), trainer)
+        unknown = unknown_in_training(module.encoder, module.collate, data.train)
+        _say(unknown_line(unknown, "training"), trainer)
+        if self.entry.finished:
+            training = self._take_over()
+        elif data.train:
+            estimate = self._fit_memory()
+            for line in [*planned_lines(data, self.matches), *estimate.pop("lines", ())]:
+                _say(line, trainer)
+            log.info("stage %s: %s", stage.name, _chooses(data))
+            step = self._fit()
+            training = describe_training(trainer, data, kept_step=step) | estimate
+            _say(early_stop_line(training, job.training.patience), trainer)
+            _say(trained_line(training), trainer)
+            log.info("stage %s: the weights of step %d are kept: %s", stage.name, step, training["chosen_by"])
+            if self.entry.shared and trainer.is_global_zero:
+                self._hand_over(training)
+        if data.test_plan is not None:
+            module.seen = self.seen.seen() if self.seen is not None and stage.history else {}
+            self._measure(step)
+            verdict = judge_training(module.rows, before, self.stage.datasets)
+            _say(verdict and verdict.line(), trainer)
+            evaluated = cut_in_evaluation(module.encoder, module.collate, data.test_plan)
+            _say(cut_line(evaluated, "evaluation"), trainer)
+            cut |= evaluated
+            read = read_in_evaluation(module.encoder, module.collate, data.test_plan)
+            unread = unknown_in_evaluation(module.encoder, data.test_plan, read)
+            _say(unknown_line(unread, "evaluation"), trainer)
+            unknown |= unread
+        self._finish(untrained, training, cut, unknown)
+        finish_wandb()
+
+    @property
+    def _model(self) -> type[SentenceModule]:
+        return own_class(self.job.model["_target_"])
+
+    def _build_module(self) -> SentenceModule:
+        losses = nn.ModuleDict()
+        if self.encoder is not None and self.stage.datasets:
+            losses = build_losses(
+                {name: self.matches[name] for name in self.stage.datasets},
+                dim=self.encoder.dim,
+                num_classes={name: examples.num_classes for name, examples in self.data.train.items()},
+            )
+        steps = {"total_steps": self.data.total_steps, "warmup_steps": self.data.warmup_steps}
+        return self._model(encoder=self.encoder, losses=losses, job=self.job, **steps)
+
+    def _fit(self) -> int:
+        """Gives the step whose weights are kept."""
+        parameters = parameter_counts(self.module.parameters())["learnt"]
+        require_free_space(self.entry.path, needed_bytes=parameters * BYTES_PER_PARAMETER)
+        newest = saved_state(self.entry.checkpoints)
+        if newest is not None:
+            message = f"stage {self.stage.name}: goes on after step {newest.steps} ({newest.path})"
+            _say(message, self.trainer)
+        start = None if newest is None else newest.path
+        is_sharded = self.job.hardware.strategy == "fsdp"
+        module = copy_to_shard(self.module) if is_sharded else self.module
+        with _ctrl_c_of(self.trainer):
+            self.trainer.fit(module, datamodule=self.data, ckpt_path=start)
+        leave_if_pruned(self.trainer)
+        best = best_weights(self.trainer)
+        if best is None:
+            if is_sharded:
+                put_together(self.module, module)
+            return self.trainer.global_step
+        checkpoint = read_checkpoint(best)
+        self.module.load_state_dict(checkpoint["state_dict"])
+        return int(checkpoint["global_step"])
+
+    def _fit_memory(self) -> dict[str, Any]:
+        """What a step will take; the micro-batches of `auto`, those of before where a run goes on."""
+        newest = saved_state(self.entry.checkpoints)
+        chosen = (
+            read_checkpoint(newest.path, mmap=True).get("micro_batch_tokens") if newest is not None else None
+        )
+        return fit_memory(self.job, self.module.encoder, self.data, chosen)
+
+    def _finish(
+        self,
+        untrained: dict[str, Score],
+        training: dict[str, Any],
+        cut: Mapping[str, TruncationStats],
+        unknown: Mapping[str, Unknown],
+    ) -> None:
+        """Tells everything measured in the stage that was just tested; `training` as `describe_training` gives it."""
+        job, data, read = self.job, self.data, self.rows
+        rows: dict[str, Examples] = {}
+        for name, examples in data.train.items():
+            rows[f"train/{name}"] = examples
+        for examples in read.evaluation:
+            rows[f"{examples.split}/{examples.name}"] = examples
+        temperature = None if data.test_plan is None else data.test_plan.temperature
+        described = describe_rows(rows, cut, unknown, temperature=temperature)
+        result = Result(
+            name=job.name,
+            key=self.key,
+            trained_on=list(self.stage.history),
+            scores=self.module.scores | read.missing,
+            untrained=untrained,
+            config=self.settings,
+            data=with_leaks(described, self.module.seen),
+            training=training,
+            environment=describe_environment() | {"device": device_name(job.hardware)},
+            seed=job.seed,
+            stage=self.stage.index,
+            finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
+            thresholds=fitted_thresholds(self.module.rows),
+            transfer={task.name: task.described() for task in read.tasks},
+            unscored=read.unscored,
+        )
+        # Lightning has logged dev while training; this is what the chosen weights reach, on every set.
+        values = {key: score.value for key, score in result.scores.items() if score.value is not None}
+        for logger in self.trainer.loggers:
+            logger.log_metrics(values, step=self.trainer.global_step)
+            logger.save()
+        if self.trainer.is_global_zero:
+            self._leave_behind(result)
+
+    def _measure(self, step: int | None) -> None:
+        """The scores of the module; those of a shared stage are measured once for all runs with the same sets.
+
+        step  the one whose weights were just learnt; None: they are from elsewhere
+        """
+        digest = evaluation_digest(self.job, self.rows) if self.entry.shared else ""
+        measured = self.entry.measured(digest) if self.entry.finished else None
+        if measured is not None:
+            self.module.scores, rows = measured
+            self.module.rows = dict(rows.sets)
+            return
+        if step is None or not self.module.score_as_validated(self.data.test_plan, step=step):
+            self._test()
+        if self.entry.finished and self.trainer.is_global_zero:
+            self.entry.keep_measured(digest, self.module.scores, RowScores(sets=self.module.rows))
+
+    def _test(self) -> None:
+        with _ctrl_c_of(self.trainer):
+            self.trainer.test(self.module, datamodule=self.data, verbose=False)
+
+    def _take_over(self) -> dict[str, Any]:
+        """Puts the weights of a finished stage into the encoder; what is known of their training."""
+        trained = self._model.load_encoder(self.job, folder=self.entry.path / ENCODER_FOLDER)
+        self.encoder.load_state_dict(trained.state_dict())
+        _say(f"stage {self.stage.name}: its weights are there already and are reused ({self.entry.path})")
+        return self.entry.record()["training"]
+
+    def _hand_over(self, training: dict[str, Any]) -> None:
+        """Leaves the weights of this stage to all runs that begin alike."""
+        training["weights"] = self.entry.path.name
+        card = {"name": self.job.name, "trained_on": list(self.stage.history), "seed": self.job.seed}
+        self._model.save_encoder(self.encoder, self.entry.path / ENCODER_FOLDER, card=card)
+        self.entry.finish({"training": training, "settings": self.settings, **card})
+
+    def _leave_behind(self, result: Result) -> None:
+        """The encoder first, the Result last: a result means that everything before it is there."""
+        if self.encoder is not None:
+            ours = self.folder / ENCODER_FOLDER
+            spearman = {
+                key: round(100 * score.value, 2)
+                for key, score in result.scores.items()
+                if key.endswith("/spearman") and score.value is not None
+            }
+            card = {"name": result.name, "trained_on": result.trained_on, "seed": result.seed}
+            card |= {"spearman_percent": spearman, "git_commit": result.environment["git_commit"]}
+            if result.thresholds:
+                card["thresholds"] = {name: threshold.value for name, threshold in result.thresholds.items()}
+            self._model.save_encoder(self.encoder, ours, card=card)
+            share_files(self.entry.path / ENCODER_FOLDER, ours)
+            result.weights = weights_digest(ours)
+        RowScores(result.weights, self.module.rows).write(self.folder / ROWS_FILE)
+        result.write(self.folder)
+        remove_file(self.entry.checkpoints / RESUME_FILE)
+
+
+@contextmanager
+def _ctrl_c_of(trainer: pl.Trainer) -> Iterator[None]:
+    """Ctrl-C as Python tells it: Lightning saves, and then ends the program with status 1 as if it had failed."""
+    try:
+        yield
+    except SystemExit as end:
+        if trainer.interrupted and not isinstance(end, SIGTERMException):
+            raise KeyboardInterrupt from None
+        raise
+
+
+def _say(line: str | None, trainer: pl.Trainer | None = None) -> None:
+    if line is not None and (trainer is None or trainer.is_global_zero):
+        print(line, file=sys.stderr, flush=True)
+
+
+def _chooses(data: SentenceDataModule) -> str:
+    """What decides which weights are kept, before they are learnt."""
+    if data.selection.sets:
+        return f"the weights are chosen by {data.selection.in_words}"
+    return (
+        "the weights of the last step are kept, and training does not stop early: no dev set is scored that could "
+        "choose. A suite adds some, such as benchmark=demo"
+    )
+
+
+def early_stop_line(training: Mapping[str, Any], patience: int | None) -> str | None:
+    """That patience ended training before its last step; None where it did not."""
+    steps, planned = training["steps"], training["planned_steps"]
+    if patience is None or steps >= planned:
+        return None
+    validations = "1 validation" if patience == 1 else f"{patience} validations"
+    return (
+        f"stopped after {steps} of {planned} steps: no better dev score in {validations} (training.patience)"
+    )
+
+
+def trained_line(training: Mapping[str, Any]) -> str | None:
+    """How many numbers have learnt, and the memory of the process; None where all have."""
+    parameters, before, peak = (
+        training[key] for key in ("parameters", "memory_before_mib", "peak_memory_mib")
+    )
+    if parameters["learnt"] == parameters["all"] or before is None:
+        return None
+    share = percent(parameters["learnt"], parameters["all"])
+    return (
+        f"{parameters['learnt']:,} of {parameters['all']:,} numbers have learnt ({share}); memory {before:,.0f} MiB "
+        f"before the first step, {peak:,.0f} at most"
+    )
+
+
+def planned_lines(data: SentenceDataModule, matches: Mapping[str, Match]) -> list[str]:
+    """What a stage of several sets will draw, a line for each, before it does; none where there is one set."""
+    stream, schedule = data.stream, data.job.schedule
+    if len(data.train) < 2:
+        return []
+    total = stream.batches_per_epoch
+    batches = {name: stream.num_batches * count / total for name, count in stream.mean_batches.items()}
+    rows = {name: count * stream.batch_sizes[name] for name, count in batches.items()}
+    weights = loss_weights(data.job, data.stage.datasets)
+    messages = [
+        f"{name}: {100 * count / stream.num_batches:.1f} % of the batches, of {stream.batch_sizes[name]} rows"
+        + (f", loss {name_of(matches[name].loss)}" if matches[name].loss else "")
+        + (f" × {weights[name]:g}" if weights else "")
+        + f"; {100 * rows[name] / sum(rows.values()):.1f} % of the examples: each of its {len(data.train[name]):,} "
+        f"rows {rows[name] / len(data.train[name]):.1f} times"
+        for name, count in batches.items()
+    ]
+    step = "every step has a batch of each set" if data.blends else "every batch has rows of one set"
+    return [
+        f"stage {data.stage.name} samples by {schedule.sample_by}; {step}",
+        *(f"  {line}" for line in messages),
+    ]
 
 
 class Curriculum:

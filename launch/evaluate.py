@@ -17,8 +17,13 @@ from juzhen.core.lazy_names import offered
 from juzhen.core.paths import CONFIGURATION
 from juzhen.core.process import caches_below
 from juzhen.core.result import WITHOUT_LEAKS, Result
-from launch.encoders import asks_for_encoders, measure_encoders
-from launch.two_stages import TOP, asks_for_two_stages, measure_two_stages
+from launch.evaluate_encoders import (
+    TOP,
+    asks_for_encoders,
+    asks_for_two_stages,
+    measure_encoders,
+    measure_two_stages,
+)
 
 if TYPE_CHECKING:  # it loads torch, and neither --help nor a folder that lacks nothing should wait for that
     from conf.job import JobConfig

@@ -14,9 +14,16 @@ from omegaconf import DictConfig, OmegaConf
 from conf.job import JobConfig
 from juzhen.core.errors import UserError, require_choice
 from juzhen.identity import why_unread
-from launch.explain import COMPOSITION_ERRORS, UnknownKeyError, explain_composition
 from launch.job import read_job
-from launch.words import Groups, with_backbone, with_current_names, with_set_words
+from launch.overrides import (
+    COMPOSITION_ERRORS,
+    Groups,
+    UnknownKeyError,
+    explain_composition,
+    with_backbone,
+    with_current_names,
+    with_set_words,
+)
 
 GRIDS = ("BasicSweeper", "RowSweeper")
 """Sweepers that run every combination of the values that vary. Others draw values, so that each is looked at once."""

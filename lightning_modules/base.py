@@ -1,4 +1,4 @@
-"""What every trained model shares: the step, the optimizer, the evaluation. A model adds `encode` and `plan`."""
+"""Base class of all trained models: the step, the optimizer and the evaluation. A model adds `encode` and `plan`."""
 
 import math
 from abc import abstractmethod
@@ -11,14 +11,15 @@ from typing import Any, ClassVar
 import numpy as np
 import pytorch_lightning as pl
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
+from torchmetrics import Metric
 
 from conf.job import JobConfig
 from datamodules.datamodule import blends, loss_weights
 from juzhen.core.batch import TENSORS, Batch, Sharing
 from juzhen.core.errors import UserError
-from juzhen.core.examples import Examples, Kind
+from juzhen.core.examples import TEXT_COLUMNS, Examples, Kind
 from juzhen.core.result import Score
 from juzhen.core.row_scores import SetRows
 from juzhen.data.leaks import Seen
@@ -26,14 +27,108 @@ from juzhen.data.probe import TransferTask
 from juzhen.encoders.backbone import has_dropout
 from juzhen.encoders.base_weights import frozen_names
 from juzhen.evaluation.encoding_plan import EncodingPlan, Evaluator
-from juzhen.evaluation.scoring import Evaluation, measure
+from juzhen.evaluation.scoring import Evaluation, assemble_outputs, measure, score_set
 from juzhen.families.registry import family_of
 from juzhen.losses.loss import Loss, LossOutput
 from juzhen.models.settings import ATTRIBUTES, ModelSettings
 from juzhen.training.optimizer import adamw, learning_rates
-from lightning_modules.chosen_losses import Match
-from lightning_modules.metrics import RowOutputs
+from lightning_modules.loss_factory import Match
 from lightning_modules.sharding import shard, whole_tensor
+
+
+class RowOutputs(Metric):
+    """What a model puts out for numbered rows, by all processes together, in the order of the rows.
+
+    A row that several processes have had, as samplers fill up the last batch, counts once.
+    """
+
+    full_state_update = False
+    higher_is_better = None
+    rows: list[Tensor]
+    values: list[Tensor]
+    shape: Tensor
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.add_state("rows", [], dist_reduce_fx="cat")
+        self.add_state("values", [], dist_reduce_fx="cat")
+        self.add_state(
+            "shape", torch.full((3,), -1), dist_reduce_fx="max"
+        )  # of a row; −1 where it has no such axis
+
+    def update(self, rows: Int[Tensor, "batch"], values: Float[Tensor, "batch *numbers"]) -> None:
+        """rows  their numbers · values  a number, a vector or a matrix of each"""
+        is_shared = self.distributed_available_fn is not None and self.distributed_available_fn()
+        where = rows.device if is_shared else torch.device("cpu")
+        self.shape = torch.tensor([*values.shape[1:], -1, -1, -1][:3], device=self.shape.device)
+        self.rows.append(rows.to(where))
+        self.values.append(values.detach().float().flatten().to(where))
+
+    def compute(self) -> Float[Tensor, "rows *numbers"]:
+        rows, values = (
+            torch.cat(state) if isinstance(state, list) else state for state in (self.rows, self.values)
+        )
+        count = 1 + int(rows.max())
+        sizes = [size for size in self.shape.tolist() if size >= 0]
+        parts = [(rows.cpu().numpy(), values.cpu().numpy().reshape(len(rows), *sizes))]
+        return torch.from_numpy(assemble_outputs(parts, count))
+
+    def as_array(self) -> Float[np.ndarray, "rows *numbers"]:
+        """`compute`, also in a process that no batch came to."""
+        if not self.rows:  # all processes gather states of one type
+            self.update(
+                torch.empty(0, dtype=torch.int64, device=self.device), torch.empty(0, device=self.device)
+            )
+        return self.compute().numpy()
+
+
+class PairMeasures(Metric):
+    """Everything that is measured of a set of pairs on its dev split, from one score per row.
+
+    kind     scored_pair, labelled_pair or nli_pair: says which measures there are, see `juzhen.core.kinds`
+    measure  one of them, such as `auc`: `compute` gives that number; None: a mapping of all
+
+    Float64; NaN where a measure is undefined. `compute` of a labelled pair fits thresholds on one half of the rows and
+    judges the other, as validation does.
+
+    >>> metric = PairMeasures("scored_pair", measure="spearman")
+    >>> metric.update(torch.tensor([0.1, 0.9]), torch.tensor([0.0, 1.0]))
+    >>> metric.update(torch.tensor([0.5]), torch.tensor([0.4]))
+    >>> metric.compute().item()
+    1.0
+    """
+
+    full_state_update = False
+    higher_is_better = True
+    scores: list[Tensor]
+    targets: list[Tensor]
+
+    def __init__(self, kind: str, *, measure: str | None = None, **options: Any) -> None:
+        super().__init__(**options)
+        self.kind, self.measure = Kind(kind), measure
+        self.add_state("scores", [], dist_reduce_fx="cat")
+        self.add_state("targets", [], dist_reduce_fx="cat")
+
+    def update(self, scores: Float[Tensor, "batch"], targets: Float[Tensor, "batch"]) -> None:
+        """scores  of the model, higher = closer · targets  grade from 0 to 1, label 0 or 1, or class number"""
+        self.scores.append(scores.detach())
+        self.targets.append(targets.detach())
+
+    def compute(self) -> Tensor | dict[str, Tensor]:
+        scores, targets = (
+            (torch.cat(state) if isinstance(state, list) else state).float().cpu().numpy()
+            for state in (self.scores, self.targets)
+        )
+        columns = dict.fromkeys(TEXT_COLUMNS[self.kind], np.zeros(len(scores), dtype=np.int32))
+        rows = Examples("rows", "dev", self.kind, ["-"], columns, targets)
+        values = {
+            name: torch.tensor(float("nan") if score.value is None else score.value, dtype=torch.float64)
+            for name, score in score_set(scores, rows, dev=None, bootstrap_samples=0, seed=0).items()
+        }
+        if self.measure is None:
+            return values
+        return values[self.measure]
+
 
 NUMBERS = ("lr", "weight_decay", "betas", "eps", "layer_decay", "state_bits")
 """What an optimizer is made with, by the names of `conf/job.py`."""

@@ -32,9 +32,8 @@ from juzhen.families.registry import family_of
 from juzhen.losses.matryoshka import Nested
 from juzhen.models.settings import BiEncoderSettings
 from lightning_modules.base import SentenceModule
-from lightning_modules.chosen_losses import Match, chosen_losses, declared_loss
-from lightning_modules.matching import build_loss
-from lightning_modules.starts import require_start, tell_of_templates
+from lightning_modules.init_from import require_start, tell_of_templates
+from lightning_modules.loss_factory import Match, build_loss, chosen_losses, declared_loss
 
 
 def fitted(encoder: SentenceEncoder, job: JobConfig) -> CachedTokenizer:

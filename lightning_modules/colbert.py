@@ -19,8 +19,8 @@ from juzhen.families.registry import family_of
 from juzhen.models.colbert import ColBERTSettings
 from lightning_modules.base import SentenceModule
 from lightning_modules.biencoder import fitted
-from lightning_modules.chosen_losses import Match
-from lightning_modules.starts import put_adapter, require_mergeable, require_start, start_without_adapter
+from lightning_modules.init_from import put_adapter, require_mergeable, require_start, start_without_adapter
+from lightning_modules.loss_factory import Match
 
 DIM = 128
 """Numbers of a token vector, as ColBERT has them."""

@@ -18,7 +18,7 @@ from juzhen.losses.loss import LossOutput
 from juzhen.metrics.geometry import mean_cosine
 from juzhen.models.settings import CotEncoderSettings
 from lightning_modules.biencoder import BiEncoder
-from lightning_modules.chosen_losses import Match, declared_loss
+from lightning_modules.loss_factory import Match, declared_loss
 
 log = logging.getLogger(__name__)
 

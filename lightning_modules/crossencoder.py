@@ -25,8 +25,8 @@ from juzhen.families.registry import family_of
 from juzhen.models.settings import CrossEncoderModuleSettings
 from lightning_modules.base import SentenceModule
 from lightning_modules.biencoder import augmentation_of, fitted
-from lightning_modules.chosen_losses import Match, chosen_losses, class_grades, declared_loss
-from lightning_modules.starts import require_start
+from lightning_modules.init_from import require_start
+from lightning_modules.loss_factory import Match, chosen_losses, class_grades, declared_loss
 
 log = logging.getLogger(__name__)
 

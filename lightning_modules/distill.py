@@ -29,8 +29,7 @@ from juzhen.models.distill import (
     TaughtSettings,
 )
 from lightning_modules.biencoder import BiEncoder, augmentation_of, nested_losses
-from lightning_modules.chosen_losses import Match
-from lightning_modules.matching import build_loss
+from lightning_modules.loss_factory import Match, build_loss
 
 
 class Taught(BiEncoder):

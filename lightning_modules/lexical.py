@@ -10,7 +10,7 @@ from juzhen.evaluation.evaluators import BM25Evaluator, LexicalEvaluator
 from juzhen.families.registry import FAMILIES
 from juzhen.models.settings import BM25ModuleSettings, LexicalSettings
 from lightning_modules.base import SentenceModule
-from lightning_modules.chosen_losses import Match
+from lightning_modules.loss_factory import Match
 
 
 class Lexical(SentenceModule):

@@ -16,9 +16,9 @@ from juzhen.families.registry import family_of
 from juzhen.models.reranker import RerankerModuleSettings
 from lightning_modules.base import SentenceModule
 from lightning_modules.biencoder import fitted
-from lightning_modules.chosen_losses import Match
 from lightning_modules.crossencoder import CrossEncoderModule, require_no_embeddings
-from lightning_modules.starts import require_start
+from lightning_modules.init_from import require_start
+from lightning_modules.loss_factory import Match
 
 
 class RerankerModule(CrossEncoderModule):

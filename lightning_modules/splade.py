@@ -21,8 +21,8 @@ from juzhen.losses.regularizers import flops, mean_nonzero, warmed_up
 from juzhen.models.splade import SpladeSettings
 from lightning_modules.base import SentenceModule
 from lightning_modules.biencoder import augmentation_of, fitted
-from lightning_modules.chosen_losses import Match
-from lightning_modules.starts import put_adapter, require_mergeable, require_start, start_without_adapter
+from lightning_modules.init_from import put_adapter, require_mergeable, require_start, start_without_adapter
+from lightning_modules.loss_factory import Match
 
 UNDECIDED_AT_0 = ("bce", "ce_mse", "cosent_bce")
 """Losses that take the sigmoid of a score for a probability; others say so by their activation."""

@@ -8,7 +8,7 @@ from juzhen.encoders.augmentation import TextViews, Views
 from juzhen.encoders.collate import ViewCollator
 from juzhen.models.settings import ViewEncoderSettings
 from lightning_modules.biencoder import BiEncoder, changes_of
-from lightning_modules.chosen_losses import Match
+from lightning_modules.loss_factory import Match
 
 
 class ViewEncoder(BiEncoder):

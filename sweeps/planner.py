@@ -1,25 +1,86 @@
-"""Runs the cells of a sweep: finished ones are skipped, interrupted ones go on, failed ones come again."""
+"""Planner of a sweep: skips finished cells, resumes interrupted ones and retries failed ones."""
 
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from filelock import FileLock
 
 from juzhen.core.errors import MISTAKE_STATUS, UserError, command
-from juzhen.core.result import Result
+from juzhen.core.result import Result, RunProgress
 from juzhen.core.text import time_in_words
 from juzhen.evaluation.saved_run import missing_sets
-from sweeps.cell_state import dev_score, percent
 from sweeps.ledger import Event, Ledger, SweepCell, is_at_work
 from sweeps.local import Attempt, Ended, Runner
 
+LONGEST_LABEL = 60
+
+
+def cell_labels(cells: Iterable[SweepCell]) -> dict[str, str]:
+    """Cell name → the words that not all cells have; its name where those are none, too many or not its alone."""
+    cells = list({cell.name: cell for cell in cells}.values())
+    shared = set.intersection(*(set(cell.words) for cell in cells)) if cells else set()
+    labels = {cell.name: " ".join(word for word in cell.words if word not in shared) for cell in cells}
+    for cell in cells:
+        rows = [word.partition("=")[2].strip("\"'") for word in cell.words if word.startswith("sweep_row=")]
+        if rows:
+            seeds = [word for word in cell.words if word.startswith("seed=")]
+            labels[cell.name] = " ".join([*rows, *seeds])
+    values = list(labels.values())
+    return {
+        name: label if label and len(label) <= LONGEST_LABEL and values.count(label) == 1 else name
+        for name, label in labels.items()
+    }
+
+
+def dev_score(cell: SweepCell) -> float | None:
+    """The best dev score of a finished cell; None without one."""
+    try:
+        training = Result.read(cell.run_dir).training
+    except Exception:  # whatever is wrong with it, the table of results says so
+        return None
+    scores = [value for key, value in training.items() if key.startswith("best_dev_")]
+    return next((float(score) for score in scores if isinstance(score, int | float)), None)
+
+
+def progress_words(progress: RunProgress | None) -> str:
+    """Such as `training on csts 120/400`."""
+    return "" if progress is None else f"{progress.work} {progress.done:,}/{progress.total:,}"
+
+
+def share_done(progress: RunProgress | None) -> float:
+    """Of the training; 0 before and 1 after it."""
+    if progress is None or not progress.total:
+        return 0.0
+    if progress.work.startswith("training"):
+        return min(1.0, progress.done / progress.total)
+    return 0.0 if progress.work.endswith("before training") else 1.0
+
+
+def percent(score: float | None) -> str:
+    return "" if score is None else f"{100 * score:.1f}"
+
+
+def seconds_left(
+    finished: Sequence[float], running: Sequence[tuple[float, float]], waiting: int, *, jobs: int
+) -> float | None:
+    """About how long a sweep still takes; None before anything can be told.
+
+    finished  seconds of each finished cell
+    running   of each at work, its seconds and its share that is done
+    """
+    seconds = list(finished) or [worked / share for worked, share in running if share > 0.01]
+    if not seconds or not (running or waiting):
+        return None
+    mean = sum(seconds) / len(seconds)
+    return mean * (waiting + sum(1 - share for _, share in running)) / max(1, jobs)
+
 
 @dataclass
-class Turn:
+class CellAttempt:
     """A cell and how often it was tried in this sweep; at work it has a claim, which keeps other sweeps away."""
 
     cell: SweepCell
@@ -67,8 +128,8 @@ class Planner:
         self.report = report
         self.watch = watch
         self.seconds: dict[str, float] = {}
-        self.waiting: list[Turn] = []
-        self.running: list[Turn] = []
+        self.waiting: list[CellAttempt] = []
+        self.running: list[CellAttempt] = []
         self.summary = Summary()
 
     def run(self) -> Summary:
@@ -94,7 +155,7 @@ class Planner:
         self.report(f"{len(self.cells)} runs, {done} of them finished already; {self.runner.describe()}")
         if line := late_columns_line(self.cells):
             self.report(line)
-        self.waiting = [Turn(cell) for cell in self.cells]
+        self.waiting = [CellAttempt(cell) for cell in self.cells]
 
     def _fill(self) -> bool:
         """Adds turns where there is room; a search asks for its cells one by one."""
@@ -120,7 +181,7 @@ class Planner:
             return True
         return False
 
-    def _begin(self, turn: Turn, claim: FileLock) -> None:
+    def _begin(self, turn: CellAttempt, claim: FileLock) -> None:
         log = self.ledger.log_of(turn.cell)
         log.parent.mkdir(parents=True, exist_ok=True)
         turn.attempt = self.runner.start(turn.cell, log)
@@ -139,7 +200,7 @@ class Planner:
                 self._end(turn, ended)
                 turn.claim.release()
 
-    def _end(self, turn: Turn, ended: Ended) -> None:
+    def _end(self, turn: CellAttempt, ended: Ended) -> None:
         cell, name = turn.cell, turn.cell.name
         if cell.finished:
             self.ledger.add(Event.FINISHED, cell=name, seconds=turn.seconds)

@@ -1,27 +1,91 @@
-"""A study that any number of processes share: who tries what, what became of it, and whose work is taken up again."""
+"""Hyper-parameter search with Optuna: the space, the shared study, the planner of trials and the report."""
 
 import json
+import math
 import re
+import statistics
+import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import optuna
 from filelock import FileLock, Timeout
-from optuna.distributions import distribution_to_json
+from hydra.core.override_parser.types import IntervalSweep, Override
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+    distribution_to_json,
+)
 from optuna.samplers import BaseSampler, RandomSampler, TPESampler
 from optuna.trial import FrozenTrial, TrialState
 
 from callbacks.trial import open_journal
 from juzhen.core.atomic_write import remove_file
-from juzhen.core.errors import UserError, require_choice
+from juzhen.core.errors import UserError, command, require_choice
 from juzhen.core.file_guard import claim_dir, refuse_links
-from juzhen.core.text import short, short_where_apart
-from sweeps.ledger import FOLDER, JOBS
-from sweeps.search_space import SearchSpace
+from juzhen.core.result import Result
+from juzhen.core.text import in_markdown, markdown_table, short, short_where_apart
+from sweeps.ledger import FOLDER, JOBS, Event, Ledger, SweepCell
+from sweeps.local import Ended, Runner
+from sweeps.planner import CellAttempt, Planner
+
+LOG = "log"
+EXAMPLE = "'optimizer.lr=tag(log, interval(1e-5, 1e-3))'"
+
+
+@dataclass(frozen=True)
+class SearchSpace:
+    """The words that every trial has, and key → distribution of those in which trials differ."""
+
+    fixed: tuple[str, ...]
+    varied: Mapping[str, BaseDistribution]
+
+    def words(self, values: Mapping[str, Any]) -> list[str]:
+        """Numbers in full, so that the same words are the same run."""
+        texts = {key: value if isinstance(value, str) else repr(value) for key, value in values.items()}
+        return [*self.fixed, *(f"{key}={texts[key]}" for key in self.varied)]
+
+
+def read_space(overrides: Iterable[Override]) -> SearchSpace:
+    """The space that overrides span; of one key the last counts. Raises UserError for one that spans nothing."""
+    last = {override.get_key_element().lstrip("+"): override for override in overrides}.values()
+    fixed = tuple(str(override.input_line) for override in last if not override.is_sweep_override())
+    swept = [override for override in last if override.is_sweep_override()]
+    varied = {override.get_key_element(): distribution(override) for override in swept}
+    if not varied:
+        raise UserError(
+            f"there is nothing to search: give a key several values, for example {EXAMPLE} or sweep=search"
+        )
+    return SearchSpace(fixed, varied)
+
+
+def distribution(override: Override) -> BaseDistribution:
+    """What values an override may take. Raises UserError for a tag that would be overlooked."""
+    line, value = str(override.input_line), override.value()
+    tags = getattr(value, "tags", set())
+    log = LOG in tags
+    if tags - {LOG} or (log and override.is_choice_sweep()):
+        raise UserError(f"{line}: expected the tag log, and that for numbers, as in {EXAMPLE}")
+    if override.is_choice_sweep():
+        choices = list(override.sweep_string_iterator())
+        return CategoricalDistribution(choices)
+    if isinstance(value, IntervalSweep):
+        if not (math.isfinite(value.start) and math.isfinite(value.end) and value.start < value.end):
+            raise UserError(f"{line}: expected two finite numbers, the lower first, as in {EXAMPLE}")
+        both_int = isinstance(value.start, int) and isinstance(value.end, int)
+        return (IntDistribution if both_int else FloatDistribution)(value.start, value.end, log=log)
+    values = sorted(value.range())
+    is_int = all(isinstance(number, int) for number in values)
+    kind = IntDistribution if is_int else FloatDistribution
+    return kind(values[0], values[-1], step=abs(value.step), log=log)
+
 
 BEST_DEV = "best_dev_"
 """`callbacks/training_record.py` keeps the score that chose the weights under a key that begins so."""
@@ -31,7 +95,7 @@ JUDGED_BY = "judged_by"
 
 WORKER, ABANDONED, CONTINUES, ERROR, RUNS = "worker", "abandoned", "continues", "error", "runs"
 PRUNED_AT = "pruned_at"
-"""Attributes of trials in the journal; `pruned_at` is set by the run itself (`callbacks/pruning.py`)."""
+"""Attributes of trials in the journal; `pruned_at` is set by the run itself (`callbacks/reporting.py`)."""
 
 PRUNER = "pruner"
 """Attribute of the study that tells every run how to make its pruner."""
@@ -255,3 +319,241 @@ def differences(then: Any, now: Any) -> Iterator[str]:
 def counts(trial: FrozenTrial) -> bool:
     """The trial is one of those that were asked for; one that a dead process left is tried again under a new number."""
     return trial.state is not TrialState.WAITING and ABANDONED not in trial.user_attrs
+
+
+SECONDS_BETWEEN_QUESTIONS = 5.0
+
+
+@dataclass
+class Trial:
+    """A trial of this process: cells that are still to be run, the first at work or next, and scores of the others."""
+
+    number: int
+    cells: list[SweepCell]
+    done: list[str] = field(default_factory=list)
+    scores: list[float] = field(default_factory=list)
+
+
+class SearchPlanner(Planner):
+    """Asks the search for a trial whenever there is room for one, and tells what became of it.
+
+    cells_of  makes the cells of a trial, one per seed; only the first reports validations
+    """
+
+    def __init__(
+        self,
+        search: Search,
+        cells_of: Callable[[optuna.Trial], Sequence[SweepCell]],
+        ledger: Ledger,
+        runner: Runner,
+        *,
+        attempts: int,
+        report: Callable[[str], None],
+        watch: Callable[[Planner], None] = lambda planner: None,
+    ) -> None:
+        super().__init__([], ledger, runner, attempts=attempts, report=report, watch=watch)
+        self.search = search
+        self.cells_of = cells_of
+        self.trials: list[Trial] = []
+        self.num_ended = 0
+        self._asked = float("-inf")
+
+    def _plan(self) -> None:
+        settings = self.search.settings
+        self.ledger.add(Event.SWEEP, cells=settings.num_trials, jobs=self.runner.capacity())
+        self.report(f"search {settings.study}: {settings.num_trials} trials in all; {self.runner.describe()}")
+
+    def _fill(self) -> bool:
+        """Settles trials whose cell has ended, and asks for one where there is room; false when all are done."""
+        busy = {id(turn.cell) for turn in (*self.waiting, *self.running)}
+        for trial in [trial for trial in self.trials if id(trial.cells[0]) not in busy]:
+            self._settle(trial)
+        may_ask = not self.trials or time.monotonic() - self._asked > SECONDS_BETWEEN_QUESTIONS
+        while may_ask and len(self.trials) < self.runner.capacity():
+            self._asked = time.monotonic()
+            candidate = self.search.next()
+            if candidate is None:
+                break
+            self._asked = float("-inf")  # there may be more
+            trial = Trial(candidate.number, list(self.cells_of(candidate)))
+            self.trials.append(trial)
+            self.ledger.plan(trial.cells)
+            if trial.cells[0].finished:
+                self._settle(trial)
+            else:
+                self.waiting.append(CellAttempt(trial.cells[0]))
+        return bool(self.trials)
+
+    def _settle(self, trial: Trial) -> None:
+        """Reads the results that are there, and goes on to the trial's next cell, or tells the search how it ended."""
+        if not trial.cells[0].finished:
+            error = self.summary.failed.pop(trial.cells[0], "ended without a result")
+            self.search.tell(trial.number, TrialState.FAIL, error=error)
+            self._close(trial, f"failed ({error})")
+            return
+        while trial.cells and trial.cells[0].finished:
+            cell = trial.cells.pop(0)
+            score, measure = dev_score(cell)
+            self.search.judge_by(measure)
+            trial.scores.append(score)
+            trial.done.append(cell.run_dir)
+        if trial.cells:
+            self.waiting.append(CellAttempt(trial.cells[0]))
+            return
+        score = statistics.fmean(trial.scores)
+        self.search.tell(trial.number, score, runs=trial.done)
+        self._close(trial, f"{100 * score:.2f} on dev ×100")
+
+    def _end(self, turn: CellAttempt, ended: Ended) -> None:
+        """A run that its pruner has ended is no failure."""
+        cell = turn.cell
+        trial = next(trial for trial in self.trials if trial.cells[0] is cell)
+        if ended.status == 0 and not cell.finished and self.search.pruned_at(trial.number) is not None:
+            self.ledger.add(Event.PRUNED, cell=cell.name, seconds=turn.seconds)
+            self.search.tell(trial.number, TrialState.PRUNED, runs=[*trial.done, cell.run_dir])
+            self._close(trial, f"{cell.name}: pruned")
+            return
+        super()._end(turn, ended)
+
+    def _close(self, trial: Trial, outcome: str) -> None:
+        self.trials.remove(trial)
+        self.num_ended += 1
+        self.report(f"trial {trial.number}: {outcome}")
+
+    def _count(self) -> str:
+        return f"[{self.num_ended}]"
+
+
+def dev_score(cell: SweepCell) -> tuple[float, str]:
+    """The score on dev that chose the weights of a finished run, and in words which one that is.
+
+    Raises UserError when nothing was chosen on dev.
+    """
+    training = Result.read(cell.run_dir).training
+    scores = [value for key, value in training.items() if key.startswith(BEST_DEV) and value is not None]
+    if not scores:
+        raise UserError(
+            f"{cell.run_dir}: nothing was chosen on dev, so a search has nothing to go by; train on a set that has "
+            f"a dev split, or evaluate on one (benchmark=…) and name it: training.monitor=dev/<set>/spearman"
+        )
+    return scores[0], training.get("chosen_by") or f"dev of {', '.join(training.get('selected_on') or ())}"
+
+
+SHOWN = 10
+NEW_SEEDS = 3
+ENOUGH_FOR_IMPORTANCES = 10
+CAVEAT = (
+    "These scores were chosen on dev, so the best of them flatters itself, the more the more was tried; trials "
+    "whose intervals overlap cannot be told apart. Report test scores, and of runs with new seeds:"
+)
+
+
+def search_markdown(search: Search, *, seed: int) -> str:
+    """The report as Markdown.
+
+    seed  of a run where the search has no seeds of its own
+    """
+    trials = search.trials()
+    complete = [trial for trial in trials if trial.state is TrialState.COMPLETE]
+    complete.sort(key=lambda trial: trial.value, reverse=True)
+    parts = [f"# Search {search.settings.study}", _counted(search, trials)]
+    if complete:
+        parts += [
+            _table(complete[:SHOWN], list(search.space.varied)),
+            _importances(search.study, len(complete)),
+            "The best again (what is there is shown and not trained twice):",
+            _best_again(search, complete[0]),
+            CAVEAT,
+            _with_new_seeds(search, complete[0], seed),
+        ]
+    failed = [trial for trial in trials if trial.state is TrialState.FAIL and counts(trial)]
+    parts += [
+        f"Trial {trial.number} failed: {in_markdown(str(trial.user_attrs.get(ERROR, '')))}"
+        for trial in failed[:SHOWN]
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _counted(search: Search, trials: Sequence[FrozenTrial]) -> str:
+    states = [trial.state for trial in trials if counts(trial)]
+    names = {
+        TrialState.COMPLETE: "complete",
+        TrialState.PRUNED: "pruned",
+        TrialState.FAIL: "failed",
+        TrialState.RUNNING: "still running in other processes",
+    }
+    counted = [f"{states.count(state)} {name}" for state, name in names.items() if states.count(state)]
+    num_left = search.settings.num_trials - len(states)
+    if num_left > 0:
+        counted.append(f"{num_left} to go: the same command goes on")
+    return (
+        f"{max(len(states), search.settings.num_trials)} trials: {', '.join(counted)}. Scores are dev ×100."
+    )
+
+
+def _table(trials: Sequence[FrozenTrial], keys: Sequence[str]) -> str:
+    rows = []
+    for trial in trials:
+        runs = [str(run) for run in trial.user_attrs.get(RUNS, [])]
+        values = [shown(trial.params[key]) for key in keys]
+        rows.append([str(trial.number), _score(trial.value, runs), *values, ", ".join(runs)])
+    return markdown_table(["trial", "dev", *keys, "run"], rows, numbers=[0])
+
+
+def shown(value: Any) -> str:
+    """A value in a table: four digits are enough to read, and a blank needs no backslash as on a command line.
+
+    >>> shown(0.000123456), shown(32), shown("5\\\\ percent")
+    ('0.0001235', '32', '5 percent')
+    """
+    return f"{value:.4g}" if isinstance(value, float) else str(value).replace("\\ ", " ")
+
+
+def _score(score: float, runs: Sequence[str]) -> str:
+    """One run: with its interval, where it was judged on one set; several: their mean."""
+    if len(runs) > 1:
+        return f"{100 * score:.2f} (mean of {len(runs)} seeds)"
+    low, high = (_interval(runs[0]) if runs else None) or (None, None)
+    return f"{100 * score:.2f}" if low is None else f"{100 * score:.2f} [{100 * low:.1f}, {100 * high:.1f}]"
+
+
+def _interval(run_dir: str) -> tuple[float | None, float | None] | None:
+    try:
+        result = Result.read(run_dir)
+    except UserError:
+        return None  # the folder was moved or deleted; the journal has the score
+    judged_on = result.training.get("selected_on") or []
+    metric = next((key.removeprefix(BEST_DEV) for key in result.training if key.startswith(BEST_DEV)), "")
+    score = result.scores.get(f"dev/{judged_on[0]}/{metric}") if len(judged_on) == 1 else None
+    return score and (score.low, score.high)
+
+
+def _importances(study: optuna.Study, num_complete: int) -> str:
+    """Shares of what the score depends on; with few trials they would be noise, and nothing is said."""
+    if num_complete < ENOUGH_FOR_IMPORTANCES:
+        return ""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            shares = optuna.importance.get_param_importances(study)
+    except (ValueError, RuntimeError):
+        return ""  # all scores are equal, or nothing was varied in them
+    text = ", ".join(f"{key} {100 * share:.0f} %" for key, share in shares.items())
+    return f"What mattered, by {num_complete} trials (rough): {text}."
+
+
+def _words(search: Search, trial: FrozenTrial) -> list[str]:
+    return [word for word in search.space.words(trial.params) if not word.startswith("logger.group=")]
+
+
+def _best_again(search: Search, trial: FrozenTrial) -> str:
+    seed = [f"seed={search.settings.seeds[0]}"] if search.settings.seeds else []
+    return f"```bash\n{command('python', 'train.py', *_words(search, trial), *seed, 'resume=auto')}\n```"
+
+
+def _with_new_seeds(search: Search, trial: FrozenTrial, seed: int) -> str:
+    first = max(search.settings.seeds or (seed,)) + 1
+    seeds = " ".join(str(first + number) for number in range(NEW_SEEDS))
+    overrides = [word for word in _words(search, trial) if not word.startswith("seed=")]
+    line = command("python", "train.py", *overrides, unquoted=["seed=$seed"])
+    return f"```bash\nfor seed in {seeds}; do\n  {line}\ndone\n```"

@@ -21,8 +21,7 @@ from juzhen.cli.program import status_of
 from juzhen.data import loading
 from juzhen.encoders import SentenceEncoder, load_backbone
 from juzhen.encoders.backbone_config import BackboneConfig
-from launch.job import read_job
-from launch.naming import register_resolvers, run_key
+from launch.job import read_job, register_resolvers, run_key
 
 SMALL = (
     "dataset=[demo_sts]",

@@ -10,7 +10,7 @@ import train
 from juzhen.cli.about import info_lines, tell_about
 from juzhen.cli.main import main
 from juzhen.cli.program import status_of
-from launch.words import parse_flags
+from launch.overrides import parse_flags
 
 PROGRAM = """
 import sys, train

@@ -23,8 +23,7 @@ from juzhen.core.machine import (
 )
 from juzhen.evaluation.settings import HardwareConfig
 from launch.check import check_command_line
-from launch.job import read_job
-from launch.naming import run_key
+from launch.job import read_job, run_key
 from train import CONFIGURATION
 
 

@@ -44,10 +44,9 @@ SUITE = {
 
 LAST_STEP = {
     "launch/curriculum.py",
-    "launch/digests.py",
+    "launch/stage_store.py",
     "launch/memory.py",
-    "launch/stage_run.py",
-    "launch/run_record.py",
+    "launch/run_folder.py",
 }
 """Reached from train.py and launch/evaluate.py alone, once torch is welcome: they tie modules and callbacks together.
 The record of data reads rows, which needs no torch."""

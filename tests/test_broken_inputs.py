@@ -19,7 +19,7 @@ from juzhen.core.result import Result
 from juzhen.losses.pairwise_ranking import CoSENT
 from launch import run_folder
 from launch.check import check_command_line
-from launch.naming import register_resolvers
+from launch.job import register_resolvers
 from launch.run_folder import RunFolder
 
 GOOD = "sentence1\tsentence2\tlabel\n今天天气好\t天气不错\t4.0\n我想退货\t怎么改密码\t1.0\n他在跑步\t他正在跑\t5.0\n"

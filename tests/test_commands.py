@@ -47,7 +47,7 @@ def test_what_mine_and_distil_print_is_what_they_have_written(name, tmp_path):
 
 
 def test_a_value_with_a_comma_is_offered_in_quotes():
-    from launch.words import several_values
+    from launch.overrides import several_values
 
     assert several_values("data_dir=/data/a,b").endswith(
         "a text that has a comma in it 'data_dir=\"/data/a,b\"'"

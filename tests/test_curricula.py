@@ -13,7 +13,7 @@ from rich.console import Console
 
 from juzhen.core.errors import UserError
 from juzhen.core.result import Result
-from launch import digests
+from launch import stage_store
 from launch.console import set_lines, stage_table
 from launch.job import read_job, stored_job
 from launch.run_folder import RunFolder
@@ -91,7 +91,7 @@ def test_a_shared_stage_is_trained_again_after_a_change_of_the_maths_and_in_anot
     run_job(tmp_path, tiny_backbone, *words)
     run_job(tmp_path, tiny_backbone, *words, "evaluation.bootstrap_samples=7")
     assert len(steps) == STEPS, "the stage was there"
-    monkeypatch.setattr(digests, "MATHS", -1)
+    monkeypatch.setattr(stage_store, "MATHS", -1)
     run_job(tmp_path, tiny_backbone, *words, "evaluation.bootstrap_samples=8")
     assert len(steps) == 2 * STEPS
     run_job(tmp_path, tiny_backbone, *words, "hardware.precision=bf16-mixed")

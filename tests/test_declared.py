@@ -11,8 +11,7 @@ from juzhen.core.nodes import LATER_NUMBERS, OFF
 from juzhen.core.schema import ConfigError
 from juzhen.models import all_settings, settings_of
 from juzhen.models.settings import ATTRIBUTES
-from launch.job import check_target
-from launch.naming import run_name
+from launch.job import check_target, run_name
 
 
 def targets(project_root, group):

@@ -24,8 +24,7 @@ from juzhen.cli.verbs import commands as commands_of
 from juzhen.core.examples import Kind
 from juzhen.data.source import load_examples
 from launch.check import check_command_line
-from launch.job import read_job
-from launch.naming import register_resolvers
+from launch.job import read_job, register_resolvers
 from tools.generated import users_files
 
 PAGES = (*EDITIONS, "ARCHITECTURE.md", "CONTRIBUTING.md", WORKED_CHANGES)
@@ -285,7 +284,7 @@ def import_from(root):
 def take_a_step(root):
     """With the loss of the page, which only the modules below `root` have."""
     import_from(root)
-    matching = importlib.import_module("lightning_modules.matching")
+    matching = importlib.import_module("lightning_modules.loss_factory")
     assert Path(matching.__file__).is_relative_to(root)
     config = OmegaConf.load(root / "conf" / "loss" / "two_sided_margin.yaml")
     loss = matching.build_loss(config, dim=2, num_classes=2)

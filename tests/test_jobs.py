@@ -20,9 +20,9 @@ from juzhen.core.result import Result
 from juzhen.data import loading
 from juzhen.encoders import load_encoder
 from juzhen.metrics.lexical import lexical_scores
-from launch.stage_run import StageRun
+from launch.curriculum import StageRun
 from lightning_modules.base import SentenceModule
-from lightning_modules.matching import match_losses
+from lightning_modules.loss_factory import match_losses
 
 STEPS = ("training.duration=2 steps", "debug_rows=24")
 STILL = "optimizer.lr=1e-30"

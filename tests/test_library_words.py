@@ -4,7 +4,7 @@ import ast
 import re
 
 from juzhen.core.errors import UserError
-from launch.explain import with_keys
+from launch.overrides import with_keys
 
 GROUPS = (
     "augmentation|backbone|callbacks|dataset|evaluation|hardware|logger|loss|model|optimizer|schedule|"

@@ -14,8 +14,9 @@ from test_broken_inputs import GOOD, OWN, Desk, says
 from hydra_plugins.juzhen_sweeps.launcher import ProcessLauncher, SlurmLauncher, require_data_of
 from juzhen.core.errors import UserError
 from juzhen.core.result import RESULT_FILE
+from launch.console import show_finished
 from launch.job import read_job
-from launch.run_record import RECORD_FILE, remember_data, show_finished
+from launch.run_folder import RECORD_FILE, remember_data
 
 PART = (*OWN, "evaluation.limit=2")  # of dev, which then has a fingerprint of its own
 CHANGED = GOOD.replace("5.0", "2.0")

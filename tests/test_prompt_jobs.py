@@ -9,7 +9,7 @@ from omegaconf import open_dict
 from juzhen.core.result import Result
 from juzhen.encoders import SentenceEncoder
 from juzhen.identity import PROMPT_KEYS
-from launch.naming import run_key
+from launch.job import run_key
 
 PROMPT = ("backbone.prompts={query: '问：'}", "backbone.default_prompt_name=query")
 

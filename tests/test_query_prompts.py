@@ -27,8 +27,8 @@ from juzhen.identity import deciding_set
 from juzhen.mining.candidates import DenseRetriever
 from juzhen.mining.in_training import MinedRows
 from juzhen.mining.options import MiningOptions
-from launch.digests import examples_digest, start_digest
-from launch.naming import run_key
+from launch.job import run_key
+from launch.stage_store import examples_digest, start_digest
 
 PROMPTS = {"query": "问：", "passage": "答案在这：", "other": "又"}
 QUERIES = ["怎么还花呗", "今天天气好吗", "python怎么学"]

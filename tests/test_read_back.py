@@ -25,7 +25,7 @@ from juzhen.export import loaders
 from juzhen.identity import identify
 from juzhen.mining.negatives import _claim
 from juzhen.report.leaks import Audit, parts_of
-from launch import run_record
+from launch import run_folder
 from launch.stage_store import StageEntry
 from tools.archives import unpacked
 
@@ -60,8 +60,8 @@ EMPTY_IS_FINE = {
 }
 FALLBACK = {
     "progress.json": (lambda path: RunProgress.read(path.parent), None),
-    "data.json": (lambda path: run_record._read(path.parent) or None, None),
-    "job.json": (lambda path: list(run_record._recorded(path.parent)), []),
+    "data.json": (lambda path: run_folder._read(path.parent) or None, None),
+    "job.json": (lambda path: list(run_folder._recorded(path.parent)), []),
     "answers/modules.json": (lambda path: gives_answers(path.parent), False),
     "routes/modules.json": (lambda path: gives_routes(path.parent), False),
     "tokens/modules.json": (lambda path: gives_tokens(path.parent), False),

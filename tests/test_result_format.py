@@ -9,7 +9,7 @@ from juzhen.core.errors import UserError
 from juzhen.core.result import FORMAT_VERSION, RESULT_FILE, Result
 from juzhen.evaluation.backfill import Backfill
 from juzhen.identity import identify
-from launch.naming import run_key
+from launch.job import run_key
 from tools.archives import unpacked
 
 COSENT = {"_target_": "juzhen.losses.cosent.CoSENT", "name": "cosent"}

@@ -29,7 +29,7 @@ BESIDE = {
     "callbacks/training_record.py": "how long training took, and its best validation",
     "juzhen/evaluation/describe.py": "how many rows were scored, their fingerprint, how many texts were cut",
     "juzhen/losses/arguments.py": "refuses tensors that do not fit each other",
-    "lightning_modules/comparisons.py": "counts the batches that compare nothing, and knows them by their rows",
+    "lightning_modules/trainability.py": "counts the batches that compare nothing, and knows them by their rows",
     "juzhen/encoders/chunks.py": "counts the tokens that are lost of longer texts",
     "juzhen/encoders/truncation.py": "counts the texts that are longer than is read",
     "juzhen/encoders/tokens.py": "counts the texts of which the tokenizer does not know all",

@@ -14,7 +14,7 @@ from conf import for_scores
 from conf.own_classes import own_class
 from juzhen.core.nodes import INNER, numbers_of
 from juzhen.core.paths import CONFIGURATION
-from lightning_modules.chosen_losses import declared_loss
+from lightning_modules.loss_factory import declared_loss
 
 FAMILIES = {
     for_scores.COSINE: ("biencoder", "distill", "guided"),

@@ -26,10 +26,8 @@ from juzhen.core.errors import UserError
 from juzhen.core.examples import TEACHER_SCORE, Kind
 from juzhen.core.nodes import INNER
 from juzhen.core.paths import CONFIGURATION
-from launch.job import read_job
-from launch.naming import register_resolvers
-from lightning_modules.chosen_losses import NEEDS, declared_loss
-from lightning_modules.matching import build_loss, match_losses
+from launch.job import read_job, register_resolvers
+from lightning_modules.loss_factory import NEEDS, build_loss, declared_loss, match_losses
 from tools.loss_numbers import losses_for, number_table, options
 
 WORDS = {

@@ -187,7 +187,7 @@ def keys() -> Facts:
     from juzhen.core.result import Result
     from juzhen.identity import identify
     from juzhen.report.row_identity import label_runs
-    from launch.naming import run_key
+    from launch.job import run_key
 
     facts: Facts = {}
     folders: dict[Path, list[Path]] = {}
@@ -393,7 +393,7 @@ def _run(folder: Path, *words: str) -> Path:
     from hydra import compose, initialize_config_dir
 
     import train
-    from launch.naming import register_resolvers
+    from launch.job import register_resolvers
 
     register_resolvers()
     is_small = not any(word.startswith("backbone=") for word in words)

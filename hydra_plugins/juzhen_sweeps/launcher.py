@@ -14,14 +14,12 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from juzhen.core.errors import UserError
 from launch.hydra_internals import flag_parser
-from launch.job import read_job
-from launch.naming import run_key
-from launch.run_folder import offline_line
-from launch.run_record import GoneError, require_same_data, require_same_job
-from sweeps.display import SweepDisplay
+from launch.job import read_job, run_key
+from launch.run_folder import GoneError, offline_line, require_same_data, require_same_job
 from sweeps.ledger import Ledger, SweepCell
 from sweeps.local import LocalRunner, Runner
 from sweeps.planner import Planner, show
+from sweeps.status import SweepDisplay
 
 FAILED_STATUS = 1
 CONFIGURATION_FLAGS = ("config-path", "config-name", "config-dir")

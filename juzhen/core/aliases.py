@@ -336,6 +336,11 @@ MOVED_MODULES = {
     "juzhen.losses.memory": "juzhen.losses.queue",
     "juzhen.losses.nested": "juzhen.losses.matryoshka",
     "juzhen.losses.regularised": "juzhen.losses.regularizers",
+    "callbacks.loss_gradient": "callbacks.health",
+    "callbacks.peak_memory": "callbacks.training_record",
+    "callbacks.score_health": "callbacks.health",
+    "callbacks.set_counts": "callbacks.training_record",
+    "callbacks.throughput": "callbacks.training_record",
 }
 """Module that results of earlier versions name → the module that has its classes now."""
 

@@ -28,7 +28,7 @@ from juzhen.core.batch import mapped
 from juzhen.encoders import forward
 from juzhen.encoders.forward import ragged_kernel
 from juzhen.losses import nested
-from launch.stage_run import StageRun
+from launch.curriculum import StageRun
 from lightning_modules.colbert import ColBERT
 from lightning_modules.distill import Taught
 from lightning_modules.splade import Splade

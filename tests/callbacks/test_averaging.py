@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 import callbacks.trainer as assembly
 from juzhen.core.errors import UserError
 from juzhen.core.result import Result
-from launch.naming import run_key
+from launch.job import run_key
 
 QUICK = (
     "training.duration=6 steps",

@@ -6,7 +6,7 @@ import pytest
 import torch
 from jobs import logged, module_of, run_job, weights
 
-from callbacks.loss_gradient import READINGS, LossGradient, _square
+from callbacks.health import READINGS, LossGradient, _square
 from juzhen.losses.pairwise_ranking import cosent
 
 QUICK = (

@@ -6,10 +6,10 @@ from types import SimpleNamespace
 import pytest
 from jobs import run_job
 
-from callbacks.pruning import PruneOnDev, pruning
+from callbacks.reporting import PruneOnDev, pruning
 from callbacks.trial import TrialAddress, open_journal
 from juzhen.core.result import RESULT_FILE, Result
-from launch.naming import run_key
+from launch.job import run_key
 
 optuna = pytest.importorskip("optuna")
 

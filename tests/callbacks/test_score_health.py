@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from jobs import logged, run_job, weights
 
-from callbacks.health import score_summary
-from callbacks.score_health import ScoreHealth
+from callbacks.health import ScoreHealth, score_summary
 from juzhen.core.errors import UserError
 
 QUICK = ("training.duration=6 steps", "training.validate_every=3 steps", "evaluation.splits=[dev]")

@@ -12,7 +12,7 @@ from test_broken_inputs import OWN, Desk
 from callbacks.trainer import Patience
 from juzhen.core.result import Result
 from launch.console import best_on_dev
-from launch.stage_run import early_stop_line
+from launch.curriculum import early_stop_line
 
 EQUAL = (
     "sentence1\tsentence2\tlabel\n今天天气好\t天气不错\t3\n我想退货\t怎么改密码\t3\n他在跑步\t他正在跑\t3\n"

@@ -7,8 +7,8 @@ import pytest
 import torch
 from jobs import forbid_reading, interrupt, logged, module_of, run_job, weights
 
-from callbacks.set_counts import SetCounts
 from callbacks.set_weights import LossRatio, Uncertainty
+from callbacks.training_record import SetCounts
 from juzhen.core.errors import UserError
 from juzhen.core.result import Result
 from juzhen.training.weighing import by_mean_loss

@@ -2,14 +2,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from callbacks import throughput
-from callbacks.throughput import Throughput
+from callbacks import training_record
+from callbacks.training_record import Throughput
 
 
 @pytest.fixture
 def clock(monkeypatch):
     now = SimpleNamespace(seconds=100.0)
-    monkeypatch.setattr(throughput.time, "perf_counter", lambda: now.seconds)
+    monkeypatch.setattr(training_record.time, "perf_counter", lambda: now.seconds)
     return now
 
 

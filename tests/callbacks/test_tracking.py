@@ -8,11 +8,11 @@ import pytest
 import wandb
 from jobs import run_job
 
-from callbacks.tracking import FLUSH_SECONDS, finish_wandb, wandb_mode
+from callbacks.reporting import FLUSH_SECONDS, finish_wandb, wandb_mode
 from juzhen.core import process
 from juzhen.core.errors import UserError
 from juzhen.core.result import Result
-from launch import stage_run
+from launch import curriculum
 
 pytestmark = pytest.mark.usefixtures("keyless")
 
@@ -53,7 +53,7 @@ def test_a_job_with_a_key_and_no_network_does_not_wait(
 ):
     places = []
     monkeypatch.setattr(
-        stage_run,
+        curriculum,
         "finish_wandb",
         lambda: places.append((wandb.run.group, wandb.run.settings.run_job_type)) or finish_wandb(),
     )
@@ -88,7 +88,7 @@ def inspect(run):
 @pytest.mark.slow
 def test_two_jobs_of_one_process_are_two_runs(tmp_path, tiny_backbone, monkeypatch):
     groups = []
-    monkeypatch.setattr(stage_run, "finish_wandb", lambda: groups.append(wandb.run.group) or finish_wandb())
+    monkeypatch.setattr(curriculum, "finish_wandb", lambda: groups.append(wandb.run.group) or finish_wandb())
     words = ("training.duration=2 steps", "logger.wandb=offline", "logger.group=trial", "logger.tags=[mine]")
     runs = [run_job(tmp_path, tiny_backbone, *words, f"seed={seed}") for seed in (1, 2)]
     for run in runs:
@@ -121,7 +121,7 @@ def test_steps_are_in_the_file_of_wandb_while_the_run_goes_on(tmp_path, tiny_bac
                 break
         finish_wandb()
 
-    monkeypatch.setattr(stage_run, "finish_wandb", look_first)
+    monkeypatch.setattr(curriculum, "finish_wandb", look_first)
     words = ("training.duration=3 steps", "logger.wandb=offline", "logger.every_steps=1")
     run_job(tmp_path, tiny_backbone, *words)
     assert before_the_end[0]["state"] == "running"

@@ -10,7 +10,7 @@ from juzhen.data.rankings import as_ranking
 from juzhen.data.spec import configured_set
 from juzhen.evaluation.settings import EvaluationSettings
 from launch.check import check_command_line
-from launch.naming import run_key
+from launch.job import run_key
 
 
 def read(name, limit, seed=0, debug_rows=None):

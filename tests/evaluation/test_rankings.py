@@ -26,7 +26,7 @@ from juzhen.evaluation.run import EvaluationRun
 from juzhen.evaluation.settings import EvaluationSettings
 from juzhen.metrics.lexical import cut_of, terms
 from juzhen.metrics.ranking import query_numbers
-from lightning_modules.matching import match_losses
+from lightning_modules.loss_factory import match_losses
 
 METRICS = ("ndcg_at_10", "mrr_at_10", "recall_at_10", "recall_at_100", "map_at_100")
 FEW = EvaluationSettings(debug_rows=40)

@@ -14,8 +14,8 @@ from conf.job import JobConfig
 from juzhen.cli.verbs import GROUPS, verb
 from launch.check import Check, check_command_line
 from launch.hydra_internals import opened
-from launch.naming import register_resolvers
-from launch.words import parse_flags
+from launch.job import register_resolvers
+from launch.overrides import parse_flags
 
 KEYS = [
     "dataset",

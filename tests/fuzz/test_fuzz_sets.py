@@ -12,8 +12,7 @@ import train
 from juzhen.data.spec import DatasetConfig, read_description
 from juzhen.evaluation.settings import EvaluationSettings
 from launch.check import check_command_line, checked_job
-from launch.job import stored_job
-from launch.naming import register_resolvers
+from launch.job import register_resolvers, stored_job
 
 SHIPPED = (train.CONFIGURATION / "dataset" / "demo_qmc.yaml").read_bytes()
 OWN = re.sub(rb"demo_qmc", b"mine", SHIPPED)

@@ -116,7 +116,7 @@ hydra:
     "callbacks/default.yaml": "defaults: [loss_gradient, space_health]\n",
     "callbacks/loss_gradient.yaml": """\
 # @package callbacks.loss_gradient
-_target_: callbacks.loss_gradient.LossGradient
+_target_: callbacks.health.LossGradient
 decides_weights: false
 low: 0.1
 high: 10
@@ -132,7 +132,7 @@ on_collapse: warn
 """,
     "callbacks/unmarked.yaml": """\
 # @package callbacks.unmarked
-_target_: callbacks.throughput.Throughput
+_target_: callbacks.training_record.Throughput
 """,
     "backbone/random_small.yaml": """\
 path: encoders/random_small

@@ -19,8 +19,8 @@ from juzhen.mining.options import MiningOptions
 from juzhen.serving.models import open_corpus
 from juzhen.training import fit as fitting
 from launch.check import check_command_line
-from launch.naming import deciding_settings, run_key
-from launch.words import with_backbone, with_current_names
+from launch.job import deciding_settings, run_key
+from launch.overrides import with_backbone, with_current_names
 
 CONF = ROOT / "conf"
 GROUPS = ("loss", "model", "backbone", "dataset", "hardware", "sweep", "schedule", "logger")

@@ -9,9 +9,8 @@ import train
 from hydra_plugins.juzhen_sweeps.launcher import _require_own_folders
 from juzhen.core.errors import UserError
 from juzhen.core.result import PROGRESS_FILE, RESULT_FILE, Result
-from launch.job import read_job
-from launch.naming import deciding_settings
-from launch.run_record import JOB_FILE, differences, has_begun, remember_job, require_same_job
+from launch.job import deciding_settings, read_job
+from launch.run_folder import JOB_FILE, differences, has_begun, remember_job, require_same_job
 from sweeps.ledger import SweepCell
 
 CURRICULUM = ("schedule=serial", "dataset=[demo_nli,demo_sts]", "loss=by_kind")

@@ -7,7 +7,7 @@ from conf.own_classes import declared_losses, is_own, own_class
 from juzhen.core.errors import UserError
 from juzhen.core.schema import ConfigError
 from launch.job import check_target
-from lightning_modules.chosen_losses import declared_loss
+from lightning_modules.loss_factory import declared_loss
 
 TARGET = "losses_of_somebody.Absolute"
 SOURCE = """

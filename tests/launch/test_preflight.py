@@ -13,7 +13,7 @@ from scratch_conf import FILES, write_tree
 
 from juzhen.core.errors import UserError
 from launch.check import check_command_line
-from launch.explain import option_hint
+from launch.overrides import option_hint
 
 
 @pytest.fixture(scope="module")

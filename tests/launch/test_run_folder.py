@@ -9,7 +9,7 @@ from forks import python
 
 from juzhen.core.errors import UserError
 from juzhen.core.file_guard import claim_dir
-from launch.naming import run_key, run_name
+from launch.job import run_key, run_name
 from launch.run_folder import MARKER, RunFolder, offline_line, require_free_space
 
 CONFIG = {

@@ -14,9 +14,9 @@ from datamodules.datamodule import Stage
 from juzhen.core.examples import Examples, Kind
 from juzhen.data.loading import JobData
 from juzhen.encoders.backbone_config import AdapterConfig
-from launch import digests
-from launch.digests import evaluation_digest, examples_digest, stage_digest, start_digest
-from lightning_modules.matching import match_losses
+from launch import stage_store
+from launch.stage_store import evaluation_digest, examples_digest, stage_digest, start_digest
+from lightning_modules.loss_factory import match_losses
 
 SETS = ("demo_sts", "demo_order")
 WORDS = ("dataset=[demo_sts,demo_order]", "benchmark=none", "augmentation.views=[delete]")
@@ -135,8 +135,8 @@ def test_parent_place_and_rows_change_the_digest_of_the_stage():
 
 def test_versions_and_the_number_of_the_maths_change_both_digests(monkeypatch):
     def both(versions: str, maths: int):
-        monkeypatch.setattr(digests, "version", lambda library: versions)
-        monkeypatch.setattr(digests, "MATHS", maths)
+        monkeypatch.setattr(stage_store, "version", lambda library: versions)
+        monkeypatch.setattr(stage_store, "MATHS", maths)
         return digest(), scores_digest()
 
     assert both("2.0+cpu", 1) == both("2.0+cu130", 1)

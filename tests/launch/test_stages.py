@@ -6,7 +6,7 @@ from jobs import compose_job
 from datamodules.datamodule import loss_weights
 from juzhen.core.errors import UserError
 from launch.job import history, plan_job, read_job
-from lightning_modules.chosen_losses import chosen_losses
+from lightning_modules.loss_factory import chosen_losses
 
 SERIAL = ("schedule=serial", "dataset=[demo_nli,demo_sts]", "loss=by_kind")
 TWICE = (

@@ -7,7 +7,7 @@ from jobs import typed_job
 from omegaconf import OmegaConf
 
 from launch.check import check_command_line
-from launch.words import as_typed
+from launch.overrides import as_typed
 
 
 @pytest.mark.parametrize("text", ["1234e56", "12e400", "1_000", "true", "inf", ".50", "+1"])

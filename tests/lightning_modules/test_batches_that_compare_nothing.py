@@ -7,15 +7,13 @@ import pytest
 from jobs import run_job, typed_job, weights
 from test_learnable import rows_of
 
-from callbacks.loss_gradient import READINGS
+from callbacks.health import READINGS
 from datamodules.datamodule import SentenceDataModule, only_stage
 from juzhen.core.examples import Kind
 from juzhen.data.loading import JobData
-from launch import stage_run
-from lightning_modules.chosen_losses import Match
-from lightning_modules.comparisons import comparisons
-from lightning_modules.learnable import check_learnable
-from lightning_modules.matching import build_loss
+from launch import curriculum
+from lightning_modules.loss_factory import Match, build_loss
+from lightning_modules.trainability import check_learnable, comparisons
 from tools.loss_numbers import losses_for, options
 
 LOSSES = losses_for(options("model")["biencoder"])
@@ -119,7 +117,7 @@ def trained(tmp_path, tiny_backbone, monkeypatch):
     def run(compare, *words):
         drawn = {}  # a batch is drawn more than once: for its memory, for its text, to learn from it
         chosen = {"demo_sts": lambda rows: drawn.setdefault(tuple(rows), len(drawn)) < compare}
-        monkeypatch.setattr(stage_run, "comparisons", lambda rows, losses: chosen)
+        monkeypatch.setattr(curriculum, "comparisons", lambda rows, losses: chosen)
         return weights(run_job(tmp_path / str(len(list(tmp_path.iterdir()))), tiny_backbone, *QUICK, *words))
 
     return run

@@ -23,7 +23,7 @@ from juzhen.encoders.pooling import sides
 from juzhen.encoders.projection import BilinearScore
 from juzhen.encoders.resolve_path import SCORE_FILE
 from juzhen.encoders.sentence_encoder import with_layers
-from launch.naming import run_key
+from launch.job import run_key
 from lightning_modules.biencoder import BiEncoder
 
 QUICK = ("training.duration=2 epochs", "evaluation.splits=[dev]", "logger.every_steps=1")

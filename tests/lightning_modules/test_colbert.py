@@ -10,7 +10,7 @@ from juzhen.core.errors import UserError
 from juzhen.core.result import Result
 from juzhen.families.late.encoder import MultiVectorEncoder
 from lightning_modules.colbert import ColBERT
-from lightning_modules.matching import match_losses
+from lightning_modules.loss_factory import match_losses
 
 COLBERT = ("model=colbert", "model.dim=8", "model.query_length=12", "training.duration=4 steps")
 

@@ -21,7 +21,7 @@ from juzhen.encoders.sentence_encoder import PromptEncoder
 from juzhen.identity import with_language
 from launch.job import read_job
 from lightning_modules.cot import CotEncoder, require_sight
-from lightning_modules.matching import match_losses
+from lightning_modules.loss_factory import match_losses
 
 STEADY = ("logger.every_steps=1", "seed=42", "evaluation.splits=[dev]", "training.monitor=auto")
 FROM_NOTHING = "model.untrained_mask=true"

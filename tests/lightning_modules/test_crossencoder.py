@@ -24,9 +24,8 @@ from juzhen.metrics.classification import score_classes
 from juzhen.metrics.correlation import spearman
 from juzhen.mining.negatives import mine
 from juzhen.mining.options import MiningOptions
-from lightning_modules.chosen_losses import declared_loss
 from lightning_modules.crossencoder import CrossEncoderModule
-from lightning_modules.matching import match_losses
+from lightning_modules.loss_factory import declared_loss, match_losses
 from tools.loss_numbers import losses_for, options
 
 JOINT = ("model=crossencoder", "training.duration=2 steps", "evaluation.splits=[dev]")

@@ -18,7 +18,7 @@ from juzhen.encoders import SentenceEncoder, load_encoder, teacher_cache
 from juzhen.encoders.embedding_cache import EmbeddingCache
 from juzhen.encoders.teacher_cache import Targets, TeacherEmbeddingCache
 from juzhen.losses import distill_cosine, distill_mse, distill_similarity
-from launch.naming import run_key
+from launch.job import run_key
 from lightning_modules.distill import DistillTranslations
 
 TEACHER = "model.teacher=builtin/mini_zh@2"

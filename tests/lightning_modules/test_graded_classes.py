@@ -19,9 +19,8 @@ from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.encoders.projection import similarity
 from juzhen.encoders.save import save_encoder
 from launch.check import check_command_line
-from lightning_modules.chosen_losses import class_grades
-from lightning_modules.learnable import require_grades
-from lightning_modules.matching import match_losses
+from lightning_modules.loss_factory import class_grades, match_losses
+from lightning_modules.trainability import require_grades
 
 GRADES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 ON_CSTS = ("model=crossencoder", "loss=ce", "dataset=[csts]", "benchmark=none")

@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 from juzhen.core.examples import Examples, Kind
 from juzhen.encoders import load_backbone
 from lightning_modules.biencoder import BiEncoder
-from lightning_modules.matching import build_losses, match_losses
+from lightning_modules.loss_factory import build_losses, match_losses
 
 PIECE = 24
 TEXTS = [f"第{number}句说的是{'很' * (number % 7)}好的天气" for number in range(24)]

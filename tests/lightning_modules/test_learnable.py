@@ -13,8 +13,8 @@ from juzhen.core.errors import UserError
 from juzhen.core.examples import TEXT_COLUMNS, Examples, Kind
 from juzhen.data.loading import JobData
 from lightning_modules.biencoder import BiEncoder
-from lightning_modules.chosen_losses import Match
-from lightning_modules.learnable import check_learnable
+from lightning_modules.loss_factory import Match
+from lightning_modules.trainability import check_learnable
 from tools.loss_numbers import losses_for, options
 
 NAMES = {Kind.SCORED_PAIR: "demo_sts", Kind.LABELLED_PAIR: "demo_qmc", Kind.NLI_PAIR: "demo_nli"}

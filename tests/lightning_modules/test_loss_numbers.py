@@ -13,7 +13,7 @@ from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.core.nodes import numbers_of
 from launch.check import check_command_line
-from lightning_modules.chosen_losses import declared_loss
+from lightning_modules.loss_factory import declared_loss
 from tools import loss_numbers
 from tools.loss_numbers import written
 

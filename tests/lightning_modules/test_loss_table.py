@@ -12,9 +12,8 @@ from juzhen.core.result import Result
 from juzhen.data import loading
 from launch import curriculum
 from lightning_modules.biencoder import BiEncoder
-from lightning_modules.chosen_losses import declared_loss
 from lightning_modules.crossencoder import CrossEncoderModule
-from lightning_modules.matching import match_losses
+from lightning_modules.loss_factory import declared_loss, match_losses
 from tools import loss_table
 
 SETS = {

@@ -6,8 +6,7 @@ from jobs import typed_job
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.data.loading import load_job_data
-from lightning_modules.chosen_losses import chosen_losses
-from lightning_modules.matching import match_losses
+from lightning_modules.loss_factory import chosen_losses, match_losses
 
 
 def job_of(*overrides):

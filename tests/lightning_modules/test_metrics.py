@@ -11,7 +11,7 @@ from torchmetrics import Metric, MetricCollection
 
 from juzhen.metrics.correlation import pearson, spearman
 from juzhen.metrics.threshold import area_under_curve, average_precision, cross_fitted_accuracy
-from lightning_modules.metrics import PairMeasures, RowOutputs
+from lightning_modules.base import PairMeasures, RowOutputs
 
 DRAW = np.random.default_rng(0)
 SCORES = DRAW.normal(size=301).astype(np.float32)

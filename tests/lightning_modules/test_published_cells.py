@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from jobs import compose_job
 
-from launch.job import read_job
-from launch.naming import run_key
+from launch.job import read_job, run_key
 from train import CONFIGURATION
 
 FOLDER = CONFIGURATION / "experiment" / "cross_encoder"

@@ -9,7 +9,7 @@ from juzhen.core.errors import UserError
 from juzhen.encoders import load_backbone
 from juzhen.losses import InfoNCEQueue
 from juzhen.training.optimizer import layer_of
-from lightning_modules.matching import build_losses, match_losses
+from lightning_modules.loss_factory import build_losses, match_losses
 
 UNFREEZING = ("callbacks=[default,unfreezing]", "training.patience=null", "evaluation.splits=[dev]")
 

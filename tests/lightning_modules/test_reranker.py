@@ -15,7 +15,7 @@ from juzhen.encoders.base_weights import merged
 from juzhen.families.answers.encoder import GenerativeReranker
 from juzhen.families.registry import PairScorer
 from juzhen.identity import why_unread
-from lightning_modules.matching import match_losses
+from lightning_modules.loss_factory import match_losses
 from lightning_modules.reranker import RerankerModule
 
 RERANKER = (*rerankers.JOB, "training.duration=4 steps", "optimizer.lr=1e-2")

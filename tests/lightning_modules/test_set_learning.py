@@ -7,8 +7,7 @@ from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.data.loading import load_job_data
 from launch.job import read_job
-from lightning_modules.chosen_losses import chosen_losses
-from lightning_modules.matching import build_loss, match_losses
+from lightning_modules.loss_factory import build_loss, chosen_losses, match_losses
 
 NLI, QMC = "dataset.demo_nli.learning", "dataset.demo_qmc.learning"
 

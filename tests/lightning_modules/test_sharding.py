@@ -6,7 +6,7 @@ from jobs import typed_job
 
 from juzhen.core.errors import UserError
 from juzhen.data.sampler import TokenBudget
-from lightning_modules.matching import match_losses
+from lightning_modules.loss_factory import match_losses
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from juzhen.core.errors import UserError
 from juzhen.core.result import Result
 from juzhen.families.sparse.encoder import SparseEncoder
 from juzhen.losses.regularizers import flops, warmed_up
-from lightning_modules.matching import match_losses
+from lightning_modules.loss_factory import match_losses
 from lightning_modules.splade import Splade
 
 SPLADE = ("model=splade", "training.duration=4 steps")

@@ -15,8 +15,7 @@ from juzhen import losses
 from juzhen.core.batch import TENSORS, text_tensors
 from juzhen.core.examples import NLI_GRADES, TEXT_COLUMNS, Kind
 from juzhen.losses.loss import LossOutput
-from lightning_modules.chosen_losses import declared_loss
-from lightning_modules.matching import build_loss
+from lightning_modules.loss_factory import build_loss, declared_loss
 from tools.loss_numbers import losses_for, options
 
 DIM, TEACHER_DIM = 5, 7

@@ -13,7 +13,7 @@ from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.losses.arguments import GOLD
 from juzhen.losses.scores import choice_accuracy, sign_accuracy
-from lightning_modules.matching import build_loss
+from lightning_modules.loss_factory import build_loss
 from tools.loss_numbers import options
 
 NAMES = [name for name in options("loss") if name != "by_kind"]

@@ -14,7 +14,7 @@ from juzhen.core.examples import Kind
 from juzhen.core.schema import ConfigError
 from juzhen.losses import Loss
 from launch.job import check_target
-from lightning_modules.matching import build_loss
+from lightning_modules.loss_factory import build_loss
 from tools.loss_numbers import losses_for, options
 
 HEAD = {"dim": 2, "num_classes": 2}

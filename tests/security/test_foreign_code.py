@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 from jobs import run_job
 
-from callbacks.pruning import PruneOnDev
+from callbacks.reporting import PruneOnDev
 from callbacks.trial import TrialAddress, open_journal
 from conf.own_classes import own_class
 from juzhen.cli.main import main

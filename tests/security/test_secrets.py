@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from forks import python
 
-from callbacks.tracking import build_loggers
+from callbacks.reporting import build_loggers
 from conf.environment import READABLE
 from conf.job import LoggerConfig
 from datamodules.datamodule import only_stage
@@ -142,7 +142,7 @@ def test_what_is_stored_and_logged_holds_no_secret(tmp_path, capsys, monkeypatch
 
 def test_what_goes_to_wandb_holds_no_secret(tmp_path, monkeypatch):
     given = {}
-    monkeypatch.setattr("callbacks.tracking.WandbLogger", lambda **words: given.update(words))
+    monkeypatch.setattr("callbacks.reporting.WandbLogger", lambda **words: given.update(words))
     logger = LoggerConfig(
         csv=False, wandb="offline", progress=False, every_steps=1, project="p", tags=[TOKEN]
     )

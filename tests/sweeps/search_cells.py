@@ -57,7 +57,7 @@ def settings(**changes):
 def space(*words: str):
     from hydra.core.override_parser.overrides_parser import OverridesParser
 
-    from sweeps.search_space import read_space
+    from sweeps.search import read_space
 
     return read_space(OverridesParser.create().parse_overrides(list(words) or ["rate=interval(0,1)"]))
 
@@ -71,7 +71,7 @@ def search_in(folder: Path, *words: str, key: str = "0", **changes):
 def planner_of(search, folder: Path, runner, *, seeds=("",), report=lambda line: None):
     """A planner whose cells are named after their trial's words."""
     from sweeps.ledger import Ledger, SweepCell
-    from sweeps.search_planner import SearchPlanner
+    from sweeps.search import SearchPlanner
 
     def cells_of(trial):
         (word,) = search.space.words(trial.params)

@@ -5,8 +5,8 @@ from fake_cells import ROOT
 from forks import python
 from terminals import python_in_a_terminal
 
-from sweeps.cell_state import cell_labels, seconds_left
 from sweeps.ledger import SweepCell
+from sweeps.planner import cell_labels, seconds_left
 
 SWEEP = f"""
 import json, pathlib, sys
@@ -16,7 +16,7 @@ fake_cells.FAKE = fake_cells.FAKE.replace("    time.sleep(seconds)", '''
     state = {{"work": "training on csts", "done": len(done), "total": 10, "dev": 0.75, "left": 7.0}}
     (run_dir / "progress.json").write_text(json.dumps(state))
     time.sleep(seconds)''')
-from sweeps.display import SweepDisplay
+from sweeps.status import SweepDisplay
 planner, cells = fake_cells.plan(pathlib.Path(sys.argv[1]), ["works", "fails", "slow"], jobs=2, attempts=1)
 with SweepDisplay() as display:
     planner.report, planner.watch = display.report, display.refresh

@@ -73,7 +73,7 @@ def test_settings_that_cannot_be_meant_are_refused(change, message):
 def sweep(*words: str, launcher=None, **keys) -> None:
     """What `-m hydra/sweeper=optuna` does before anything is composed."""
     Plugins.instance()  # executes plugins anew: a class imported before has another parent than it believes
-    from hydra_plugins.juzhen_sweeps.search import SearchSweeper
+    from hydra_plugins.juzhen_sweeps.sweeper import SearchSweeper
 
     sweeper = SearchSweeper(params={}, **vars(settings()) | {"seeds": None} | keys)
     sweeper.launcher = launcher or SimpleNamespace(runner=None)

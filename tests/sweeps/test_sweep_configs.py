@@ -13,9 +13,9 @@ from juzhen.core.errors import UserError
 from juzhen.core.result import Result
 from launch.check import check_command_line
 from launch.hydra_internals import opened
-from launch.naming import register_resolvers
+from launch.job import register_resolvers
+from launch.overrides import Groups
 from launch.sweep_cells import cells_of, give_to_launcher, with_row
-from launch.words import Groups
 
 CONF = Path(__file__).parents[2] / "conf"
 ALL = sorted(path.stem for path in (CONF / "sweep").glob("*.yaml"))

@@ -20,9 +20,9 @@ from juzhen.core.result import Result
 from juzhen.report.matrix import build_matrix
 from launch.check import check_command_line
 from launch.hydra_internals import opened
-from launch.naming import register_resolvers
+from launch.job import register_resolvers
+from launch.overrides import Groups
 from launch.sweep_cells import read_cell
-from launch.words import Groups
 from sweeps.ledger import Event, Ledger
 
 STEPS = ("training.duration=6 steps", "training.checkpoint_every=1 steps", "debug_rows=24")

@@ -22,7 +22,7 @@ from juzhen.cli.program import run_program
 from juzhen.core.examples import Kind
 from juzhen.losses.loss import Loss
 from juzhen.report.picture import save_picture
-from lightning_modules.matching import build_loss
+from lightning_modules.loss_factory import build_loss
 from tools.docs.loss_examples import FAMILIES, Example
 from tools.loss_numbers import losses_for, options
 

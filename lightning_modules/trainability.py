@@ -1,11 +1,10 @@
-"""Whether a stage can learn anything from its rows: what cannot is refused, what hardly can is said, before a step.
+"""Checks whether a stage can learn from its rows, and a count of batches that give a loss nothing to compare.
 
-A loss says what rows must differ in (`Contrast`). Where the gradient would be 0 from the first step to
-the last, or a classifier would have one answer, training is refused. Where a thing is learnt, but less than was meant,
-there is a line that says so.
+Each loss declares what rows must differ in (`Contrast`). Training stops before the first step if the gradient would be
+0 throughout, or if a classifier would have one answer. A warning follows if less can be learnt than was meant.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import NoReturn
 
 import numpy as np
@@ -18,13 +17,12 @@ from juzhen.core.examples import Examples, Kind
 from juzhen.core.kinds import text_roles
 from juzhen.core.nodes import name_of
 from juzhen.core.text import percent
+from juzhen.data.sampler import BatchStream, stratified
 from juzhen.data.spec import DatasetConfig
 from juzhen.losses.loss import Contrast, Loss
 from juzhen.metrics.metric_support import undefined_reason
-from juzhen.training.comparing import require_equal_lists
-from lightning_modules.chosen_losses import Match, class_grades
-from lightning_modules.comparisons import empty_batches
-from lightning_modules.matching import build_loss
+from juzhen.training.comparing import compares, differ, require_equal_lists
+from lightning_modules.loss_factory import Match, build_loss, class_grades
 
 
 def check_learnable(job: JobConfig, rows: SentenceDataModule, matches: Mapping[str, Match]) -> list[str]:
@@ -232,3 +230,77 @@ def require_grades(examples: Examples, config: DatasetConfig) -> None:
         f"dataset.{config.name}.grades={list(config.grades or ())}, and {len(wrong) - 1:,} more rows are "
         "none of them; name every score that there is, or choose a loss of scores, such as loss=cosent"
     )
+
+
+Comparison = Callable[[np.ndarray], bool]
+"""Row numbers of a batch → whether its rows differ in what a loss compares."""
+
+LOOKED_AT = 1000
+"""Batches of a set that are looked at before training."""
+
+FEW = 0.01
+"""Share of empty batches that needs no line."""
+
+
+def compares_rows(examples: Examples, rows: np.ndarray, loss: Loss) -> bool:
+    """As `compares`, of the part of a loss that compares rows, where a part of it does not."""
+    has_part = (
+        loss.is_batchwise
+        and loss.contrast in (Contrast.CLASSES, Contrast.VALUES)
+        and examples.targets is not None
+    )
+    return differ(examples.targets[rows]) if has_part else compares(examples, rows, loss)
+
+
+def comparisons(rows: SentenceDataModule, losses: Mapping[str, Loss]) -> dict[str, Comparison]:
+    """Dataset key → `compares` for rows of its set as they are when a batch is drawn: mining changes them."""
+    return {
+        name: lambda chosen, name=name, loss=losses[name]: compares(rows.train[name], chosen, loss)
+        for name in rows.train
+        if name in losses
+    }
+
+
+def empty_batches(
+    rows: SentenceDataModule, name: str, loss: Loss, *, size_key: str, told_as: str
+) -> Iterator[str]:
+    """A line where more than a few batches of a set compare nothing; it says what balanced batches would do."""
+    examples, by = rows.train[name], rows.job.training.stratify_by
+    num_empty, looked_at = _count(rows, name, loss, balanced=by == "label")
+    if num_empty <= FEW * looked_at:
+        return
+    is_empty = not all(
+        compares(examples, chosen, loss) for chosen in _drawn(rows, name, balanced=by == "label")
+    )
+    reason = (
+        f"{told_as} compares nothing there, and such steps leave the weights as they are"
+        if is_empty
+        else f"the part of {told_as} that compares rows has nothing to compare there"
+    )
+    advice = f"raise {size_key}={rows.stream.batch_sizes[name]}"
+    if examples.targets is not None and by == "none":
+        balanced, _ = _count(rows, name, loss, balanced=True)
+        by_label = f"training.stratify_by=label ({percent(balanced, looked_at)})"
+        advice = (
+            f"type {by_label}, or {advice}" if balanced < num_empty else f"{by_label} cannot help; {advice}"
+        )
+    yield (
+        f"{name}/train: {num_empty:,} of {looked_at:,} batches ({percent(num_empty, looked_at)}) hold rows that do not "
+        f"differ: {reason}; {advice}"
+    )
+
+
+def _count(rows: SentenceDataModule, name: str, loss: Loss, *, balanced: bool) -> tuple[int, int]:
+    """Batches that compare no rows, and all that were looked at."""
+    batches = _drawn(rows, name, balanced=balanced)
+    return sum(not compares_rows(rows.train[name], batch, loss) for batch in batches), len(batches)
+
+
+def _drawn(rows: SentenceDataModule, name: str, *, balanced: bool) -> list[np.ndarray]:
+    """The first batches of a set; `balanced`: with its labels in proportion."""
+    examples, size = rows.train[name], rows.stream.batch_sizes[name]
+    stream = BatchStream({name: len(examples)}, batch_size=size, num_batches=0, seed=rows.job.seed)
+    if balanced:
+        stream.window = stream.batches_of[name]
+        stream.shapes = {name: stratified("label", examples.targets, lambda: examples.targets, len(examples))}
+    return [chosen for _, chosen in stream.epoch(0)[:LOOKED_AT]]
