@@ -158,8 +158,12 @@ def test_the_reference_has_every_option_verb_and_public_name():
     assert all(f"`{name}`" in written["reference/api/losses.md"] for name in losses)
 
 
-def test_docstrings_in_columns_become_lists():
+def test_docstrings_in_columns_become_lists_or_sections():
     from tools.docs.columns import as_markdown
+
+    assert as_markdown("first, second  two texts", ["first", "second"]) == (
+        "Args:\n    first: two texts\n    second: two texts"
+    )
 
     columns = "first, second  two texts\nthird          one that\n               goes on"
     text = f"What it gives: a < b.\n\n{columns}\n\n>>> 1 + 1\n2"

@@ -1,4 +1,4 @@
-"""An extension of Griffe, which reads the sources for mkdocstrings: docstrings become Markdown."""
+"""An extension of Griffe, which reads the sources for mkdocstrings: older docstrings become Google style."""
 
 from typing import Any
 
@@ -7,7 +7,11 @@ from griffe import Extension, Object
 from tools.docs.columns import as_markdown
 
 
-class ColumnsAsLists(Extension):
+class ColumnsAsSections(Extension):
+    """Rewrites docstrings with parameters in two columns."""
+
     def on_object(self, *, obj: Object, **_: Any) -> None:
         if obj.docstring:
-            obj.docstring.value = as_markdown(obj.docstring.value)
+            members = obj.members if obj.is_class else [each.name for each in getattr(obj, "parameters", ())]
+            section = "Attributes" if obj.is_class else "Args"
+            obj.docstring.value = as_markdown(obj.docstring.value, [*members], section=section)
