@@ -1,1 +1,1 @@
-"""Adapters: a few matrices that learn beside frozen weights (LoRA, DoRA), by peft."""
+"""Adapters (LoRA, DoRA) by peft: small trainable matrices next to frozen weights."""

@@ -1,4 +1,4 @@
-"""An adapter as a folder: written as peft has it, beside the account of its base, and read again."""
+"""Saves and loads an adapter in peft's layout, with a record of its base weights."""
 
 import re
 import warnings
@@ -33,7 +33,7 @@ PREFIX = "base_model.model."
 
 
 def save_adapter(backbone: PreTrainedModel, folder: Path) -> None:
-    """Writes the adapter alone, as peft has it, and the account of its base. Raises UserError if that has changed."""
+    """Write the adapter in peft's layout, and the record of its base. Raises UserError if the base has changed."""
     from peft import get_peft_model_state_dict
 
     source = cast(Any, backbone)
@@ -56,18 +56,18 @@ def save_adapter(backbone: PreTrainedModel, folder: Path) -> None:
 
 
 def _as_json(values: dict[str, Any]) -> dict[str, Any]:
-    """Without what JSON has no word for, which is at its default."""
+    """Drop values without a JSON form, which have their default."""
     plain = (str, int, float, bool, list, dict, type(None))
     return {key: getattr(value, "value", value) for key, value in values.items() if isinstance(value, plain)}
 
 
 def _their_name(base: Base, source: Path) -> str:
-    """By what other programs find the base: an id of the hub, or a folder."""
+    """Name of the base for other programs: a hub id or a folder."""
     return base.path if locate_folder(base.path) is None else str(source)
 
 
 def _require_unchanged(backbone: PreTrainedModel, source: Path) -> None:
-    """Raises UserError where a frozen weight is not what the files of the base hold: the adapter would be another's."""
+    """Raise UserError if a frozen weight differs from the files of the base."""
     if _changes_of_base(backbone) == vars(backbone).get(WRITTEN):
         return
     held = dict(base_weights(backbone))
@@ -80,8 +80,8 @@ def _require_unchanged(backbone: PreTrainedModel, source: Path) -> None:
                 stored = file.get_tensor(name).to(values.dtype)
                 if stored.shape == values.shape and not torch.equal(stored, values.cpu()):
                     raise UserError(
-                        f"adapter: {name}, which is frozen beside it, is not what {path} holds; merge the adapter and "
-                        "save the whole"
+                        f"adapter: the frozen weight {name} differs from {path}. Merge the adapter and "
+                        "save the whole encoder."
                     )
     vars(backbone)[WRITTEN] = _changes_of_base(backbone)
 
@@ -93,10 +93,15 @@ def _changes_of_base(backbone: nn.Module) -> int:
 def load_adapter(
     backbone: PreTrainedModel, folder: Path, base: Base, place: Path, *, has_head: bool = False
 ) -> None:
-    """Puts the adapter of a folder beside the weights of `backbone`, in place. Raises UserError if it does not fit.
+    """Add the adapter of a folder to `backbone`, in place. Raises UserError if it does not fit.
 
-    has_head  layers behind the backbone, such as a head over the vocabulary, are computed with. What the file holds of
-              them is refused then, and else it is left out
+    Args:
+        backbone: The base.
+        folder: Folder of the adapter.
+        base: Record of the base.
+        place: Folder of the base.
+        has_head: Layers after the backbone are used, such as a vocabulary head. Adapters of these layers are then
+            refused. Otherwise they are dropped.
     """
     require_peft()
     settings, path = read_adapter_settings(folder), folder / ADAPTER_WEIGHTS
@@ -119,10 +124,12 @@ def load_adapter(
 def adapted_layers(
     stored: Mapping[str, Tensor], folder: Path, is_one: Callable[[str], bool]
 ) -> dict[str, Tensor]:
-    """Linear layers behind a backbone as the adapter of a folder leaves them: its own copies, or what it adds to them.
+    """Linear layers after a backbone with the adapter applied: saved copies, or base weights plus the adapter.
 
-    stored  names in the whole model → what the files of the base hold
-    is_one  whether a name is of such a layer
+    Args:
+        stored: Name in the whole model → weight of the base.
+        folder: Folder of the adapter.
+        is_one: Predicate for the name of such a layer.
     """
     tensors = {name: values for name, values in _read_tensors(folder).items() if is_one(name)}
     learnt = {name for name in tensors if _is_learnt_in_file(name)}
@@ -165,9 +172,9 @@ def _is_learnt_in_file(name: str) -> bool:
 
 
 def _places(backbone: PreTrainedModel, names: Iterable[str]) -> tuple[str, list[str]]:
-    """What stands before the backbone's names in the model that an adapter learnt in, and names of layers behind it.
+    """Prefix of the backbone's names in the adapter's original model, and names of layers after the backbone.
 
-    An adapter that learnt beside a classifier, or in a language model, names `bert.encoder.…` or `model.layers.…`.
+    An adapter of a classifier or a language model has names such as `bert.encoder.…` or `model.layers.…`.
     """
     modules = {name for name, _ in backbone.named_modules()} - {""}
 
@@ -186,7 +193,7 @@ def _places(backbone: PreTrainedModel, names: Iterable[str]) -> tuple[str, list[
 
 
 def _drop_weights_of_base(backbone: nn.Module, tensors: dict[str, Tensor], *, shown: Path) -> None:
-    """Takes out what is no adapter's where the base has it, too. Raises UserError where the base has another weight."""
+    """Remove saved base weights. Raises UserError if one differs from the base."""
     held = dict(base_weights(backbone))
     for name in [name for name in tensors if not _is_learnt_in_file(name)]:
         values, of_base = tensors[name], held.get(name.replace(".base_layer.", "."))
@@ -202,7 +209,7 @@ def _drop_weights_of_base(backbone: nn.Module, tensors: dict[str, Tensor], *, sh
 
 @torch.no_grad()
 def _fill(backbone: nn.Module, tensors: Mapping[str, Tensor], *, shown: Path) -> None:
-    """Copies what a file holds into the adapter. Raises UserError for a tensor too many, too few or of another size."""
+    """Copy tensors into the adapter. Raises UserError for a missing or extra tensor, or another shape."""
     of_files = {
         _name_in_files(name): values for name, values in backbone.named_parameters() if is_learnt(name)
     }
@@ -213,13 +220,13 @@ def _fill(backbone: nn.Module, tensors: Mapping[str, Tensor], *, shown: Path) ->
     )
     if wrong:
         raise UserError(
-            f"{shown}: {wrong[0]} does not fit the settings beside it ({len(wrong)} such tensors)"
+            f"{shown}: {wrong[0]} does not fit its adapter_config.json ({len(wrong)} such tensors)"
         )
     for name, values in of_files.items():
         values.copy_(tensors[name])
 
 
 def _name_in_files(name: str) -> str:
-    """DoRA's lengths have a name of their own there."""
+    """Name of a parameter in peft's files, where the magnitude of DoRA has another name."""
     plain = name.replace(f".{NAME}", "")
     return plain.removesuffix(".weight") if "lora_magnitude_vector" in plain else plain

@@ -1,7 +1,8 @@
-"""Adapters, by peft: a few matrices that learn beside the frozen weights of a base, saved alone, merged on demand.
+"""Adds peft adapters to a backbone in place, and merges them on demand.
 
 LoRA (Hu et al. 2021, https://arxiv.org/abs/2106.09685), DoRA (Liu et al. 2024, https://arxiv.org/abs/2402.09353). The
-backbone stays the class that it was: its linear layers are replaced in place.
+backbone keeps its class, and its linear layers are replaced. `PeftAdapterMixin` of transformers is not used: it draws
+without a seed, only logs tensors that do not fit, may read pickled weights, and does not merge.
 """
 
 import copy
@@ -41,10 +42,10 @@ def require_peft() -> None:
 
 
 def is_ours_alone(backbone: nn.Module) -> bool:
-    """Whether sentence-transformers would load an adapter as another one, or not at all.
+    """True if sentence-transformers would misread the adapter.
 
-    It knows neither the first layers of a base, nor another attention, nor fewer bits. transformers leaves DoRA's
-    lengths out, with a warning (5.20).
+    It supports neither the first layers of a base, nor another attention, nor fewer bits. transformers drops DoRA's
+    magnitudes with a warning (5.20).
     """
     base, config = base_of(backbone), cast(Any, backbone).peft_config[NAME]
     is_whole = base.layers is None and base.attention is None and base.precision == "float32"
@@ -52,27 +53,31 @@ def is_ours_alone(backbone: nn.Module) -> bool:
 
 
 def add_adapter(backbone: PreTrainedModel, config: AdapterConfig, *, seed: int) -> None:
-    """Puts a new adapter beside the weights of `backbone`, in place, which are frozen then. It changes nothing yet.
+    """Add a new adapter to `backbone`, in place, and freeze the weights. It has no effect before training.
 
-    seed  draws what is random of it
+    Args:
+        backbone: The base.
+        config: The adapter.
+        seed: Seed of the random matrices.
 
-    Raises UserError without peft, for weights that could not be found again, and for what does not suit them.
+    Raises:
+        UserError: peft is missing, the weights have no saved source, or the configuration does not fit.
     """
     require_peft()
     if has_adapter(backbone):
         raise UserError(
-            "adapter: this encoder has one already, which learns on without another; leave adapter out, or merge it "
-            "first (juzhen export … --format sentence-transformers)"
+            "adapter: this encoder has one already, which continues to learn. Leave adapter out, or merge it "
+            "first (juzhen export … --format sentence-transformers)."
         )
     if SOURCE not in vars(backbone):
         raise UserError(
-            "adapter: the weights beside it are saved nowhere (drawn at random, or new layers), so that it could not "
-            "be loaded again; save the encoder, and start from its folder"
+            "adapter: its base weights are not saved (random weights or new layers), so it could not "
+            "be loaded again. Save the encoder, and start from its folder."
         )
     base, folder, as_read = vars(backbone)[SOURCE]
     if changes(backbone) != as_read:
         raise UserError(
-            "adapter: the weights have learnt since they were loaded; save the encoder, and load it again"
+            "adapter: the weights were trained after they were loaded. Save the encoder, and load it again."
         )
     settings = _settings(backbone, config)
     digest = base_digest(folder)
@@ -83,9 +88,9 @@ def add_adapter(backbone: PreTrainedModel, config: AdapterConfig, *, seed: int) 
 
 
 def add_merged_adapter(backbone: PreTrainedModel, config: AdapterConfig, *, seed: int = 0) -> None:
-    """The same beside weights that need not be found again: the adapter is saved merged into them, or never.
+    """Add an adapter that is saved merged, or never, so the weights need no saved source.
 
-    Raises UserError without peft, and for what does not suit the weights.
+    Raises UserError if peft is missing or the configuration does not fit.
     """
     require_peft()
     settings = _settings(backbone, config)
@@ -94,21 +99,21 @@ def add_merged_adapter(backbone: PreTrainedModel, config: AdapterConfig, *, seed
 
 
 def hold(backbone: PreTrainedModel, precision: str) -> None:
-    """Weights that are frozen, in fewer bytes. In 4 bits they are read so, by `from_weights`."""
+    """Convert frozen weights to fewer bytes. 4-bit weights are loaded as such by `from_weights`."""
     if precision == "bfloat16":
         backbone.bfloat16()
 
 
 def _settings(backbone: PreTrainedModel, config: AdapterConfig) -> dict[str, Any]:
-    """What peft makes the adapter by, as adapter_config.json has it. Raises UserError where it does not suit."""
+    """Arguments of peft's LoraConfig. Raises UserError if the configuration does not fit."""
     layers = linear_layers(backbone)
     targets = sorted(set(config.targets or attention_layers(backbone)))
     for target in targets:
         if not any(_ends(name, target) for name in layers):
             ends = sorted({_below_layer(name) for name in layers})
             raise UserError(
-                f"targets=[{target}]: no linear layer of {backbone.config.model_type} is called so; "
-                f"{nearest(target, ends)}; null: those of attention"
+                f"targets=[{target}]: no linear layer of {backbone.config.model_type} has this name, "
+                f"{nearest(target, ends)}. Use null for the layers of attention."
             )
     alpha = 2 * config.rank if config.alpha is None else config.alpha
     return {
@@ -121,14 +126,14 @@ def _settings(backbone: PreTrainedModel, config: AdapterConfig) -> dict[str, Any
 
 
 def attention_layers(backbone: nn.Module) -> list[str]:
-    """Ends of the names of attention's linear layers; of all in an architecture that does not name attention."""
+    """Name endings of the linear layers of attention, or of all linear layers if the names lack attention."""
     names = list(linear_layers(backbone))
     of_attention = [name for name in names if ATTENTION.search(name)]
     return sorted({_below_layer(name) for name in of_attention or names})
 
 
 def _below_layer(name: str) -> str:
-    """The name of a module without the number of its layer and what stands before.
+    """Name of a module after the number of its layer.
 
     >>> _below_layer("encoder.layer.3.attention.self.query")
     'attention.self.query'
@@ -141,10 +146,14 @@ def _ends(name: str, target: str) -> bool:
 
 
 def inject(backbone: nn.Module, settings: dict[str, Any], *, seed: int, prefix: str = "") -> None:
-    """Has peft put an adapter beside the layers of a model, in place, as adapter_config.json says.
+    """Let peft add an adapter to the layers of a model, in place, according to adapter_config.json.
 
-    prefix  what stands before the names of the layers in the model that the settings are of, such as "bert."; they are
-            said by the backbone's own names afterwards
+    Args:
+        backbone: The model.
+        settings: Content of adapter_config.json.
+        seed: Seed of the random matrices.
+        prefix: Prefix of the layer names in the original model, such as "bert.". The stored settings then use the names
+            of the backbone.
     """
     import peft
 
@@ -168,7 +177,7 @@ def inject(backbone: nn.Module, settings: dict[str, Any], *, seed: int, prefix: 
 
 
 def _inside(prefix: str, backbone: nn.Module) -> nn.Module:
-    """What has the backbone's layers by the names that they have in a whole model."""
+    """Wrap the backbone so that its layers have their names in the whole model."""
     model = backbone
     for name in reversed(prefix.split(".")[:-1]):
         outer: Any = nn.Module()
@@ -199,7 +208,7 @@ def _name_layers_alone(backbone: nn.Module, config: Any) -> None:
 
 
 def adapter_facts(backbone: nn.Module) -> dict[str, str]:
-    """Of an adapter what a card says."""
+    """Facts of an adapter for a model card."""
     base, config = base_of(backbone), cast(Any, backbone).peft_config[NAME]
     kind = "DoRA" if config.use_dora else "LoRA"
     source = f"{base.path}{f' at {base.revision}' if base.revision else ''}, weights {base.digest}"

@@ -1,4 +1,4 @@
-"""What the settings of an adapter of peft say, and which of them are read. Needs no torch."""
+"""Settings of a peft adapter, and which of them are supported. Needs no torch."""
 
 import re
 from collections.abc import Callable
@@ -79,7 +79,7 @@ KEYS: dict[str, Rule] = {
     # The others (pissa, corda, olora, loftq, lora_ga) change the weights of the base, which others share here.
     "init_lora_weights": (True, False, "gaussian", "eva", "orthogonal", "mica"),
 }
-"""Each key of peft's adapter_config.json → what is done with it; a tuple holds the values that are read."""
+"""Key of peft's adapter_config.json → rule. A tuple holds the supported values."""
 
 
 def _is_number(value: Any) -> bool:
@@ -134,10 +134,10 @@ FORMS: dict[str, tuple[Callable[[Any], bool], str]] = {
         (lambda value: isinstance(value, bool), "true or false"),
     ),
 }
-"""A key that is honoured → whether a value is one that peft computes with, and which these are."""
+"""Supported key → predicate for valid values, and their description."""
 
 NEEDED = ("r", "lora_alpha")
-"""Keys that null is no value of; elsewhere it is peft's default."""
+"""Keys for which null is invalid. Elsewhere null is peft's default."""
 
 MERGE = "Merge the adapter into its model (merge_and_unload of peft), and load that"
 
@@ -149,7 +149,7 @@ def read_adapter_settings(folder: Path) -> dict[str, Any]:
         settings = read_settings(path)
         kind = str(settings["peft_type"])
     if kind != KIND:
-        raise UserError(f"{path}: {kind} adapters are not read here; known: {KIND}. {MERGE}")
+        raise UserError(f"{path}: {kind} adapters are not supported. Known: {KIND}. {MERGE}")
     read: dict[str, Any] = {}
     for key, value in settings.items():
         rule = KEYS.get(key, UNREAD)

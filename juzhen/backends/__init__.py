@@ -1,6 +1,6 @@
-"""Ways to compute embeddings without gradients, chosen by name: torch, torch_bf16, onnx, onnx_int8, openvino.
+"""Backends that compute embeddings without gradients: torch, torch_bf16, onnx, onnx_int8, openvino.
 
-What is named here is loaded, and torch with it, when it is first asked for: who checks a name needs neither.
+Names are loaded on first use, and torch with them, so that checking a name needs neither.
 """
 
 from typing import TYPE_CHECKING

@@ -1,15 +1,15 @@
-"""Names of the ways to compute embeddings where nothing is learnt. Importing this needs no torch."""
+"""Names of the backends. Needs no torch."""
 
 from enum import StrEnum
 
 from juzhen.core.errors import require_choice
 
 MOST_DIFFERENCE = 1e-5
-"""In float32 a number of a unit embedding, or a score as a share of the largest one, may differ from torch by this."""
+"""Largest float32 difference from torch of a dimension of a unit embedding, or of a score relative to the largest."""
 
 
 class BackendName(StrEnum):
-    """What computes embeddings where nothing is learnt. The last three need an extra and run on the CPU."""
+    """Backend of inference. The last three need an extra and run on the CPU."""
 
     TORCH = "torch"  # the encoder as it is trained, in the precision of the hardware
     TORCH_BF16 = "torch_bf16"  # its products in bfloat16
@@ -19,11 +19,11 @@ class BackendName(StrEnum):
 
     @property
     def is_graph(self) -> bool:
-        """It computes a copy of the encoder, written down as a graph."""
+        """True if it computes an exported copy of the encoder."""
         return self not in (BackendName.TORCH, BackendName.TORCH_BF16)
 
 
 def backend_name(name: str, *, key: str) -> BackendName:
-    """The back end of that name. Raises UserError that says where it was given (`key`) and what is nearest."""
+    """Backend with that name. Raises UserError with its key and the nearest name."""
     require_choice(key, name, [*BackendName])
     return BackendName(name)

@@ -31,7 +31,7 @@ CALL_TOKENS = 512
 """Tokens per call of the graph, whose states then stay in a core's cache: 2048 were 18 to 25 % slower."""
 
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
-"""The last one only of a cross-encoder that tells its two sentences apart by segments."""
+"""Inputs of the graph. The last one exists only for a cross-encoder with segments."""
 OUTPUTS = ("embeddings", "firsts")
 PAIR_OUTPUTS = ("scores", "logits")
 
@@ -39,7 +39,7 @@ LEAST_COSINE = 0.95
 """A graph with 8-bit weights must stay at least this near to torch on each sentence of the proof."""
 
 STEPS, MIDDLE = 127, 128
-"""Of 8 bits: steps from 0 to either end of the range from −1 to 1, and the number that stands for 0."""
+"""8-bit steps from 0 to either end of the range −1 to 1, and the code of 0."""
 
 PROOF = [
     "我",
@@ -55,10 +55,10 @@ PROOF = [
 
 
 class OnnxBackend:
-    """Runs a copy of the encoder on the CPU, wherever the encoder itself is.
+    """Runs a copy of the encoder on the CPU, whatever the device of the encoder.
 
-    Each thread runs whole calls on its own. Threads that share one call wait for each other at every layer: alone
-    on a machine that costs a little, beside other work a lot (four times, measured).
+    Each thread runs whole calls. Threads that share a call wait for each other at every layer, which costs little on an
+    idle machine and a factor of four next to other work (measured).
     """
 
     def __init__(self, encoder: PooledEncoder, name: BackendName) -> None:
@@ -76,8 +76,8 @@ class OnnxBackend:
     def encode(self, tokens: Tokens) -> Float[np.ndarray, "sentences dim"]:
         if not isinstance(tokens.unpooled, int) or tokens.unpooled != self._unpooled:
             raise UserError(
-                f"backend {self.name}: was opened for a prompt of {self._unpooled} tokens that are not pooled, here "
-                f'are others; open it for the other one: open_backend(encoder.with_prompt(…), "{self.name}")'
+                f"backend {self.name}: was opened for another unpooled prompt of {self._unpooled} tokens. "
+                f'Open it for this one: open_backend(encoder.with_prompt(…), "{self.name}")'
             )
         embeddings = np.empty((len(tokens), self._dim), dtype=np.float32)
 
@@ -106,15 +106,23 @@ class OnnxBackend:
 
 
 def export_onnx(encoder: PooledEncoder | CrossEncoder, path: Path, *, quantised: bool) -> Path:
-    """Writes the whole encoder to `path` as a graph input_ids, attention_mask → embeddings; gives the path back.
+    """Export the whole encoder as a graph input_ids, attention_mask → embeddings, and return the path.
 
-    With a learnt form of scores the graph has a second output, `firsts` (juzhen.backends.padded.PaddedEncoder). That
-    of a cross-encoder reads joint inputs, with token_type_ids where it knows segments, and gives scores and logits.
+    With a learnt score head the graph has a second output, `firsts` (juzhen.backends.padded.PaddedEncoder). The graph
+    of a
+    cross-encoder reads joint inputs, with token_type_ids if it has segments, and returns scores and logits. All inputs
+    are
+    int64 (sentences, length), padded on the right, of any size.
 
-    All inputs are int64 (sentences, length), padded on the right, of any size. With `quantised` the weights of
-    matrix products are 8-bit integers, one scale per column, and so are the states they are multiplied with, one scale
-    per token: what a text becomes does not depend on the others of a call.
-    Raises UserError when the architecture cannot be exported, or when the graph computes something else.
+    Args:
+        encoder: The encoder.
+        path: Target file.
+        quantised: Store weights of matrix products as 8-bit integers, one scale per column, and quantize states with
+            one
+            scale per token, so that the embedding of a text does not depend on the other texts of a call.
+
+    Raises:
+        UserError: The architecture cannot be exported, or the graph computes other numbers.
     """
     # A copy: other attention, other linear layers. On the CPU, where the graph will run.
     copied = copy.deepcopy(encoder).cpu().eval()
@@ -132,8 +140,8 @@ def export_onnx(encoder: PooledEncoder | CrossEncoder, path: Path, *, quantised:
         difference = max(_apart(*pair, scores_pairs) for pair in zip(computed, expected, strict=True))
         if not difference <= MOST_DIFFERENCE:
             raise UserError(
-                f"{model_type}: exported to ONNX it computes something else (unit embeddings, or scores, differ by up "
-                f"to {difference:.1e}, at most {MOST_DIFFERENCE:.0e} is rounding); use the back end torch or torch_bf16"
+                f"{model_type}: exported to ONNX it computes other numbers (unit embeddings, or scores, differ by up "
+                f"to {difference:.1e}, at most {MOST_DIFFERENCE:.0e} is rounding). Use backend torch or torch_bf16"
             )
         if quantised:
             _quantise(plain, path)
@@ -142,15 +150,15 @@ def export_onnx(encoder: PooledEncoder | CrossEncoder, path: Path, *, quantised:
             least = min((unit(first) * unit(other)).sum(1).min() for first, other in pairs)
             if not scores_pairs and not least >= LEAST_COSINE:
                 raise UserError(
-                    "onnx_int8: these weights do not bear 8 bits (a sentence's embedding has cosine "
-                    f"{least:.3f} with that of float32, expected at least {LEAST_COSINE}); "
-                    "use the back end onnx or torch_bf16"
+                    "onnx_int8: these weights lose too much in 8 bits (a sentence's embedding has cosine "
+                    f"{least:.3f} with that of float32, expected at least {LEAST_COSINE}). "
+                    "Use the back end onnx or torch_bf16"
                 )
     return path
 
 
 def _texts(encoder: PooledEncoder) -> tuple[Tokens, list[np.ndarray]]:
-    """The sentences of the proof, and what is computed of them without a graph."""
+    """Sentences of the check, and their outputs without a graph."""
     # Transformers' own states, one text at a time: two paths of ours might be wrong alike.
     alone = torch.stack([embedding_alone(encoder, text) for text in PROOF]).numpy()
     expected = [alone] if encoder.score_head is None else [alone, sides(alone, encoder.score_head)[0]]
@@ -166,14 +174,14 @@ def _pairs(encoder: CrossEncoder) -> tuple[Tokens, list[np.ndarray]]:
 
 
 def _apart(first: np.ndarray, other: np.ndarray, are_scores: bool) -> float:
-    """The largest difference of unit embeddings; of scores as a share of the largest one, where that is above 1."""
+    """Largest difference of unit embeddings, or of scores relative to the largest score above 1."""
     if not are_scores:
         return float(np.abs(unit(first) - unit(other)).max())
     return float(np.abs(first.reshape(other.shape) - other).max() / max(1.0, np.abs(other).max()))
 
 
 def _session(path: Path) -> onnxruntime.InferenceSession:
-    """A graph, ready to run in the thread that calls; several threads may call at once."""
+    """Session of a graph that runs in the calling thread. Several threads may call at once."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
@@ -185,7 +193,7 @@ def _session(path: Path) -> onnxruntime.InferenceSession:
 def _padded_arrays(
     ids: np.ndarray, lengths: np.ndarray, *, pad: int, segments: np.ndarray | None = None
 ) -> dict[str, np.ndarray]:
-    """The graph's inputs for sentences of the given lengths that lie one after another in `ids`."""
+    """Inputs of the graph for sentences of given lengths, concatenated in `ids`."""
     mask = np.arange(lengths.max()) < lengths[:, None]
     arrays = [np.full(mask.shape, pad, dtype=np.int64), mask.astype(np.int64)]
     arrays[0][mask] = ids
@@ -222,7 +230,7 @@ def _export(
         encoder = module.encoder if isinstance(module, PaddedEncoder) else module.inner.encoder
         raise UserError(
             f"{encoder.backbone.config.model_type}: this architecture cannot be exported to ONNX "
-            f"({type(error.__cause__ or error).__name__}: {reason[:200]}); use the back end torch or torch_bf16"
+            f"({type(error.__cause__ or error).__name__}: {reason[:200]}). Use the back end torch or torch_bf16"
         ) from error
 
 
@@ -258,7 +266,7 @@ def _fix_ranges(graph: onnx.GraphProto) -> None:
 
 
 def _computed(path: Path, tokens: Tokens, *, pad: int) -> list[np.ndarray]:
-    """What the graph gives, in the order of collation: the shortest alone, the others together."""
+    """Outputs of the graph in the order of collation. The shortest sentence runs alone, the others together."""
     graph, ids, lengths = _session(path), tokens.input_ids.numpy(), tokens.lengths.numpy()
     alone, order = lengths[0], tokens.inverse_permutation.numpy()
     types = None if tokens.segments is None else tokens.segments.numpy()
@@ -271,7 +279,7 @@ def _computed(path: Path, tokens: Tokens, *, pad: int) -> list[np.ndarray]:
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    """Keeps the exporter's remarks on itself off the screen; what matters here is checked afterwards."""
+    """Hide messages of the exporter. The result is checked afterwards."""
     names = ("torch.onnx", "torch.onnx._internal.exporter._registration", "onnxscript", "onnx_ir", "")
     loggers = [logging.getLogger(name) for name in names]
     levels = [logger.level for logger in loggers]

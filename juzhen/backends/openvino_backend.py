@@ -1,4 +1,4 @@
-"""OpenVINO on the CPU as a back end: the graph of ONNX, converted."""
+"""OpenVINO backend on the CPU: the converted ONNX graph."""
 
 import io
 import logging
@@ -17,7 +17,7 @@ from juzhen.encoders.pooled_encoder import PooledEncoder
 
 
 class OpenVinoBackend(OnnxBackend):
-    """Runs a copy of the encoder on the CPU; calls come one after another, each on all threads."""
+    """Runs a copy of the encoder on the CPU. Calls are sequential, and each uses all threads."""
 
     def __init__(self, encoder: PooledEncoder, name: BackendName) -> None:
         self.name = name
@@ -32,7 +32,7 @@ class OpenVinoBackend(OnnxBackend):
 
 
 def compiled(path: Path, *, threads: int) -> Any:
-    """A graph of ONNX or OpenVINO, ready to run in float32."""
+    """Compile an ONNX or OpenVINO graph for float32."""
     options = {
         "PERFORMANCE_HINT": "LATENCY",
         "INFERENCE_NUM_THREADS": threads,
@@ -42,11 +42,14 @@ def compiled(path: Path, *, threads: int) -> Any:
 
 
 def convert(plain: Path, path: Path, *, quantised: bool) -> None:
-    """Writes the ONNX graph at `plain` as OpenVINO's, with its weights in a .bin beside it.
+    """Convert the ONNX graph at `plain` to OpenVINO, with weights in a .bin file.
 
-    quantised  weights of matrix products in 8 bits, one scale per row; what they are multiplied with OpenVINO puts
-               into 8 bits by itself where the processor has such products. Ranges of states that are fixed beforehand
-               cost more: 1.4 points of csts, 3 of lcqmc (multilingual-e5-small, 300 rows, nncf.quantize)
+    Args:
+        plain: ONNX graph.
+        path: Target file.
+        quantised: Store weights of matrix products in 8 bits, one scale per row. OpenVINO quantizes the other factor if
+            the processor supports it. Fixed ranges of states cost more: 1.4 points of csts, 3 of lcqmc
+            (multilingual-e5-small, 300 rows, nncf.quantize).
     """
     model = openvino.convert_model(plain)
     if quantised:

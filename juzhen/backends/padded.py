@@ -1,4 +1,4 @@
-"""The encoder as a function of padded tensors: the form in which it can be written down as a graph."""
+"""Encoder as a function of padded tensors, for export as a graph."""
 
 import torch
 import torch.nn.functional as F
@@ -13,10 +13,11 @@ from juzhen.encoders.projection import similarity
 
 
 class PaddedSentences:
-    """What `juzhen.encoders.pooling` asks of token states that are padded on either side.
+    """`Sentences` of `juzhen.encoders.pooling` for token states padded on either side.
 
-    mask      1 on tokens, 0 on padding
-    unpooled  tokens at the start of each sentence that are not pooled; its last one always is
+    Args:
+        mask: 1 on tokens, 0 on padding.
+        unpooled: Tokens at the start of each sentence that are not pooled. The last token always is.
     """
 
     def __init__(self, mask: Float[Tensor, "sentences length 1"], unpooled: int) -> None:
@@ -42,12 +43,13 @@ class PaddedSentences:
 
 
 class PaddedEncoder(nn.Module):
-    """`encoder` from padded token numbers and their mask (1 = token, padding on the right) to embeddings.
+    """Padded token ids and their mask (1 = token, padding on the right) → embeddings.
 
-    Where a learnt form uᵀWv scores pairs, also to Wᵀû of each sentence, û its embedding at length 1: the score of a
-    pair is the product of that of its first sentence with the embedding, at length 1, of its second.
+    With a learnt form uᵀWv, also Wᵀû of each sentence, û its normalized embedding. The score of a pair is the product
+    of
+    Wᵀû of its first sentence with the normalized embedding of its second.
 
-    The encoder's attention is changed to one that graphs can express: hand in a copy.
+    The attention of the encoder is replaced by an exportable one, so pass a copy.
     """
 
     def __init__(self, encoder: PooledEncoder) -> None:
@@ -94,7 +96,7 @@ class PaddedEncoder(nn.Module):
 
 
 class PaddedCrossEncoder(nn.Module):
-    """Padded joint inputs of pairs to one score each, higher = closer, and their logits. Hand in a copy."""
+    """Padded joint inputs of pairs → one score each, higher = closer, and logits. Pass a copy."""
 
     def __init__(self, encoder: CrossEncoder) -> None:
         super().__init__()
@@ -115,9 +117,9 @@ class PaddedCrossEncoder(nn.Module):
 class RowScaledLinear(nn.Module):
     """W x + b, computed as s · W (x / s) + b with s = max |x| of each token.
 
-    What is multiplied lies between −1 and 1 for every token of every text, so 8 bits need no range of their own for a
-    call: one large state does not make the steps of others coarse, and an embedding does not depend on the texts beside
-    it.
+    The input of the product is between −1 and 1 for every token of every text, so 8 bits need no range per call. One
+    large
+    state does not make the steps of others coarse, and an embedding does not depend on the other texts of a call.
     """
 
     def __init__(self, linear: nn.Linear) -> None:

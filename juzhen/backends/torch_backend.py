@@ -1,4 +1,4 @@
-"""How a back end is opened by its name."""
+"""Opens a backend by name, and the torch backends."""
 
 import sys
 from contextlib import nullcontext
@@ -20,10 +20,10 @@ from juzhen.encoders.sentence_encoder import Backend
 
 
 class TorchBackend:
-    """Runs on the device of the weights. With torch_bf16 products are rounded to bfloat16; pooling stays float32.
+    """Runs on the device of the weights. torch_bf16 rounds products to bfloat16. Pooling stays float32.
 
-    Autocast and not a bfloat16 copy of the weights: as fast within 8 %, half as far from float32 (MiniLM on a CPU
-    with avx512_bf16: largest difference of a unit embedding 0.0018 against 0.0028), and no second copy in memory.
+    Autocast instead of a bfloat16 copy of the weights: equally fast within 8 %, half the error (MiniLM on a CPU with
+    avx512_bf16: largest difference of a unit embedding 0.0018 against 0.0028), and no second copy in memory.
     """
 
     def __init__(self, encoder: PooledEncoder, name: BackendName) -> None:
@@ -41,17 +41,28 @@ ONNX_PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 
 
 def open_backend(encoder: PooledEncoder, name: str) -> Backend:
-    """The back end of that name for the weights that `encoder` has now.
+    """Open a backend for the current weights of an encoder.
 
-    The torch ones read later changes of the weights, too; graphs are a copy, which takes seconds to make.
-    Raises UserError for an unknown name, a missing package and an encoder that cannot be exported.
+    The torch backends follow later changes of the weights. Graphs are copies, which take seconds to export.
+
+    Args:
+        encoder: The encoder.
+        name: torch, torch_bf16, onnx, onnx_int8 or openvino.
+
+    Raises:
+        UserError: The name is unknown, a package is missing, or the encoder cannot be exported.
+
+    Example:
+        >>> from juzhen import SentenceEncoder
+        >>> open_backend(SentenceEncoder.load("builtin/mini_zh"), "torch").name.value
+        'torch'
     """
     name = backend_name(name, key="backend")
     require_packages(name)
     if name.is_graph:
         if encoder.templates is not None:
             raise UserError(
-                f"backend {name}: an encoder with templates is not exported; use torch or torch_bf16"
+                f"backend {name}: an encoder with templates is not exported. Use torch or torch_bf16"
             )
         encoder = merged(encoder)
         opened: Backend = offered("back_ends", name)(encoder, name)  # whose packages may be missing
@@ -62,7 +73,7 @@ def open_backend(encoder: PooledEncoder, name: str) -> Backend:
 
 
 class Deferred:
-    """A back end that is opened when something is encoded: a cache may know all. Errors: as `open_backend`."""
+    """Backend that opens at the first call, since a cache may know all texts. Errors as in `open_backend`."""
 
     def __init__(self, encoder: PooledEncoder, name: str) -> None:
         self.name = backend_name(name, key="backend")
@@ -82,7 +93,7 @@ def _say_once(warning: str) -> None:
 
 
 def require_packages(name: BackendName) -> None:
-    """Raises UserError when a package that the back end needs is not installed."""
+    """Raise UserError if a package of the backend is not installed."""
     if not name.is_graph:
         return
     is_openvino = name is BackendName.OPENVINO

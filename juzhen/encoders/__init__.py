@@ -1,6 +1,6 @@
 """From sentences to embeddings and scores: backbone, masked pooling, saved folders.
 
-What is named here is loaded, and torch with it, when it is first asked for: what only looks at files needs neither.
+Names are loaded on first use, and torch with them, so that reading files needs neither.
 """
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""Encoders that read queries and documents apart, and score a query with a document by more than a cosine."""
+"""Encoders that encode queries and documents differently, and score them by a custom similarity."""
 
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
@@ -17,13 +17,13 @@ from juzhen.encoders.tokens import BATCH_TOKENS
 
 
 class AsymmetricEncoder(nn.Module):
-    """What an encoder can do whose `vectors` have `matrix` and `pairs`: queries of these with documents of others."""
+    """Base class of encoders for queries and documents. `vectors` returns objects with `matrix` and `pairs`."""
 
     @abstractmethod
     def vectors(
         self, texts: Sequence[str], side: Side, batch_tokens: int = BATCH_TOKENS, progress: bool | None = None
     ) -> Any:
-        """What is scored of each text, read as queries or as documents."""
+        """Representation of each text as a query or as a document."""
 
     @abstractmethod
     def encode(
@@ -35,21 +35,21 @@ class AsymmetricEncoder(nn.Module):
         show_progress: bool | None = None,
         strict: bool = False,
     ) -> Any:
-        """What is scored of each text in order."""
+        """Representation of each text in order."""
 
     @property
     @abstractmethod
     def facts(self) -> str:
-        """All that changes its scores beside weights, tokenizer and lengths."""
+        """Settings that change the scores, besides weights, tokenizer and lengths."""
 
     @takes_peer_options
     def encode_query(self, texts: str | Iterable[str], **options: Any) -> Any:
-        """`encode` of queries."""
+        """Encode queries."""
         return self.encode(texts, is_query=True, **options)
 
     @takes_peer_options
     def encode_document(self, texts: str | Iterable[str], **options: Any) -> Any:
-        """`encode` of documents."""
+        """Encode documents."""
         return self.encode(texts, is_query=False, **options)
 
     @takes_peer_options
@@ -62,7 +62,7 @@ class AsymmetricEncoder(nn.Module):
         show_progress: bool | None = None,
         strict: bool = False,
     ) -> Float[np.ndarray, "queries documents"]:
-        """The score of each query with each document, as texts. Options and errors: as `encode`."""
+        """Score each query with each document. Options and errors as in `encode`."""
         with reported(strict=strict, advice=STRICT):
             asking = self.vectors(as_texts(queries)[0], Side.QUERY, batch_tokens, show_progress)
             answers = self.vectors(as_texts(documents)[0], Side.DOCUMENT, batch_tokens, show_progress)
@@ -79,10 +79,7 @@ class AsymmetricEncoder(nn.Module):
         show_progress: bool | None = None,
         strict: bool = False,
     ) -> Float[np.ndarray, "*pairs"]:
-        """The score of each pair in its order, float32; the first text of a pair is the query. Of one pair a number.
-
-        strict  as of `encode`
-        """
+        """Score pairs in order, float32. The first text of a pair is the query. A single pair gives a number."""
         first, other, is_one = as_pairs(side_by_side(pairs, second))
         tables = [list(dict.fromkeys(texts)) for texts in (first, other)]
         sides = []
@@ -111,9 +108,17 @@ class AsymmetricEncoder(nn.Module):
         show_progress: bool | None = None,
         strict: bool = False,
     ) -> Any:
-        """For each query the `top_k` documents with the highest scores as `Hit`s, best first; of one query one list.
+        """Find the `top_k` documents with the highest scores for each query, best first.
 
-        All documents are looked at. top_k: None: 10, or all where there are fewer. Options and errors: as `encode`.
+        All documents are scored. Options and errors as in `encode`.
+
+        Args:
+            queries: One query or a list.
+            corpus: Documents.
+            top_k: Documents per query. None returns 10, or all if there are fewer.
+
+        Returns:
+            A list of `Hit` for each query. One list for a single query.
         """
         asked, is_one = as_texts(queries)
         documents = as_text_list(corpus, "corpus")

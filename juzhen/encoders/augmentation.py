@@ -29,20 +29,21 @@ SHARES = ("delete", "repeat", "cutoff", "synonym")
 
 @dataclass(frozen=True)
 class Views:
-    """What is done to a sentence, and how much of it.
+    """Changes of a sentence, and their strength.
 
-    names         in this order; those of the text come before those of its tokens, and the translation before all
-    delete        each word is left out with this probability (Wei and Zou 2019, https://arxiv.org/abs/1901.11196)
-    repeat        each word is written twice with this probability (Wu et al. 2022, https://arxiv.org/abs/2109.04380)
-    cutoff        a run of this share of the words is left out (Shen et al. 2020, https://arxiv.org/abs/2009.13818)
-    shuffle       words change places within windows of so many (over whole sentences: Yan et al. 2021,
-                  https://arxiv.org/abs/2105.11741)
-    synonym       each word that the lexicon knows is replaced with this probability
-    translations  file of round-trip translations, one of which stands for the sentence; None: there is none
-    group         key of the configuration that the numbers are below, for messages
+    `sentence_order` permutes the sentences of a text and has no number. A word is a hanzi, or a Latin word or number
+    with all its tokens.
 
-    `sentence_order` puts the sentences of a text in another order, and has no number. A word is what the tokenizer
-    begins anew: a hanzi, or a Latin word or number with all its pieces.
+    Attributes:
+        names: Changes in their order. Changes of the text precede changes of the tokens. Translation is first.
+        delete: Probability that a word is dropped (Wei and Zou 2019, https://arxiv.org/abs/1901.11196).
+        repeat: Probability that a word is doubled (Wu et al. 2022, https://arxiv.org/abs/2109.04380).
+        cutoff: Share of the words in a dropped run (Shen et al. 2020, https://arxiv.org/abs/2009.13818).
+        shuffle: Window in which words are permuted (over whole sentences: Yan et al. 2021,
+            https://arxiv.org/abs/2105.11741).
+        synonym: Probability that a word of the lexicon is replaced.
+        translations: File of round-trip translations, one of which replaces the sentence. None for no file.
+        group: Key of the configuration for messages.
     """
 
     names: tuple[str, ...]
@@ -60,15 +61,15 @@ class Views:
             require_choice(f"{self.group}.views", name, VIEWS)
         if (order := sorted(self.names, key=_rank)) != list(self.names):
             raise UserError(
-                f"{key}: {', '.join(TEXT_VIEWS)} change the text and come first, as in [{','.join(order)}]; a "
-                "translation is looked up for the sentence as it is, before all others"
+                f"{key}: {', '.join(TEXT_VIEWS)} change the text and must come first, translation before the others. "
+                f"Type [{','.join(order)}]."
             )
         for name in SHARES:
             require_number(f"{self.group}.{name}", getattr(self, name), 0, 1, open_low=True, open_high=True)
         require_number(f"{self.group}.shuffle", self.shuffle, 2)
         if "translation" in self.names and not Path(self.translations or "").expanduser().is_file():
             raise UserError(
-                f"{self.group}.translations={self.translations or 'null'}: no such file; expected a table, each line a "
+                f"{self.group}.translations={self.translations or 'null'}: no such file. Expected a table, each line a "
                 "text, a tab and its translation there and back"
             )
 
@@ -88,12 +89,12 @@ class Views:
 
 
 def _rank(name: str) -> int:
-    """Names in the order in which their changes can be made: 0 looks at the text as it is, 1 at any text."""
+    """Position of a change in the only possible order: 0 reads the original text, 1 any text."""
     return {"translation": 0}.get(name, 1 if name in TEXT_VIEWS else 2)
 
 
 def delete(numbers_of_words: np.ndarray, share: float, generator: np.random.Generator) -> np.ndarray:
-    """Each word left out with probability `share`; one stays."""
+    """Drop each word with probability `share`, and keep at least one."""
     is_kept = generator.random(len(numbers_of_words)) >= share
     is_kept[generator.integers(len(numbers_of_words))] |= not is_kept.any()
     return numbers_of_words[is_kept]
@@ -105,14 +106,14 @@ def repeat(numbers_of_words: np.ndarray, share: float, generator: np.random.Gene
 
 
 def cutoff(numbers_of_words: np.ndarray, share: float, generator: np.random.Generator) -> np.ndarray:
-    """Without a run of words, which may lie anywhere; one word stays."""
+    """Drop a random run of words, and keep at least one."""
     size = min(round(share * len(numbers_of_words)), len(numbers_of_words) - 1)
     start = int(generator.integers(len(numbers_of_words) - size + 1))
     return np.delete(numbers_of_words, slice(start, start + size))
 
 
 def shuffle(numbers_of_words: np.ndarray, window: int, generator: np.random.Generator) -> np.ndarray:
-    """In another order within windows; where the first one ends is drawn, so that no place is always a border."""
+    """Permute words within windows. The end of the first window is drawn, so that no position is always a border."""
     windows = (np.arange(len(numbers_of_words)) + generator.integers(window)) // window
     return numbers_of_words[np.lexsort((generator.random(len(numbers_of_words)), windows))]
 
@@ -129,10 +130,12 @@ VIEWS = (*TOKEN_VIEWS, *TEXT_VIEWS)
 
 
 class TokenViews:
-    """The changes of tokens: nothing is tokenised again, so that tables of tokens stay as they are.
+    """Changes of tokens. Nothing is tokenized again, so token tables stay as they are.
 
-    max_length  tokens that a sentence may have, special ones included; what repeated words push beyond is cut
-    prompt      what stands before every sentence, and is not changed
+    Attributes:
+        max_length: Tokens of a sentence, special tokens included. Tokens that repetition pushes beyond it are
+            truncated.
+        prompt: Prompt of every sentence, which is not changed.
     """
 
     def __init__(
@@ -176,12 +179,13 @@ _RUN = re.compile(r"[A-Za-z]+|[\u4e00-\u9fff]+")
 
 
 class Synonyms:
-    """Words that may stand for each other, Chinese and English.
+    """Chinese and English words with the same meaning.
 
-    groups  words that mean the same; a word is in one group only
+    In Chinese, which has no spaces, the longest known word is matched from left to right. Latin words match as whole
+    words in any case, and the replacement keeps a leading capital.
 
-    In Chinese, where words are not told apart, the longest known word is taken from left to right. Latin words count
-    as whole words, in any case; the replacement begins with a capital where the word did.
+    Attributes:
+        groups: Words with the same meaning. A word is in one group only.
     """
 
     def __init__(self, groups: Iterable[Sequence[str]]) -> None:
@@ -210,7 +214,7 @@ class Synonyms:
         return other.capitalize() if word[0].isupper() else other
 
     def _words(self, run: str) -> list[str]:
-        """A run of letters as one word; a run of hanzi as known words and single signs."""
+        """Words of a run: a Latin run is one word, a run of hanzi is split into known words and single characters."""
         if run.isascii():
             return [run]
         parts, start = [], 0
@@ -230,12 +234,13 @@ def builtin_synonyms() -> Synonyms:
 
 
 class Translations:
-    """Sentences that were translated into another language and back, by whatever translator.
+    """Sentences that were translated into another language and back.
 
-    A file in UTF-8 without header: text, tab, translation, and more translations behind further tabs. A text may have
-    several lines.
+    The file is UTF-8 without a header: text, tab, translation, and more translations after further tabs. A text may
+    have several lines.
 
-    group  key of the configuration that names the file, for messages
+    Attributes:
+        group: Key of the configuration that names the file, for messages.
     """
 
     def __init__(self, path: str | Path, *, group: str = "model") -> None:
@@ -255,12 +260,12 @@ class Translations:
             self._of.setdefault(text, []).extend(translations)
 
     def drawn(self, text: str, generator: np.random.Generator) -> str:
-        """One of the text's translations; the text itself where the file has none."""
+        """Draw a translation of the text. The text itself is returned if the file lacks it."""
         translations = self._of.get(text)
         return text if translations is None else translations[int(generator.integers(len(translations)))]
 
     def require(self, name: str, texts: Iterable[str]) -> None:
-        """Raises UserError where the file has none of the texts of the set `name`."""
+        """Raise UserError if the file has no text of the set `name`."""
         example = ""
         for text in texts:
             if text in self._of:
@@ -268,7 +273,7 @@ class Translations:
             example = example or text
         first = next(iter(self._of), "")
         raise UserError(
-            f"{self.group}.translations={self.path}: has no sentence of {name}, such as {example[:30]!r}; its first "
+            f"{self.group}.translations={self.path}: has no sentence of {name}, such as {example[:30]!r}. Its first "
             f"text is {first[:30]!r}. Translate the sentences of {name}, or leave translation out of {self.group}.views"
         )
 
@@ -309,7 +314,7 @@ def sentences_of(text: str) -> list[str]:
 
 
 def reordered(text: str, generator: np.random.Generator) -> str:
-    """The sentences of a text in another order; a text of one sentence as it is."""
+    """Permute the sentences of a text. A single sentence is returned unchanged."""
     pieces = sentences_of(text)
     if len(pieces) < 2:
         return text
@@ -324,9 +329,10 @@ DRAWS = 2
 
 
 class SentenceChanges:
-    """The changes that a configuration asks for: first of texts, which are tokenised again, then of their tokens.
+    """Configured changes: first of texts, which are tokenized again, then of their tokens.
 
-    tokenize  token numbers of texts that are seen once and not worth keeping
+    Attributes:
+        tokenize: Tokenizer without a cache, because changed texts are read once.
     """
 
     def __init__(
@@ -348,7 +354,7 @@ class SentenceChanges:
         tokens: TokenTable,
         generators: Sequence[np.random.Generator],
     ) -> list[np.ndarray]:
-        """Tokens of the sentences with these numbers, changed; each draws from a generator of its own."""
+        """Return the tokens of changed sentences. Each sentence has its own generator."""
         token_lists = list(tokens)
         if self._text_views:
             self._require_translations(examples)
@@ -374,13 +380,14 @@ class SentenceChanges:
 class Augmentation:
     """Changes each sentence of a training batch with a probability.
 
-    What is drawn depends on the seed, the number of the batch and the number of the sentence alone: a continued run
-    draws the same, and so does each of several processes. A sentence that a batch has twice is changed alike. A
-    changed sentence keeps its number, so that losses still know it for the same text.
+    The draw depends only on the seed, the batch number and the sentence number. A resumed run draws the same, and so
+    does each of several processes. A sentence that occurs twice in a batch is changed in the same way. A changed
+    sentence keeps its number, so losses still recognise equal texts.
 
-    changes   of sentences behind the prompt that stands before every sentence
-    sets      names of the sets whose sentences are changed; None: all
-    of_sides  changes of queries and of documents, where these have prompts of their own
+    Attributes:
+        changes: Changes of the sentence after its prompt.
+        sets: Names of the sets to change. None changes all.
+        of_sides: Changes of queries and of documents with their own prompts.
     """
 
     def __init__(
@@ -400,9 +407,14 @@ class Augmentation:
     def __call__(
         self, examples: Examples, numbers: np.ndarray, tokens: TokenTable, *, index: int, sides: np.ndarray
     ) -> TokenTable:
-        """The tokens of the sentences with these numbers, as the `index`-th batch of the stage shows them.
+        """Return the tokens of sentences in the `index`-th batch of the stage.
 
-        sides  the Side by which each is read
+        Args:
+            examples: Rows with the table of sentences.
+            numbers: Numbers of the sentences.
+            tokens: Their original tokens.
+            index: Number of the batch.
+            sides: Side of each sentence.
         """
         if self._sets is not None and examples.name not in self._sets:
             return tokens

@@ -34,7 +34,7 @@ from juzhen.encoders.preflight import BY_LENGTH
 from juzhen.encoders.resolve_path import WEIGHTS
 
 LENGTH = 512
-"""Tokens of a text that are read where nothing else is said, as in model2vec; sentence-transformers reads all."""
+"""Default tokens of a text, as in model2vec. sentence-transformers reads all tokens."""
 
 
 class StaticConfig(PretrainedConfig):
@@ -84,7 +84,7 @@ def read_static_config(folder: Path) -> StaticConfig:
 
 
 def read_static(folder: Path, config: StaticConfig) -> StaticTokens:
-    """The table of a folder. Raises UserError for weights that do not load."""
+    """Read the token table of a folder. Raises UserError if the weights do not load."""
     path = folder / WEIGHTS[0]
     with naming(f"{path}: the weights do not load"):
         tensors = read_tensors(path)
@@ -107,7 +107,7 @@ def read_static(folder: Path, config: StaticConfig) -> StaticTokens:
 
 
 def read_static_tokenizer(folder: Path) -> PreTrainedTokenizerFast:
-    """tokenizer.json without the special tokens that it would put around a text; it says itself where it cuts."""
+    """Read tokenizer.json without special tokens. The file defines its own truncation."""
     with naming(f"{folder}: the tokenizer does not load"):
         tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"))
         tokenizer.model_max_length = (tokenizer.backend_tokenizer.truncation or {}).get("max_length", LENGTH)
@@ -117,12 +117,14 @@ def read_static_tokenizer(folder: Path) -> PreTrainedTokenizerFast:
 
 @dataclass(frozen=True)
 class Architecture:
-    """How a model type numbers positions, and where its tokens look.
+    """Positions and attention of a model type.
 
-    positions   learned: one embedding each, from 0 · after_pad: from the padding token's number + 1, as in RoBERTa ·
-                rotary: queries and keys are turned, from 0
-    is_decoder  a token attends to those before it, unless a configuration says otherwise
-    is_proved   tests hold for every configuration; others are proved when they are loaded
+    Attributes:
+        positions: learned: one embedding each, from 0 · after_pad: from the id of the padding token + 1, as in RoBERTa
+            ·
+            rotary: rotated queries and keys, from 0.
+        is_decoder: Attention is causal by default.
+        is_proved: Tests cover every configuration. Other types are checked at loading.
     """
 
     positions: Literal["learned", "after_pad", "rotary"] = "rotary"
@@ -158,13 +160,13 @@ ARCHITECTURES = {
 
 
 def is_proved(architecture: PretrainedConfig) -> bool:
-    """Whether tests hold for the architecture, whatever its configuration says."""
+    """True if tests cover the architecture in every configuration."""
     entry = ARCHITECTURES.get(architecture.model_type)
     return entry is not None and entry.is_proved and why_padded(architecture) is None
 
 
 def why_padded(architecture: PretrainedConfig) -> str | None:
-    """Why sentences of this architecture are padded; None: they are packed."""
+    """Reason why sentences of this architecture are padded. None if they are packed."""
     name = architecture.model_type
     if name not in ARCHITECTURES:
         return f"{name} is not among the architectures that are packed"
@@ -185,7 +187,7 @@ def rotary_types(architecture: PretrainedConfig) -> set[str]:
 
 
 def looks_ahead(architecture: PretrainedConfig) -> bool:
-    """Whether a token attends to those behind it, too."""
+    """True if a token attends to later tokens, too."""
     entry = ARCHITECTURES.get(architecture.model_type)
     if entry is None or not entry.is_decoder:
         return not getattr(architecture, "is_decoder", False)
@@ -194,11 +196,16 @@ def looks_ahead(architecture: PretrainedConfig) -> bool:
 
 
 def set_attention(architecture: PretrainedConfig, attention: str | None) -> None:
-    """Has a decoder look both ways or to the left alone, by the entries of config.json that transformers reads.
+    """Make a decoder causal or bidirectional, by the entries of config.json that transformers reads.
 
-    attention  causal, bidirectional; None: as the configuration says. The model must be built afterwards.
+    BehnamGhader et al. 2024, https://arxiv.org/abs/2404.05961. The model must be built afterwards.
 
-    (BehnamGhader et al. 2024, https://arxiv.org/abs/2404.05961) Raises UserError for other architectures.
+    Args:
+        architecture: Configuration to change.
+        attention: causal or bidirectional. None keeps the configuration.
+
+    Raises:
+        UserError: The architecture is not a decoder.
     """
     if attention is None:
         return
@@ -206,8 +213,8 @@ def set_attention(architecture: PretrainedConfig, attention: str | None) -> None
     if entry is None or not entry.is_decoder:
         decoders = ", ".join(name for name, one in ARCHITECTURES.items() if one.is_decoder)
         raise UserError(
-            f"attention={attention}: {architecture.model_type} attends as its architecture does; leave it at null. It "
-            f"can be chosen for {decoders}"
+            f"attention={attention}: {architecture.model_type} has a fixed attention. Leave it at null. It "
+            f"can be chosen for {decoders}."
         )
     if (attention == "bidirectional") == looks_ahead(architecture):
         return
@@ -237,7 +244,7 @@ DROPOUTS = (
     "dropout",
     "dropout_rate",
 )
-"""What architectures call the dropout of their layers; those of classification heads are not here."""
+"""Names of layer dropout in configurations, without the dropout of classification heads."""
 
 
 def read_architecture(folder: Path, *, dropout: float | None) -> PretrainedConfig:
@@ -252,7 +259,7 @@ def read_architecture(folder: Path, *, dropout: float | None) -> PretrainedConfi
     if settings.get("auto_map") and family not in CONFIG_MAPPING:
         raise UserError(
             f"{folder}: {family or 'this encoder'} brings code of its own, and juzhen runs no code that comes with "
-            "a model or with data; choose an encoder that transformers has itself, such as modernbert"
+            "a model or with data. Choose an encoder that transformers has itself, such as modernbert"
         )
     with naming(f"{folder}/config.json: transformers cannot read it"):
         architecture = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
@@ -260,7 +267,7 @@ def read_architecture(folder: Path, *, dropout: float | None) -> PretrainedConfi
     architecture._attn_implementation_internal = architecture._experts_implementation_internal = None
     if has_decoder(architecture) and model_class(architecture) is None:
         raise UserError(
-            f"{folder}: {architecture.model_type} is an encoder with decoder; expected an encoder alone"
+            f"{folder}: {architecture.model_type} is an encoder with decoder. Expected an encoder alone"
         )
     if dropout is not None:
         _set_dropout(architecture, dropout)
@@ -270,23 +277,18 @@ def read_architecture(folder: Path, *, dropout: float | None) -> PretrainedConfi
 def _set_dropout(architecture: PretrainedConfig, dropout: float) -> None:
     names = [name for name in DROPOUTS if hasattr(architecture, name)]
     if not names:
-        raise UserError(
-            f"dropout={dropout}: {architecture.model_type} has no dropout to set; leave it at null"
-        )
+        raise UserError(f"dropout={dropout}: {architecture.model_type} has no dropout. Leave it at null")
     for name in names:
         setattr(architecture, name, dropout)
 
 
 def has_dropout(architecture: PretrainedConfig) -> bool:
-    """Whether anything is dropped in training."""
+    """True if the architecture has dropout in training."""
     return any(getattr(architecture, name, None) for name in DROPOUTS)
 
 
 def model_class(architecture: PretrainedConfig) -> Any:
-    """The class of transformers that makes token states of texts; of an encoder with decoder that of the encoder.
-
-    None where transformers has no such class.
-    """
+    """Class of transformers that computes token states, the encoder for an encoder-decoder. None if there is none."""
     listed: Any = AutoModel._model_mapping.get(type(architecture), None)
     listed = listed[0] if isinstance(listed, tuple | list) else listed
     if listed is None or not has_decoder(architecture):
@@ -295,7 +297,7 @@ def model_class(architecture: PretrainedConfig) -> Any:
 
 
 def has_decoder(architecture: PretrainedConfig) -> bool:
-    """Whether a decoder belongs to the architecture, although a folder may hold the encoder alone."""
+    """True if the architecture includes a decoder, even if a folder holds the encoder alone."""
     names = architecture.architectures or [""]
     return architecture.is_encoder_decoder or names[0].endswith("EncoderModel")
 
@@ -308,7 +310,7 @@ def _without_pooler(architecture: PretrainedConfig) -> dict[str, bool]:
 
 
 def from_scratch(architecture: PretrainedConfig, *, shown: str) -> PreTrainedModel:
-    """A model with random weights. Raises UserError for a config.json that describes none; `shown` names its folder."""
+    """Build a model with random weights. Raises UserError for an invalid config.json. `shown` names its folder."""
     with naming(f"{shown}: config.json describes no model that can be built"):
         if has_decoder(architecture):
             return model_class(architecture)._from_config(architecture, dtype=torch.float32)
@@ -316,7 +318,7 @@ def from_scratch(architecture: PretrainedConfig, *, shown: str) -> PreTrainedMod
 
 
 def from_weights(source: str, architecture: PretrainedConfig, **options: object) -> PreTrainedModel:
-    """A model with the weights of a folder or of the hub. Raises UserError where these are not those of its config."""
+    """Load a model from a folder or the hub. Raises UserError if the weights do not match the configuration."""
     if isinstance(architecture, StaticConfig):
         return read_static(Path(source), architecture)
     with naming(f"{source}: the weights do not load"):
@@ -335,13 +337,13 @@ def from_weights(source: str, architecture: PretrainedConfig, **options: object)
     for name, stored, expected in sorted(report["mismatched_keys"]):
         raise UserError(
             f"{source}: {name} has {_size(stored)} numbers in the weights, {_size(expected)} by config.json "
-            f"({len(report['mismatched_keys'])} such tensors); the two do not belong together"
+            f"({len(report['mismatched_keys'])} such tensors). Copy both files from the same model"
         )
     missing = sorted(name for name in report["missing_keys"] if "pooler" not in name)
     if missing:
         raise UserError(
-            f"{source}: weights missing for {', '.join(missing[:3])} ({len(missing)} in all); config.json and "
-            "model.safetensors do not belong together"
+            f"{source}: weights missing for {', '.join(missing[:3])} ({len(missing)} in all). Copy "
+            "config.json and model.safetensors from the same model"
         )
     _require_all_layers(source, backbone, report["unexpected_keys"])
     require_finite_weights(backbone.named_parameters(), source)
@@ -353,9 +355,9 @@ def _size(shape: Sequence[int]) -> str:
 
 
 def _require_all_layers(source: str, backbone: nn.Module, unexpected: Iterable[str]) -> None:
-    """Raises UserError where the weights hold further layers: a shorter model would be used, and nobody would know.
+    """Raise UserError if the weights have more layers than the configuration, which would silently drop them.
 
-    What else is left over (heads, poolers) is of no use here.
+    Other unused weights (heads, poolers) do not matter.
     """
     has_layers = getattr(backbone.config, "num_hidden_layers", 1) >= 1
     patterns = {re.sub(r"\d+", "#", name) for name in backbone.state_dict()}
@@ -366,13 +368,13 @@ def _require_all_layers(source: str, backbone: nn.Module, unexpected: Iterable[s
     )
     if lost:
         raise UserError(
-            f"{source}: the weights have {lost[0]}, which config.json does not have ({len(lost)} such tensors); to use "
+            f"{source}: the weights have {lost[0]}, which config.json does not have ({len(lost)} such tensors). To use "
             "the first layers alone set layers"
         )
 
 
 def read_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
-    """The tokenizer of a folder. Raises UserError where it does not load."""
+    """Load the tokenizer of a folder. Raises UserError if it does not load."""
     if is_static(folder):
         return read_static_tokenizer(folder)
     with naming(f"{folder}: the tokenizer does not load"):
@@ -386,7 +388,7 @@ def read_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
 
 
 def token_embeddings(backbone: PreTrainedModel) -> nn.Embedding:
-    """The table of tokens. Raises UserError for a model without one, which reads no texts."""
+    """Embedding table of the tokens. Raises UserError for a model without one, which reads no texts."""
     with naming(f"{backbone.config.model_type}: this architecture has no table of tokens"):
         table: Any = backbone.get_input_embeddings()
         assert table.weight.dim() == 2
@@ -395,7 +397,7 @@ def token_embeddings(backbone: PreTrainedModel) -> nn.Embedding:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Keeps transformers' progress bars and table of left-out weights off the screen; we check ourselves."""
+    """Hide progress bars and the table of unused weights of transformers. We check the weights ourselves."""
     logger = transformers.utils.logging
     verbosity, had_bars = logger.get_verbosity(), logger.is_progress_bar_enabled()
     logger.set_verbosity(logging.ERROR)
@@ -409,9 +411,9 @@ def quiet() -> Iterator[None]:
 
 
 def compile_layers(backbone: nn.Module) -> None:
-    """Lets torch.compile fuse what is between the products of each layer, in place; the weights keep their names.
+    """Let torch.compile fuse the operations of each layer, in place. The weights keep their names.
 
-    One layer is compiled and serves all of its kind. The first step takes tens of seconds longer.
+    One compiled layer serves all layers of its type. The first step takes tens of seconds longer.
     """
     for stack in [module for module in backbone.modules() if isinstance(module, nn.ModuleList)]:
         if len({type(layer) for layer in stack}) == 1:
@@ -420,28 +422,29 @@ def compile_layers(backbone: nn.Module) -> None:
 
 
 def checkpoint_layers(backbone: nn.Module) -> None:
-    """Keeps of each layer its input alone in training, and computes it again, with the same dropout, on the way back.
+    """Keep only the input of each layer in training, and recompute the layer, with the same dropout, in the backward
+    pass.
 
-    (Chen et al. 2016, https://arxiv.org/abs/1604.06174) Raises UserError for an architecture that cannot.
+    Chen et al. 2016, https://arxiv.org/abs/1604.06174. Raises UserError if the architecture does not support it.
     """
     if not getattr(backbone, "supports_gradient_checkpointing", False):
         raise UserError(
             f"gradient_checkpointing=true: {cast(PreTrainedModel, backbone).config.model_type} cannot compute layers "
-            "again; type micro_batch_tokens=8192 instead, which saves memory with every architecture"
+            "again. Type micro_batch_tokens=8192 instead, which saves memory with every architecture"
         )
     cast(PreTrainedModel, backbone).activation_checkpointing_enable({"use_reentrant": False})
 
 
 GROWS = ("bert", "roberta", "xlm-roberta", "camembert")
-"""Architectures whose layers end in a normalization, and are added as is said below."""
+"""Architectures whose layers end in a normalization. Layers can be added to them."""
 
 
 def require_growing(backbone: PreTrainedModel, layers: int) -> None:
-    """Raises UserError for an architecture that cannot be given other layers."""
+    """Raise UserError if layers cannot be added to or removed from an architecture."""
     if backbone.config.model_type not in GROWS:
         raise UserError(
-            f"layers={layers}: {backbone.config.model_type} cannot be given other layers; "
-            f"only {', '.join(GROWS)} can. Leave it at null"
+            f"layers={layers}: {backbone.config.model_type} cannot get other layers, only "
+            f"{', '.join(GROWS)} can. Leave it at null"
         )
 
 
@@ -479,9 +482,9 @@ def _hand_on(backbone: PreTrainedModel, before: int) -> None:
 
 
 def _shrink_tables(backbone: PreTrainedModel) -> None:
-    """Brings the embedding tables to the size of fresh ones, by one factor, which the normalization above takes out.
+    """Scale the embedding tables to the size of fresh ones. The normalization above cancels the factor.
 
-    Tables learnt alone grow large; naming hidden tokens with the same table then starts from absurd certainty.
+    Tables that are trained alone grow large. A masked language model on such a table starts from absurd certainty.
     """
     parts: Any = backbone.embeddings
     tables = [part.weight for part in parts.children() if isinstance(part, nn.Embedding)]

@@ -1,4 +1,4 @@
-"""What a configuration says of an encoder. Importing this needs no torch."""
+"""Configuration of an encoder. Needs no torch."""
 
 from typing import Annotated, Literal
 
@@ -9,12 +9,12 @@ from juzhen.core.schema import SCHEMA, Among
 from juzhen.encoders.pooling import POOLINGS
 
 NO_PROMPT = "none"
-"""Value of `backbone.default_prompt_name` with which nothing stands before a sentence, whatever the folder says."""
+"""Value of `backbone.default_prompt_name` that disables the prompt of the folder."""
 
 
 @dataclass(config=SCHEMA, kw_only=True)
 class AdapterConfig:
-    """A few matrices that learn beside the frozen weights of the backbone."""
+    """Adapter: small trainable matrices next to the frozen weights of the backbone."""
 
     kind: Literal["lora", "dora"] = Field(
         default="lora",

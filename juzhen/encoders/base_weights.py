@@ -1,6 +1,6 @@
-"""Weights that are frozen beside an adapter: what they are, how they are counted, shared and merged.
+"""Frozen base weights of an adapter: their source, size, sharing and merging.
 
-The adapters themselves, and peft, are an outer room.
+The adapters themselves, and peft, belong to an outer room.
 """
 
 import copy
@@ -20,7 +20,7 @@ NAME = "default"
 """What peft calls the one adapter of a backbone."""
 
 SOURCE = "_juzhen_base"
-"""Attribute of a backbone that says where its weights are from: (Base, folder of the transformer)."""
+"""Attribute of a backbone with the source of its weights: (Base, folder of the transformer)."""
 
 BYTES_IN_4_BITS = 0.5 + 0.127 / 8
 """Of a number, with the constants of its block in 8 bits (Dettmers et al. 2023, section 3)."""
@@ -38,7 +38,7 @@ def remember_base(backbone: PreTrainedModel, base: Base, folder: Path) -> None:
 
 
 def remember_layers(backbone: PreTrainedModel, whole: PreTrainedModel, layers: int) -> None:
-    """The same of a backbone that has the first layers of another one; new layers are from nowhere."""
+    """Set the source of a backbone with the first layers of another one. New layers have no source."""
     if SOURCE in vars(whole) and layers < whole.config.num_hidden_layers:
         base, folder, _ = vars(whole)[SOURCE]
         remember_base(backbone, replace(base, layers=layers), folder)
@@ -53,7 +53,7 @@ def has_adapter(backbone: nn.Module | None) -> bool:
 
 
 def source_folder(backbone: nn.Module) -> Path | None:
-    """Where the files of the weights lie; None: nowhere."""
+    """Folder of the weight files, or None."""
     return vars(backbone)[SOURCE][1] if SOURCE in vars(backbone) else None
 
 
@@ -62,7 +62,7 @@ def base_of(backbone: nn.Module) -> Base:
 
 
 def parameter_bytes(module: nn.Module, *, precision: str = "float32") -> tuple[float, float]:
-    """Bytes of all parameters, and of those that learn. precision: as of `Base`, of linear layers with 4 bits."""
+    """Bytes of all parameters, and of the trainable ones. `precision` as in `Base`, for linear layers in 4 bits."""
     of_linear = {f"{name}.weight" for name in linear_layers(module)} if precision == "nf4" else set()
     sizes = {
         name: values.numel() * (BYTES_IN_4_BITS if name in of_linear else values.element_size())
@@ -73,7 +73,7 @@ def parameter_bytes(module: nn.Module, *, precision: str = "float32") -> tuple[f
 
 
 def linear_layers(backbone: nn.Module) -> dict[str, nn.Module]:
-    """Name → each linear layer; GPT-2's Conv1D is one."""
+    """Linear layers by name. They include Conv1D of GPT-2."""
     return {
         name: module
         for name, module in backbone.named_modules()
@@ -83,19 +83,19 @@ def linear_layers(backbone: nn.Module) -> dict[str, nn.Module]:
 
 
 def is_learnt(name: str) -> bool:
-    """Whether a parameter of a backbone with an adapter is the adapter's."""
+    """True for the name of an adapter parameter."""
     return f".{NAME}" in name and "lora_" in name
 
 
 def base_weights(backbone: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """The weights beside the adapter, by the names that they have without it."""
+    """Weights without the adapter, by their original names."""
     for name, values in backbone.named_parameters():
         if not is_learnt(name):
             yield name.replace(".base_layer.", "."), values.detach()
 
 
 def frozen_names(module: nn.Module) -> set[str]:
-    """Names of the parameters of a module that are frozen beside an adapter."""
+    """Names of the parameters that an adapter leaves frozen."""
     return {
         f"{path}.{name}"
         for path, backbone in module.named_modules()
@@ -106,29 +106,29 @@ def frozen_names(module: nn.Module) -> set[str]:
 
 
 def is_ours_alone(backbone: nn.Module) -> bool:
-    """Whether sentence-transformers would load an adapter as another one, or not at all."""
+    """True if sentence-transformers would misread the adapter."""
     return has_adapter(backbone) and offered("adapters", "is_ours_alone")(backbone)
 
 
 def adapter_facts(backbone: nn.Module) -> dict[str, str]:
-    """Of an adapter what a card says; {} of whole weights."""
+    """Facts of an adapter for a model card, {} without an adapter."""
     return offered("adapters", "facts")(backbone) if has_adapter(backbone) else {}
 
 
 def merged(encoder: Any) -> Any:
-    """A copy of an encoder in whose weights the adapter is folded, in float32; the encoder itself where it has none."""
+    """Copy of an encoder with its adapter merged into the weights, float32. Without an adapter the encoder itself."""
     return offered("adapters", "merged")(encoder) if has_adapter(encoder.inner.backbone) else encoder
 
 
 def shareable_encoder(encoder: Any) -> Any:
-    """What is uploaded of an encoder: an adapter alone where its base is on the hub, else the merged weights."""
+    """Encoder to upload: the adapter alone if its base is on the hub, else merged weights."""
     backbone = encoder.inner.backbone
     is_here = has_adapter(backbone) and locate_folder(base_of(backbone).path) is not None
     return merged(encoder) if is_here else encoder
 
 
 class _Holder:
-    """Weights that several encoders have in common; a copy of an encoder has its own."""
+    """Weights that several encoders share. A copied encoder gets its own."""
 
     def __init__(self, backbone: PreTrainedModel) -> None:
         self.backbone = backbone
@@ -141,9 +141,9 @@ _shared: WeakValueDictionary[tuple[Any, ...], _Holder] = WeakValueDictionary()
 
 
 def share_weights(key: tuple[Any, ...], load: Callable[[], PreTrainedModel]) -> PreTrainedModel:
-    """A backbone with the very weights of those that were loaded under the same key and still are in use.
+    """Return a backbone that shares the weights loaded earlier under the same key.
 
-    Each has layers of its own, around the same tensors: adapters beside them do not meet.
+    Each backbone has separate layers around the same tensors, so their adapters do not interfere.
     """
     holder = _shared.get(key)
     if holder is None or any(values.device.type != "cpu" for values in holder.backbone.parameters()):

@@ -1,4 +1,4 @@
-"""The proof that an encoder gives what transformers gives for each text alone, whatever is encoded beside it."""
+"""Check that an embedding does not depend on the batch: it equals that of transformers for the text alone."""
 
 import inspect
 from collections.abc import Sequence
@@ -21,14 +21,14 @@ TEXTS = (
 )
 
 MOST_DIFFERENCE = 1e-4
-"""A token's states may differ by this share of their length: rounding is a hundredth of it."""
+"""Largest relative difference of the states of a token. Rounding is a hundredth of it."""
 
 
 @torch.no_grad()
 def layers_alone(encoder: PooledEncoder, text: str) -> tuple[Float[Tensor, "tokens dim"], ...]:
-    """States of one text as transformers computes them: what the tokenizer gives, as far as `forward` takes it.
+    """States of one text as computed by transformers from the outputs of the tokenizer.
 
-    Of the last layer, and before it those of the first where the pooling reads it.
+    The last layer, preceded by the first one if the pooling reads it.
     """
     inputs = encoder.tokenizer(
         encoder.prompted([text]), truncation=True, max_length=encoder.max_length, return_tensors="pt"
@@ -43,23 +43,24 @@ def layers_alone(encoder: PooledEncoder, text: str) -> tuple[Float[Tensor, "toke
 
 @torch.no_grad()
 def embedding_alone(encoder: PooledEncoder, text: str) -> Float[Tensor, "dim"]:
-    """The embedding that those states are pooled to."""
+    """Embedding pooled from the states of `layers_alone`."""
     tokens = encoder.collate(encoder.tokenize([text]))
     return encoder.pooled(layers_alone(encoder, text), tokens)[0]
 
 
 @torch.no_grad()
 def states_together(encoder: PooledEncoder, texts: Sequence[str]) -> list[Float[Tensor, "tokens dim"]]:
-    """Last states of each text as this encoder computes them in one batch."""
+    """Last states of each text, computed in one batch."""
     tokens = encoder.collate(encoder.tokenize(texts))
     states = encoder.token_states(tokens).split(tokens.lengths.tolist())
     return [states[number] for number in tokens.inverse_permutation.tolist()]
 
 
 def check_batch_invariance(encoder: PooledEncoder) -> None:
-    """Raises UserError for an architecture whose states of a text depend on the batch, or that reads no plain text.
+    """Check that states of a text do not depend on the batch. Architectures covered by tests are skipped.
 
-    Architectures that tests prove in every configuration are not computed.
+    Raises:
+        UserError: The states differ, are not finite, or the architecture does not read plain text.
     """
     config, was_training = encoder.backbone.config, encoder.training
     if is_proved(config):
@@ -67,7 +68,7 @@ def check_batch_invariance(encoder: PooledEncoder) -> None:
     family = config.model_type
     if getattr(config, "attention_type", None) == "block_sparse":
         raise UserError(
-            f"{family}: its sparse attention looks at places that depend on the length of the batch; set "
+            f"{family}: its sparse attention depends on the longest text of a batch. Set "
             '"attention_type": "original_full" in config.json, or choose another encoder'
         )
     encoder.eval()
@@ -93,14 +94,14 @@ def check_batch_invariance(encoder: PooledEncoder) -> None:
         raise UserError(f"{family}: its states hold NaN or infinity. Replace the weights.")
     if apart.max() > MOST_DIFFERENCE:
         raise UserError(
-            f"{family}: transformers gives a text other states beside longer ones than alone (they differ by "
-            f"{apart.max():.2g} of their length), so that embeddings would depend on the batch; choose another encoder"
+            f"{family}: its states of a text depend on longer texts in the batch (they differ by "
+            f"{apart.max():.2g} of their length). Choose another encoder"
         )
 
 
 @torch.no_grad()
 def layers_that_add_up(encoder: PooledEncoder) -> int | None:
-    """Layers whose states transformers hands out, the last ones those of `last_hidden_state`; None: these differ.
+    """Number of layers whose last states equal `last_hidden_state`. None if they differ.
 
     Some models normalize their last states once more.
     """

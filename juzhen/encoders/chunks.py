@@ -37,27 +37,30 @@ UNLIMITED = 2**30
 
 
 class LongTextMixin(PooledEncoder):
-    """What an encoder does with texts of more tokens than `max_length`."""
+    """Handling of texts with more than `max_length` tokens."""
 
     _chunk_overlap: int | None = None
 
     @property
     def chunk_overlap(self) -> int | None:
-        """Tokens that neighbouring chunks of a long text share; None: long texts are cut."""
+        """Tokens that neighbouring chunks of a long text share. None if long texts are truncated."""
         return self._chunk_overlap
 
     def with_long_texts(self, long_texts: LongTexts | None, overlap: int | None = None) -> Self:
-        """The same weights, which read texts of more than `max_length` tokens otherwise; None: itself.
+        """Return a copy that shares the weights and treats long texts differently.
 
-        long_texts  cut: what is beyond is left out · chunk: the mean of the embeddings of their chunks, by tokens
-        overlap     tokens that neighbouring chunks share; None: 0
+        Args:
+            long_texts: cut: truncate · chunk: mean of the embeddings of the chunks, weighted by tokens. None returns
+                itself.
+            overlap: Tokens that neighbouring chunks share. None is 0.
 
-        Raises UserError for an encoder that reads texts through templates.
+        Raises:
+            UserError: The encoder reads texts through templates.
         """
         if long_texts not in (None, *LONG_TEXTS):
             raise UserError(f"long_texts={long_texts!r}: {nearest(str(long_texts), LONG_TEXTS)}")
         if overlap is not None and long_texts != "chunk":
-            raise UserError(f'overlap={overlap}: chunks share tokens; give long_texts="chunk" with it')
+            raise UserError(f'overlap={overlap}: only chunks overlap. Give long_texts="chunk" with it')
         if long_texts is None:
             return self
         other = copy.copy(self)
@@ -83,7 +86,7 @@ class LongTextMixin(PooledEncoder):
     def lost_tokens(
         self, texts: str | Iterable[str], *, prompt_name: str | None = None, prompt: str | None = None
     ) -> Int[np.ndarray, "texts"]:
-        """Tokens at the end of each text that `encode` leaves out; 0: it reads all. Prompts as of `encode`."""
+        """Number of tokens of each text that `encode` truncates. Prompts as in `encode`."""
         chosen = prompt_name is not None or prompt is not None
         encoder = self.with_prompt(prompt_name, prompt) if chosen else self
         sentences, _ = as_texts(texts, may_be_empty=True)
@@ -93,11 +96,12 @@ class LongTextMixin(PooledEncoder):
 
 @dataclass(frozen=True)
 class Passages:
-    """Passages of some texts, text by text, in order.
+    """Passages of texts, text by text, in order.
 
-    vectors  float32
-    texts    number of the text that each is of
-    spans    where it begins and ends among the characters of its text; together they cover the text
+    Attributes:
+        vectors: float32 embeddings.
+        texts: Number of the text of each passage.
+        spans: Start and end among the characters of the text. The passages cover the text.
     """
 
     vectors: Float[np.ndarray, "passages dim"]
@@ -128,18 +132,24 @@ class PassageMixin(LongTextMixin):
         backend: Any = None,
         strict: bool = False,
     ) -> Passages:
-        """Passages of the texts, which cover them, with their vectors.
+        """Encode texts as passages that cover them.
 
-        chunk_tokens  of a passage at most, without special tokens and prompt; it ends early, in its last quarter,
-                      behind a sentence or else a space. None: what the encoder reads at a time
-        overlap       tokens that neighbours share
-        late          the whole text goes through the transformer once, as far as that has positions, and each passage
-                      is the mean of the states of its tokens (Günther et al. 2024, https://arxiv.org/abs/2409.04701);
-                      special tokens count in the first and the last one. Longer texts take several passes, each of
-                      which begins with tokens before its first passage
+        Args:
+            texts: One text or a list.
+            chunk_tokens: Largest number of tokens of a passage, without special tokens and prompt. A passage may end in
+                its
+                last quarter, after a sentence or else a space. None takes the capacity of the encoder.
+            overlap: Tokens that neighbours share.
+            late: Late chunking: encode the whole text in one pass and average the token states of each passage (Günther
+                et
+                al. 2024, https://arxiv.org/abs/2409.04701). Special tokens count in the first and the last passage. A
+                text
+                with more tokens than positions takes several passes, which begin with tokens of the previous passage.
+            prompt_name: As in `encode`, like the other options.
 
-        Other options: as of `encode`. Raises UserError for a slow tokenizer, which tells no places of characters, and
-        with `late` for another pooling than mean, for a causal transformer, for workers and back ends.
+        Raises:
+            UserError: The tokenizer is slow and returns no character offsets. With `late`: the pooling is not mean, the
+                transformer is causal, or workers or a backend are given.
         """
         options = {name: value for name, value in locals().items() if name not in ("self", "texts")}
         passages: Passages = offered("long_texts", "encode_chunks")(self, texts, **options)
@@ -147,17 +157,17 @@ class PassageMixin(LongTextMixin):
 
 
 def require_plain(encoder: PooledEncoder, what: str) -> None:
-    """Raises UserError for an encoder that reads texts through templates: these have no chunks."""
+    """Raise UserError for an encoder with templates, which has no chunks."""
     if encoder.templates is not None:
         raise UserError(
-            f"{what}: this encoder reads texts through templates, which belong to whole texts; leave it out "
+            f"{what}: this encoder reads texts through templates, which belong to whole texts. Leave it out "
             "(long texts are cut), or take an encoder without templates"
         )
 
 
 @dataclass(frozen=True)
 class Wrapping:
-    """Tokens that stand around a text: special ones and those of a prompt before it, special ones behind it."""
+    """Tokens around a text: special tokens and a prompt before it, special tokens after it."""
 
     before: int
     after: int
@@ -187,7 +197,7 @@ def room_of(encoder: PooledEncoder) -> int:
 
 
 def windows(count: int, size: int, overlap: int) -> list[tuple[int, int]]:
-    """Where windows of `size` tokens begin and end that cover `count` tokens; neighbours share `overlap`.
+    """Start and end of windows of `size` tokens that cover `count` tokens. Neighbours share `overlap`.
 
     >>> windows(10, 4, 1), windows(4, 4, 1), windows(0, 4, 0)
     ([(0, 4), (3, 7), (6, 10)], [(0, 4)], [(0, 0)])
@@ -206,11 +216,12 @@ def uncut(encoder: PooledEncoder, texts: Sequence[str]) -> TokenTable:
 
 @dataclass(frozen=True)
 class ChunkTable:
-    """Chunks of some texts.
+    """Chunks of texts.
 
-    tokens  of each chunk, in its frame
-    texts   number of the text that each belongs to, rising
-    shares  tokens of each over those of all chunks of its text; 1 of a text that is whole
+    Attributes:
+        tokens: Tokens of each chunk, with the tokens around it.
+        texts: Number of the text of each chunk, ascending.
+        shares: Fraction of the tokens of the text in each chunk. 1 for an unsplit text.
     """
 
     tokens: TokenTable
@@ -219,7 +230,7 @@ class ChunkTable:
 
     @classmethod
     def of(cls, encoder: LongTextMixin, texts: Sequence[str]) -> "ChunkTable":
-        """Texts of at most `max_length` tokens as they are, longer ones in chunks of that length."""
+        """Split texts of more than `max_length` tokens into chunks of that length."""
         frame, room, overlap = Wrapping.of(encoder), room_of(encoder), encoder.chunk_overlap or 0
         check_count("overlap", overlap, least=0, most=room - 1)  # a longer prompt leaves less room
         table = uncut(encoder, texts)
@@ -304,12 +315,12 @@ def note_read(encoder: PooledEncoder, texts: Sequence[str], table: TokenTable) -
 
 
 def note_truncated(encoder: PooledEncoder, texts: Sequence[str], lengths: np.ndarray | None = None) -> None:
-    """Count truncated texts for the call at work, if anyone asks.
+    """Record truncated texts for the current call.
 
     Args:
-        encoder: What reads them.
-        texts: As they are given.
-        lengths: As of `lost_tokens`.
+        encoder: The encoder.
+        texts: The texts.
+        lengths: As in `lost_tokens`.
 
     Raises:
         UserError: A text is truncated, and the call is strict.
@@ -322,9 +333,14 @@ def note_truncated(encoder: PooledEncoder, texts: Sequence[str], lengths: np.nda
 def lost_tokens(
     encoder: PooledEncoder, texts: Sequence[str], lengths: np.ndarray | None = None
 ) -> Int[np.ndarray, "texts"]:
-    """Tokens of each text beyond `max_length`, which are lost where long texts are cut; 0: it is read whole.
+    """Tokens of each text beyond `max_length`. 0 if the text is read completely.
 
-    lengths  tokens of each as the encoder reads it, or more; None: not known. What fills the encoder is tokenised again
+    Args:
+        encoder: The encoder.
+        texts: The texts.
+        lengths: Upper bounds of the numbers of tokens. None if unknown. Texts that may exceed `max_length` are
+            tokenized
+            again.
     """
     lengths = most_tokens(encoder, texts) if lengths is None else lengths
     long = np.flatnonzero(lengths >= encoder.max_length)

@@ -20,9 +20,12 @@ ALL = slice(None)
 
 
 class SideTable:
-    """A sentence as a Side reads it has the place side × number of sentences + its number; made when it is asked for.
+    """Token table of sentences per side, tokenized on demand.
 
-    tokens  of each place, none where nobody has asked yet
+    A sentence read by a side has the index side × number of sentences + its number.
+
+    Attributes:
+        tokens: Tokens of each index, empty until requested.
     """
 
     def __init__(self, sentences: Sequence[str], tokenizer: CachedTokenizer) -> None:
@@ -36,14 +39,14 @@ class SideTable:
     def places(
         self, numbers: Int[np.ndarray, "*texts"], sides: Int[np.ndarray, "*texts"]
     ) -> Int[np.ndarray, "*texts"]:
-        """Where sentences are, each read by its Side; equal where two sides have the same prompt."""
+        """Index of each sentence read by its side. Two sides with the same prompt share an index."""
         codes = self._tokenizer.encoder.sides[sides].astype(np.int64)
         slots = codes * len(self.sentences) + numbers
         self._learn(np.unique(slots[~self._known[slots]]))
         return slots
 
     def unpooled(self, slots: Int[np.ndarray, "sentences"]) -> Int[np.ndarray, "sentences"]:
-        """Tokens of each that pooling leaves out."""
+        """Number of first tokens of each text that pooling leaves out."""
         of_sides = np.array([self._tokenizer.encoder.reading(side).unpooled for side in Side])
         return of_sides[slots // len(self.sentences)]
 
@@ -63,16 +66,16 @@ class SideTable:
 
 
 class SentenceCollator:
-    """Makes a Batch of the chosen rows; texts are turned into token numbers once per sentence table.
+    """Builds a Batch of rows. A sentence table is tokenized once.
 
-    tokenize  texts → their token numbers (special tokens included, cut to the maximal length)
-    pack      token numbers of some sentences → Tokens
-    sharing   dataset key → which equal sentences of a training batch are encoded once (all, where it is not
-              told); evaluation encodes every distinct sentence once
-    augmentation  what changes some of the sentences of a training batch; None: nothing does
-    sides     `tokenize`, where it can tell queries and documents apart (`Examples.read_as`); None: all texts are read
-              alike. What it makes of a sentence as a query and as a document are two sentences of a batch, with the
-              number that the sentence has
+    Args:
+        tokenize: Texts → token ids, with special tokens, truncated to the maximal length.
+        pack: Token ids of sentences → Tokens.
+        sharing: Dataset key → which equal sentences of a training batch are encoded once. Missing keys share all.
+            Evaluation encodes every distinct sentence once.
+        augmentation: Changes of the sentences of a training batch.
+        sides: `tokenize`, if queries and documents are read differently (`Examples.read_as`). A sentence that is both
+            then occurs twice in a batch, with the same number.
     """
 
     def __init__(
@@ -94,9 +97,9 @@ class SentenceCollator:
         self._side_tables: list[SideTable] = []
 
     def token_lists(self, examples: Examples) -> TokenTable:
-        """Token numbers of every sentence of the table; computed at the first call.
+        """Token table of all sentences, computed at the first call.
 
-        Where queries and documents are read apart, of every place of a `SideTable`, those of these rows filled.
+        If queries and documents are read differently, this is the table of a `SideTable`, filled for these rows.
         """
         if (apart := self._apart(examples)) is not None:
             numbers = np.stack(list(examples.columns.values()))
@@ -113,7 +116,7 @@ class SentenceCollator:
         return table
 
     def token_counts(self, examples: Examples) -> np.ndarray:
-        """Tokens per sentence of the table as they are, int64 (sentences,); by the prompt that makes it longest."""
+        """Tokens of each sentence, int64 (sentences,), with the longest prompt."""
         lengths = self.token_lists(examples).lengths
         return lengths.reshape(-1, max(len(examples.sentences), 1)).max(axis=0, initial=0)
 
@@ -143,7 +146,7 @@ class SentenceCollator:
         return np.maximum.reduce([lengths[values] for values in examples.columns.values()])
 
     def training_batch(self, examples: Examples, rows: np.ndarray, *, index: int) -> Batch:
-        """The Batch of the given rows, which is the `index`-th of the stage; what is drawn for it depends on that."""
+        """Batch of rows, the `index`-th of the stage. Its random draws depend on the index."""
         if examples.kind is Kind.SENTENCE:
             # A loss of sentences compares each with itself, so it comes twice.
             text = examples.columns["text"]
@@ -155,9 +158,9 @@ class SentenceCollator:
         return self._batch(examples, rows, Sharing.BATCH)
 
     def shown(self, examples: Examples, numbers: np.ndarray, *, index: int | None) -> TokenTable:
-        """Tokens of the sentences with these numbers, as batch `index` of a training shows them; None: as they are.
+        """Tokens of sentences in training batch `index`. None returns the original tokens.
 
-        Where queries and documents are read apart, the numbers are places of a `SideTable`.
+        If queries and documents are read differently, `numbers` are indices of a `SideTable`.
         """
         apart = self._apart(examples)
         tokens = (self.token_lists(examples) if apart is None else apart.tokens)[numbers]
@@ -189,7 +192,7 @@ class SentenceCollator:
         )
 
     def _apart(self, examples: Examples) -> SideTable | None:
-        """The sentences of a set whose queries or documents have a prompt of their own; None: all are read alike."""
+        """Side table of a set whose queries or documents have their own prompt. None if all texts are read alike."""
         if self._sides is None or not self._sides.encoder.sides[examples.reads].any():
             return None
         for table in self._side_tables:
@@ -210,7 +213,7 @@ def _leave_out(tokens: Tokens, unpooled: Int[np.ndarray, "sentences"]) -> Tokens
 
 
 def given_tensors(examples: Examples, rows: np.ndarray) -> dict[str, torch.Tensor]:
-    """What a set says of these rows, by the names of `juzhen.core.batch`."""
+    """Labels and scores of rows, by the names of `juzhen.core.batch`."""
     arrays = {
         "teacher_scores": examples.teacher_scores,
         "missing": examples.missing,
@@ -224,7 +227,7 @@ def given_tensors(examples: Examples, rows: np.ndarray) -> dict[str, torch.Tenso
 
 
 def _appearances(numbers: np.ndarray, sharing: Sharing) -> tuple[np.ndarray, np.ndarray]:
-    """Which sentences to encode, int64, and where among them each sentence of `numbers` (columns, rows) stands.
+    """Sentences to encode, int64, and the index among them of each entry of `numbers` (columns, rows).
 
     >>> numbers = np.array([[4, 9, 4], [9, 9, 7]])
     >>> [_appearances(numbers, sharing)[0].tolist() for sharing in Sharing]
@@ -244,7 +247,7 @@ def _appearances(numbers: np.ndarray, sharing: Sharing) -> tuple[np.ndarray, np.
 
 
 def with_sides(examples: Examples) -> Examples:
-    """The rows, whose first texts are queries and whose others are documents; as they are where sides are given."""
+    """Mark first texts as queries and others as documents, unless the rows have sides."""
     return examples if examples.sides is not None else replace(examples, symmetric=False)
 
 
@@ -284,8 +287,9 @@ class _TokensOnDemand:
 class TextCollator(SentenceCollator):
     """A SentenceCollator that keeps no tokens of running text.
 
-    Measured: the built-in tokenizer makes 1.4 million tokens per second on one core, a hundred times what a small
-    encoder learns from there. A corpus is seen once or twice, and so nothing is gained by keeping its tokens.
+    The built-in tokenizer makes 1.4 million tokens per second on one core, a hundred times the training speed of a
+    small
+    encoder there. A corpus is read once or twice, so a cache would gain nothing.
     """
 
     def tokenize(self, texts: Sequence[str]) -> TokenTable:
@@ -300,7 +304,7 @@ class TextCollator(SentenceCollator):
         return super().token_lists(examples)
 
     def lengths(self, examples: Examples) -> np.ndarray:
-        """As for sentences; of running text the number of bytes, which puts windows in about the same order."""
+        """Lengths as for sentences. For running text the number of bytes, which gives a similar order."""
         if isinstance(examples.sentences, TextTable):
             return examples.sentences.sizes
         return super().lengths(examples)
@@ -308,11 +312,11 @@ class TextCollator(SentenceCollator):
     def _forms(
         self, examples: Examples, rows: np.ndarray, tokens: Tokens, columns: Sequence[str] = PAIR
     ) -> Batch:
-        """The Batch in which each row has several forms of its text, one for each of `columns`.
+        """Batch in which each row has several forms of its text, one for each of `columns`.
 
-        tokens  those of the first form of all rows, then those of the second, and so on
-
-        Two forms are two texts, even where nothing was changed: each has a number of its own.
+        `tokens` holds the first form of all rows, then the second, and so on. Two forms are two texts with separate
+        numbers,
+        even if they are equal.
         """
         numbers = examples.columns["text"][rows].astype(np.int64)
         ids = [len(columns) * numbers + form for form in range(len(columns))]
@@ -328,13 +332,13 @@ class TextCollator(SentenceCollator):
 
 
 class ViewCollator(TextCollator):
-    """In training, makes a positive pair of each sentence: the sentence, and what the views make of it.
+    """Makes a positive pair of each sentence in training: the sentence and a changed view.
 
-    What is drawn depends on the seed, the number of the batch and the number of the sentence alone. When nothing is
-    learnt, batches are those of every other encoder.
+    The draw depends only on the seed, the batch number and the sentence number. Evaluation batches have no views.
 
-    tokenize        texts → their token numbers; may keep them
-    changes_anchor  the anchor is changed as well, by draws of its own
+    Args:
+        tokenize: Texts → token ids, possibly cached.
+        changes_anchor: The anchor is changed as well, by separate draws.
     """
 
     def __init__(

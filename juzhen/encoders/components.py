@@ -1,4 +1,4 @@
-"""The parts of a sentence encoder as a folder or the hub has them: any Hugging Face encoder, and what follows it."""
+"""Components of a sentence encoder from a folder or the hub: any Hugging Face encoder, and the modules after it."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -60,7 +60,7 @@ def load_warnings(
     *,
     pooling: str,
 ) -> tuple[str, ...]:
-    """Lines on an encoder that was loaded as `config` says, with `pooling`."""
+    """Warnings for an encoder that was loaded with a configuration and a pooling."""
     path = layout.transformer / "config.json"
     settings = read_settings(path) if path.is_file() else {}
     notes = [*_of_pooling(config, layout, architecture, pooling), *_of_code(settings, architecture)]
@@ -110,18 +110,21 @@ def _of_code(settings: Mapping[str, Any], architecture: PretrainedConfig) -> Ite
 
 
 def _looked_ahead(settings: Mapping[str, Any], architecture: PretrainedConfig) -> bool:
-    """Whether a token attended to those behind it by the folder's own config.json."""
+    """True if the attention in the folder's config.json is bidirectional."""
     return looks_ahead(type(architecture).from_dict(dict(settings)))
 
 
 @dataclass
 class EncoderComponents:
-    """What a sentence encoder is made of.
+    """Components of a sentence encoder.
 
-    options    keywords that a PooledEncoder takes
-    templates  that sentences are read through; None: there are none
-    folder     where the weights and what else was learnt lie; None: the weights are random
-    load_warnings    lines that a user should hear once
+    Attributes:
+        backbone: The transformer.
+        tokenizer: The tokenizer.
+        options: Keyword arguments of a PooledEncoder.
+        templates: Templates around sentences, or None.
+        folder: Folder of the weights. None for random weights.
+        load_warnings: Lines to print once.
     """
 
     backbone: PreTrainedModel
@@ -133,9 +136,11 @@ class EncoderComponents:
 
 
 def read_transformer(folder: Path, *, shown: str) -> tuple[PreTrainedModel, Tokenizer]:
-    """Weights in float32 and tokenizer of a folder as it is, on the CPU. Raises UserError for files that do not load.
+    """Load weights in float32 and tokenizer of a folder, on the CPU. Raises UserError for files that do not load.
 
-    shown  what messages call it
+    Args:
+        folder: The folder.
+        shown: Its name in messages.
     """
     limit_threads()
     check_files(folder, needs_weights=True, shown=shown)
@@ -147,27 +152,32 @@ def read_transformer(folder: Path, *, shown: str) -> tuple[PreTrainedModel, Toke
 def read_components(
     config: BackboneConfig, *, seed: int, reader: str | None = None, side: Side | None = None
 ) -> EncoderComponents:
-    """The parts that `config` describes, in float32 on the CPU.
+    """Load the components of a configured encoder, in float32 on the CPU.
 
-    seed  draws the weights under `initialize=random`; the global random state is left as it was
-    reader  the class that asks, where a folder has states that it alone reads
-    side  as of `read_layout`
+    A null setting keeps the value of the folder. The defaults of a folder are mean pooling, no normalization, and as
+    many
+    tokens as the model accepts.
 
-    What the configuration leaves open (null) is taken from the folder; what the folder leaves open is pooling
-    mean, not normalized, as many tokens as the model can take. Raises UserError for files that do not load, or do
-    not belong together.
+    Args:
+        config: The encoder.
+        seed: Seed of the weights under `initialize=random`. The global random state is kept.
+        reader: The calling class, for a folder that only one class reads.
+        side: As in `read_layout`.
+
+    Raises:
+        UserError: A file does not load, or files do not match.
     """
     files = find_encoder(config, side=side)
     layout = files.layout
     if layout.reader not in (None, reader):
         if layout.reader == ROUTED:
             raise UserError(
-                f"{config.path}: holds a {ROUTER}, whose queries and documents are read by weights of their own. It is "
-                f"read by juzhen score, juzhen evaluate and {ROUTED}.load(…)"
+                f"{config.path}: holds a {ROUTER}, with separate weights for queries and documents. Load it with "
+                f"{ROUTED}.load(…), juzhen score or juzhen evaluate."
             )
         raise UserError(
-            f"{config.path}: holds a {layout.reader}, whose states are no embeddings of sentences; load it by "
-            f"{layout.reader}.load(…)"
+            f"{config.path}: holds a {layout.reader}, whose states are not sentence embeddings. Load it with "
+            f"{layout.reader}.load(…)."
         )
     check_adapter(config, files)
     limit_threads()
@@ -219,7 +229,7 @@ def read_components(
 def _with_adapter(
     config: BackboneConfig, files: EncoderFiles, architecture: PretrainedConfig, *, has_head: bool
 ) -> PreTrainedModel:
-    """The weights of a base, those in memory where another adapter beside them is in use, and an adapter of files."""
+    """Base weights, shared with other adapters of the same base in memory, with an adapter from files."""
     base, folder = cast(Base, files.base), files.layout.transformer
     dropout = base.dropout if config.dropout is None else config.dropout
     base = replace(base, attention=config.attention or base.attention)
@@ -245,8 +255,8 @@ def _in_bits(adapter: AdapterConfig | None) -> dict[str, Any]:
         return {"local_files_only": True}
     if not torch.cuda.is_available():
         raise UserError(
-            "base=nf4: weights in 4 bits (QLoRA) are computed with on CUDA devices alone, and there is none; choose "
-            "base=bfloat16 or base=float32"
+            "base=nf4: weights in 4 bits (QLoRA) need a CUDA device, which is missing. Choose "
+            "base=bfloat16 or base=float32."
         )
     numbers = {"load_in_4bit": True, "bnb_4bit_quant_type": "nf4", "bnb_4bit_use_double_quant": True}
     bits = BitsAndBytesConfig(**numbers, bnb_4bit_compute_dtype=torch.bfloat16)
@@ -254,9 +264,9 @@ def _in_bits(adapter: AdapterConfig | None) -> dict[str, Any]:
 
 
 def embedding_size(source: str | Path, *, revision: str | None = None) -> int:
-    """Numbers of an embedding of the encoder in a folder or of a run, or of the hub, by what its files say.
+    """Dimensions of the embeddings of an encoder, according to its files.
 
-    Raises UserError where there is none, and for a cross-encoder.
+    Raises UserError if there is no encoder, and for a cross-encoder.
     """
     # Weights, which the start of a training from scratch lacks, are not asked for.
     config = BackboneConfig(path=encoder_source(source), revision=revision, initialize="random")
@@ -272,7 +282,7 @@ def embedding_size(source: str | Path, *, revision: str | None = None) -> int:
 def _max_length(
     config: BackboneConfig, layout: Layout, backbone: PreTrainedModel, tokenizer: Tokenizer
 ) -> int:
-    """Tokens per sentence: what was asked for if the model can take it, else what the folder says."""
+    """Tokens per sentence: the configured number if the model can take it, else that of the folder."""
     limit, least = num_positions(backbone), tokenizer.num_special_tokens_to_add() + 1
     of_folder = layout.max_length or tokenizer.model_max_length
     # Tokenizers that do not know their length say 10^30.
@@ -284,9 +294,9 @@ def _max_length(
 
 
 def num_positions(backbone: PreTrainedModel) -> int | None:
-    """The most tokens a sentence may have, or None for models without a limit.
+    """Maximal number of tokens of a sentence, None for no limit.
 
-    RoBERTa and its kin count positions from padding_idx + 1, so two of their 514 rows are never used.
+    RoBERTa counts positions from padding_idx + 1, so two of its 514 rows are never used.
     """
     limit = most_positions(backbone.config.to_dict())
     for name, module in backbone.named_modules():

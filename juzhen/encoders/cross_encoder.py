@@ -52,7 +52,7 @@ from juzhen.encoders.sentence_encoder import SentenceEncoder
 
 _ACTIVATION = "torch.nn.modules.activation."
 NORM, CHOSEN = "LayerNorm", "classifier_activation"
-"""A normalization in the place of a linear layer · the activation that config.json names."""
+"""Marks a normalization instead of a linear layer · marks the activation named in config.json."""
 _ROBERTA = (("classifier.dense", "Tanh"), ("classifier.out_proj", None))
 HEADS: dict[str, tuple[tuple[str, str | None], ...]] = {
     **{
@@ -70,7 +70,7 @@ HEADS: dict[str, tuple[tuple[str, str | None], ...]] = {
 """Architecture → the layers over a pooled state in its class with a head, and their activations."""
 
 POOLED = {"cls": "cls", "bos": "cls", "mean": "mean", "late": "mean"}
-"""`classifier_pooling` of config.json → our pooling; late: the first layer of the head comes before it."""
+"""`classifier_pooling` of config.json → our pooling. late: the first layer of the head comes before pooling."""
 
 CHOICES = {"gelu": "GELU", "relu": "ReLU", "silu": "SiLU", "tanh": "Tanh", "sigmoid": "Sigmoid"}
 """`classifier_activation` of config.json → the activation."""
@@ -81,7 +81,7 @@ NLI = ("entailment", "neutral", "contradiction")
 
 @dataclass(frozen=True)
 class Head:
-    """What makes logits of the states of a pair: layers, `token_layers` of them before pooling, and the last one."""
+    """Layers from the states of a pair to its logits. The first `token_layers` come before pooling."""
 
     layers: list[OutputLayer]
     last: nn.Linear
@@ -89,11 +89,15 @@ class Head:
 
 
 def read_theirs(folder: Path, path: str, revision: str | None) -> tuple[SentenceEncoder, Head]:
-    """The encoder in such a folder, and its head.
+    """Read the encoder and the head of a cross-encoder that another library saved.
 
-    Raises UserError for what is not read here.
+    Args:
+        folder: The folder.
+        path: As in BackboneConfig.
+        revision: As in BackboneConfig.
 
-    path  as BackboneConfig has it
+    Raises:
+        UserError: The head is not supported.
     """
     config = BackboneConfig(path=path, revision=revision, initialize="pretrained")
     files = find_encoder(config)
@@ -106,9 +110,9 @@ def read_theirs(folder: Path, path: str, revision: str | None) -> tuple[Sentence
 def _read_head(
     folder: Path, files: EncoderFiles, architecture: PretrainedConfig
 ) -> tuple[list[OutputLayer], nn.Linear]:
-    """The layers between the pooled state of a pair and its logits, and the last one.
+    """Layers between the pooled state of a pair and its logits, and the last layer.
 
-    Raises UserError for heads that are no such layers, and for classes that are not known.
+    Raises UserError for an unsupported head and for unknown classes.
     """
     with naming(f"{folder}: the head does not load"):
         is_apart = bool(files.layout.head)
@@ -134,8 +138,8 @@ def _of_classifier(files: EncoderFiles, architecture: PretrainedConfig) -> Seque
     family, folder = architecture.model_type, files.layout.transformer
     if family not in HEADS or getattr(architecture, "pooler_hidden_act", "gelu") != "gelu":
         raise UserError(
-            f"{folder}: the head of {family}{CLASSIFIER} is not read here; those of {', '.join(HEADS)} are, and what "
-            "sentence-transformers wrote as Transformer, Pooling and Dense"
+            f"{folder}: the head of {family}{CLASSIFIER} is not supported. Use one of {', '.join(HEADS)}, or "
+            "a folder of sentence-transformers with Transformer, Pooling and Dense"
         )
     stored = {}
     for path in weight_files(folder):
@@ -150,8 +154,8 @@ def _of_classifier(files: EncoderFiles, architecture: PretrainedConfig) -> Seque
     missing = [name for name, _ in HEADS[family] if f"{name}.weight" not in stored]
     if missing:
         raise UserError(
-            f"{files.adapter or folder}: the weights of {', '.join(missing)}, which make the score, are in no file. "
-            "Save them with the model; beside an adapter, name them in modules_to_save"
+            f"{files.adapter or folder}: the weights of {', '.join(missing)}, which compute the score, are missing. "
+            "Save them with the model. For an adapter, name them in modules_to_save"
         )
     require_finite_weights(stored.items(), files.adapter or folder)
     return [
@@ -160,7 +164,7 @@ def _of_classifier(files: EncoderFiles, architecture: PretrainedConfig) -> Seque
 
 
 def _named(activation: str | None, architecture: PretrainedConfig, folder: Path) -> str | None:
-    """The activation of a layer. Raises UserError for one of config.json that is not computed here."""
+    """Activation of a layer. Raises UserError for an unsupported activation in config.json."""
     if activation != CHOSEN:
         return activation
     chosen = architecture.classifier_activation
@@ -192,20 +196,20 @@ def _layer(stored: Mapping[str, Tensor], name: str, activation: str | None) -> O
 
 
 def _order_of_classes(folder: Path, labels: Mapping[Any, str], count: int) -> list[int]:
-    """Which class stands where here: entailment, neutral, contradiction; 0, 1. Raises UserError for other classes."""
+    """Order of the classes: entailment, neutral, contradiction, or 0, 1. Raises UserError for other classes."""
     names = [str(labels.get(number, "")).lower() for number in range(count)]
     if sorted(names) == sorted(NLI):
         return [names.index(name) for name in NLI]
     if count == 2 and names in (["label_0", "label_1"], ["0", "1"]):
         return [0, 1]
     raise UserError(
-        f"{folder}: its head has {count} classes ({', '.join(names)}), of which no score can be made; expected one "
+        f"{folder}: its head has {count} classes ({', '.join(names)}), which give no score. Expected one "
         f"number, 0 and 1, or {', '.join(NLI)} as id2label in config.json"
     )
 
 
 def _pooling_of(files: EncoderFiles, folder: Path) -> tuple[str, int]:
-    """What the head reads, and how many of its layers come before. Raises UserError for what no head reads here."""
+    """Pooling before the head, and the number of layers before it. Raises UserError if it is not supported."""
     if files.layout.head:
         return files.layout.pooling_for(None), files.layout.token_layers
     architecture = read_architecture(files.layout.transformer, dropout=None)
@@ -223,13 +227,15 @@ SEGMENTS_UNKNOWN = (
 class CrossEncoder(PairEncoder):
     """Logits of sentence pairs: one (a similarity), or one per class.
 
-    inner     backbone, tokenizer and pooling ([CLS] or mean); its `dim` numbers go into the head
-    outputs   1, or the number of classes
-    segments  tokens of the second sentence are marked as such, where architecture and tokenizer have marks
-    symmetric  `score` is the mean of both orders
-    layers    what stands between the pooled state and the head; usually nothing
-    token_layers  so many of them, the first ones, stand over the states of tokens, before pooling
-    grades    how close two sentences are in each class, from 0 to 1; None: as GRADES has it. Empty without classes
+    Args:
+        inner: Backbone, tokenizer and pooling ([CLS] or mean). Its `dim` dimensions are the input of the head.
+        outputs: 1, or the number of classes.
+        segments: Mark the tokens of the second sentence, if architecture and tokenizer have segments.
+        symmetric: `score` is the mean of both orders.
+        seed: Seed of the new head.
+        layers: Layers between pooling and head, usually none.
+        token_layers: Number of these layers that come before pooling.
+        grades: Closeness of the sentences in each class, from 0 to 1. None takes GRADES.
     """
 
     family: ClassVar[str] = "cross_encoder"
@@ -260,7 +266,7 @@ class CrossEncoder(PairEncoder):
         if inner.max_length < self.template.num_special + 2:
             raise UserError(
                 f"max_length={inner.max_length}: two sentences and {self.template.num_special} special "
-                f"tokens need {self.template.num_special + 2} at least; 128 is customary"
+                f"tokens need at least {self.template.num_special + 2}. Type max_length=128"
             )
         self.dropout = nn.Dropout(dropout_rate(inner.backbone.config))
         use_cheap_dropout(self.dropout)
@@ -282,13 +288,17 @@ class CrossEncoder(PairEncoder):
     def load(
         cls, source: str | Path, *, revision: str | None = None, device: str | torch.device = "cpu"
     ) -> Any:
-        """The cross-encoder in a folder, of a run or of the hub, in float32, in evaluation mode.
+        """Load a cross-encoder from a folder, a run or the hub, in float32, in evaluation mode.
 
         A language model that scores pairs by its answer is a `GenerativeReranker`.
 
-        revision, device  as of `SentenceEncoder.load`
+        Args:
+            source: Folder, run or hub id.
+            revision: As in `SentenceEncoder.load`.
+            device: As in `SentenceEncoder.load`.
 
-        Raises UserError when it is none, or files are broken.
+        Raises:
+            UserError: The source is not a cross-encoder, or a file is broken.
         """
         target = open_device(device)
         path = encoder_source(source)
@@ -332,16 +342,16 @@ class CrossEncoder(PairEncoder):
 
     @staticmethod
     def saved_as_symmetric(source: str | Path) -> bool:
-        """Whether a run or a folder, which holds a cross-encoder, says that scores are the mean of both orders."""
+        """True if a saved cross-encoder scores the mean of both orders."""
         settings = encoder_folder(source) / PAIRS_FILE
         return settings.is_file() and bool(read_settings(settings)["symmetric"])
 
     def require_order(self, name: str, kind: Kind | None, symmetric: bool | None) -> None:
-        """Raises UserError for a set whose two sides may not be exchanged, where scores are the mean of both orders."""
+        """Raise UserError for a set with ordered sides, if scores are the mean of both orders."""
         if self.symmetric and (sides := text_roles(kind, symmetric)):
             raise UserError(
-                f"{name}: {sides} cannot be exchanged, and this cross-encoder scores the mean of both orders "
-                "(symmetric: true in its crossencoder.json); leave the set out, or train one with symmetric=false"
+                f"{name}: {sides} cannot be swapped, but this cross-encoder scores the mean of both orders "
+                "(symmetric: true in its crossencoder.json). Leave the set out, or train one with symmetric=false"
             )
 
     def set(
@@ -352,7 +362,7 @@ class CrossEncoder(PairEncoder):
         symmetric: bool | None,
         head_dropout: float | None = None,
     ) -> None:
-        """Takes over what is not None. Raises UserError for segments that the encoder does not have."""
+        """Set all arguments that are not None. Raises UserError for segments that the encoder does not have."""
         if segments and not self.marks_segments:
             raise UserError(SEGMENTS_UNKNOWN)
         self.inner.pooling = pooling or self.inner.pooling
@@ -375,7 +385,7 @@ class CrossEncoder(PairEncoder):
 
     @property
     def marks_segments(self) -> bool:
-        """Whether the architecture and its tokenizer tell two sentences apart: of BERT they do, of RoBERTa neither."""
+        """True if architecture and tokenizer mark two sentences by segments, as in BERT and not in RoBERTa."""
         has_types = self.inner.takes_segments and getattr(self.backbone.config, "type_vocab_size", 0) > 1
         return has_types and self.template.marks
 
@@ -396,6 +406,6 @@ class CrossEncoder(PairEncoder):
 
 
 def dropout_rate(architecture: PretrainedConfig) -> float:
-    """The dropout of the transformer's layers, which the head shares unless told; 0 where the architecture has none."""
+    """Dropout of the layers of the transformer, the default of the head. 0 if the architecture has none."""
     rates = [getattr(architecture, name) for name in DROPOUTS if hasattr(architecture, name)]
     return float(rates[0]) if rates else 0.0

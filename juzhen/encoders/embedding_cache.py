@@ -1,7 +1,7 @@
-"""Embeddings on disk: the same weights encode the same sentence once, over all runs.
+"""Disk cache of embeddings: the same weights encode the same sentence once over all runs.
 
-One folder per encoder and back end, named by a digest of all that decides the embeddings. In it segments: digests of
-texts, and their embeddings.
+One folder per encoder and backend is named by a digest of everything that determines the embeddings. It holds segments
+with digests of texts and their embeddings.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ from juzhen.encoders.tokens import tokenizer_digest
 DIGEST_BYTES = 16
 
 FULL, HALF = "<f4", "<f2"
-"""Numbers as they are kept: all digits, or half of the space; names of numpy's."""
+"""numpy types of cached numbers."""
 
 SEGMENT_BYTES = 64 * 2**20
 """More rows than fit in this go to several segments."""
@@ -39,27 +39,31 @@ MATHS = "1"
 """To be raised when the same weights give other embeddings than before, beyond rounding."""
 
 WITHOUT_EFFECT = ("_name_or_path", "transformers_version", "_attn_implementation", "architectures", SIZES)
-"""Entries of config.json that say where a model is from, or how fast it runs."""
+"""Keys of config.json that do not change the numbers, such as the source or the speed of a model."""
 
 
 class EmbeddingCache:
-    """Embeddings below `<folder>/embeddings/`; what was used longest ago goes when they take more than MAX_BYTES."""
+    """Disk cache of embeddings for `encode(texts, cache=…)`, below `<folder>/embeddings/`.
+
+    The least recently used embeddings are deleted beyond MAX_BYTES.
+    """
 
     def __init__(self, folder: str | Path) -> None:
         self.arrays = ArrayCache(Path(folder) / "embeddings", holds="embeddings", max_bytes=MAX_BYTES)
         self.folder = self.arrays.folder
 
     def partition(self, encoder: PooledEncoder, variant: str, *, dtype: str = FULL) -> "CachePartition":
-        """What is kept for the weights that `encoder` has now; `variant` is the back end and all else that counts.
+        """Partition of the current weights of `encoder`. `variant` is the backend, and anything else that changes the
+        numbers.
 
-        dtype  of the numbers on disk: FULL or HALF
+        `dtype` of the numbers on disk is FULL or HALF.
         """
         name = variant if dtype == FULL else f"{variant} {dtype}"
         return CachePartition(self.arrays, encoder_digest(encoder, name), dim=encoder.dim, dtype=dtype)
 
 
 class CachePartition:
-    """Embeddings of one encoder, whose digest is `name`. Where nothing can be written the work goes on without."""
+    """Embeddings of one encoder with the digest `name`. If the disk is not writable, the work continues without it."""
 
     def __init__(self, arrays: ArrayCache, name: str, *, dim: int, dtype: str = FULL) -> None:
         self._arrays = arrays
@@ -71,9 +75,9 @@ class CachePartition:
         }
 
     def fill(self, texts: Sequence[str], embeddings: Float[np.ndarray, "sentences dim"]) -> np.ndarray:
-        """Writes the embeddings that are there into their rows; gives the row numbers of the others, in order.
+        """Copy cached embeddings into their rows, and return the row numbers of the missing ones, in order.
 
-        Stored NaN and infinity count as missing.
+        Cached NaN and infinity count as missing.
         """
         stored = self.find(texts)
         rows = np.flatnonzero(stored.places >= 0)
@@ -81,7 +85,7 @@ class CachePartition:
         return np.setdiff1d(np.arange(len(texts)), rows[sound_rows(found)], assume_unique=True)
 
     def find(self, texts: Iterable[str]) -> "Vectors":
-        """Where the embeddings of the texts lie; nothing is read but their names."""
+        """Location of the embeddings of texts. Only their digests are read."""
         numbers: dict[bytes, int] = {}
         first = 0
         for segment in self._segments.values():
@@ -94,11 +98,15 @@ class CachePartition:
     def add(
         self, texts: Sequence[str], embeddings: Float[np.ndarray, "sentences dim"], *, needed: bool = False
     ) -> None:
-        """Keeps the embeddings of the texts for all who open this partition later.
+        """Add embeddings for all who open this partition later.
 
-        needed  where that is not possible they are kept in memory, for this process
+        Args:
+            texts: The texts.
+            embeddings: Their embeddings.
+            needed: Keep them in the memory of this process if the disk is not writable.
 
-        Raises UserError for NaN and infinity, which are not kept.
+        Raises:
+            UserError: A value is NaN or infinite.
         """
         require_finite(embeddings, texts)
         digests = np.frombuffer(b"".join(map(_digest, texts)), dtype=np.uint8).reshape(-1, DIGEST_BYTES)
@@ -111,7 +119,7 @@ class CachePartition:
         self._merge_small()
 
     def _write(self, segment: Mapping[str, np.ndarray], needed: bool) -> bool:
-        """A new segment, on the disk where that is possible; whether its embeddings can be found from now on."""
+        """Write a new segment, and return whether its embeddings can be found from now on."""
         key = f"{self.name}/{_new_digest(segment['texts'].tobytes()).hexdigest()}"
         stored = self._arrays.write(key, segment) or (segment if needed else None)
         if stored is not None:
@@ -119,7 +127,7 @@ class CachePartition:
         return stored is not None
 
     def _merge_small(self) -> None:
-        """One segment in place of many small ones, which single sentences leave behind."""
+        """Merge the many small segments that single sentences create."""
         small = {
             key: segment for key, segment in self._segments.items() if len(segment["texts"]) <= SMALL_ROWS
         }
@@ -136,9 +144,10 @@ class CachePartition:
 
 
 class Vectors:
-    """Embeddings of a list of texts where they lie: what is asked for is read, and nothing else.
+    """Embeddings of texts on disk. Only the requested rows are read.
 
-    places  of each text, the number of its row among those of all segments; −1: it is not there
+    Attributes:
+        places: Row of each text among all segments. −1 if it is missing.
     """
 
     def __init__(
@@ -163,7 +172,7 @@ class Vectors:
 def encoder_digest(encoder: PooledEncoder, variant: str) -> str:
     """32 hex digits over weights, architecture, tokenizer, prompt, pooling, normalization, lengths, templates, variant.
 
-    variant  what else changes the numbers: the back end, a precision
+    `variant` is anything else that changes the numbers, such as a backend or a precision.
     """
     digest = _new_digest()
     architecture = {

@@ -1,13 +1,14 @@
-"""Every key that sentence-transformers writes into its files, and what is done with it. Needs no torch.
+"""Keys of sentence-transformers files, and their treatment. Needs no torch.
 
-A key that its reader neither computes with nor may pass over would change numbers without a word. So would a key that
-a later version adds: it is refused unless it is null, false or empty.
+Ignoring a key that changes numbers would be silently wrong. An unknown key, such as one of a later version, is refused
+unless it is null, false or empty.
 """
 
 import math
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from enum import StrEnum, auto
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 
 PANIC = "PanicException"
-"""What the Rust side of tokenizers and safetensors raises where it did not expect a file to be so; no Exception."""
+"""Name of a Rust panic of tokenizers and safetensors, which is not an Exception."""
 
 
 def read_settings(path: Path) -> dict[str, Any]:
@@ -55,7 +56,7 @@ def read_tensors(path: Path) -> "dict[str, Tensor]":
     """Read the tensors of a safetensors file.
 
     Raises:
-        UserError: A tensor holds NaN or infinity. safetensors raises for a file that is none.
+        UserError: A tensor holds NaN or infinity. safetensors raises its own error for a broken file.
     """
     from safetensors.torch import load_file
 
@@ -86,15 +87,27 @@ def naming(message: str) -> Iterator[None]:
 
 
 LENGTH_FILE = "sentence_bert_config.json"
-SENTENCES, PAIRS = "SentenceTransformer", "CrossEncoder"
-SPARSE, TOKEN_VECTORS = "SparseEncoder", "MultiVectorEncoder"
-"""What sentence-transformers calls models of one vector, of pairs, of weights of the vocabulary, of tokens' vectors."""
-PYLATE = "ColBERT"
-"""What PyLate calls an encoder with a vector for each token."""
+
+
+class ModelType(StrEnum):
+    """`model_type` in the files of sentence-transformers, and of PyLate for the last one. Values equal the names."""
+
+    @staticmethod
+    def _generate_next_value_(name: str, *_: Any) -> str:
+        return name
+
+    SentenceTransformer = auto()
+    CrossEncoder = auto()
+    SparseEncoder = auto()
+    MultiVectorEncoder = auto()
+    ColBERT = auto()
+
+
+SENTENCES, PAIRS, SPARSE, TOKEN_VECTORS, PYLATE = ModelType
 ROUTER = "Router"
-"""The module that has queries and documents read by other modules each."""
+"""Module with separate modules for queries and documents."""
 ANSWERS = "LogitScore"
-"""The module that scores pairs by the answer of a language model."""
+"""Module that scores pairs by the answer of a language model."""
 
 CLASSIFIES = "sequence-classification"
 """The task of a cross-encoder that is one model of transformers with its own head."""
@@ -103,7 +116,7 @@ READ, NEUTRAL, UNREAD = "read", "neutral", "unread"
 """Its reader computes with it, or refuses it itself · it changes no number · refused unless null, false or empty."""
 
 Rule = str | frozenset[str]
-"""A set names the models whose readers compute with the key, or that take no heed of it; for others it is unread."""
+"""A set names the models that use or ignore the key. Other models refuse it."""
 
 _EXPANDED = frozenset({TOKEN_VECTORS, PAIRS})
 _OF_PYLATE = frozenset({PYLATE})
@@ -204,7 +217,7 @@ KEYS: dict[str, dict[str, Rule]] = {
     f"{ROUTER} parameters": dict.fromkeys(("allow_empty_key", "default_route", "route_mappings"), READ),
     "LogitScore": dict.fromkeys(("false_token_id", "module_input_name", "true_token_id"), READ),
 }
-"""A file, or the settings of a module → each of its keys → what is done with it."""
+"""File or module type → key → rule."""
 
 WITH = dict.fromkeys(
     (
@@ -226,13 +239,13 @@ WITH = dict.fromkeys(
     ),
     NEUTRAL,
 )
-"""Arguments with which a Transformer has its model and its tokenizer loaded, as `KEYS`; `model_max_length` is read."""
+"""Loading arguments of a Transformer, rules as in `KEYS`. `model_max_length` is read separately."""
 
 CALLED = {
     **dict.fromkeys(("pad_to_multiple_of", "padding", "return_tensors", "verbose"), NEUTRAL),
     "truncation": READ,
 }
-"""Arguments with which a Transformer calls its tokenizer (`processing_kwargs`), as `KEYS`; `max_length` is read."""
+"""Tokenizer arguments of a Transformer (`processing_kwargs`), rules as in `KEYS`. `max_length` is read separately."""
 
 OUTPUTS = {
     "feature-extraction": ("last_hidden_state", "token_embeddings"),
@@ -240,7 +253,7 @@ OUTPUTS = {
     "fill-mask": ("logits", "token_embeddings"),
     "text-generation": ("logits", "causal_logits"),
 }
-"""Task of a Transformer → what is taken of its model, and by which name it is handed on."""
+"""Task of a Transformer → output of its model, and the name of that output."""
 
 TASKS = {
     SENTENCES: ("feature-extraction",),
@@ -256,16 +269,16 @@ WAY_OUT = "Put null in its place where it may be left out"
 
 
 def require_decided(settings: Mapping[str, Any], path: Path, kind: str, *, model: str | None = None) -> None:
-    """Checks that no key of a file is passed over that could change a number.
+    """Check that no key is ignored that could change a number.
 
     Args:
-        settings: What the file says.
+        settings: Content of the file.
         path: The file, for messages.
         kind: A key of `KEYS`.
-        model: What sentence-transformers calls the model.
+        model: Model type of sentence-transformers.
 
     Raises:
-        UserError: A key that is not read here, and is not null, false or empty.
+        UserError: A key is not supported, and is not null, false or empty.
     """
     for key, value in settings.items():
         rule = KEYS[kind].get(key)
@@ -279,7 +292,7 @@ def require_decided(settings: Mapping[str, Any], path: Path, kind: str, *, model
 
 
 def read_module(folder: Path, kind: str) -> dict[str, Any]:
-    """The config.json of a module, {} where it has none. Raises UserError for a key that is not read here."""
+    """Read config.json of a module, {} if it is missing. Raises UserError for an unsupported key."""
     path = folder / "config.json"
     if kind not in KEYS or kind == "Transformer" or not path.is_file():
         return {}
@@ -289,21 +302,21 @@ def read_module(folder: Path, kind: str) -> dict[str, Any]:
 
 
 def is_empty(value: Any) -> bool:
-    """Whether a setting says nothing: null, false, or a text, list or object without content."""
+    """True for null, false, or an empty text, list or object."""
     return value is None or value is False or value in ("", [], {})
 
 
 def read_transformer_settings(folder: Path, model: str) -> dict[str, Any]:
-    """What sentence-transformers says of how a transformer reads texts; {} where it has no file.
+    """Read the Transformer settings of sentence-transformers, {} if there is no file.
 
-    `max_length` is the number of tokens of a text, from whichever of their four settings counts; None: none of them.
+    `max_length` is the number of tokens of a text, from the last of four possible settings, or None.
 
     Args:
-        folder: That of the transformer.
-        model: What sentence-transformers calls the model.
+        folder: Folder of the transformer.
+        model: Model type of sentence-transformers.
 
     Raises:
-        UserError: Whatever would have it read texts otherwise than is done here.
+        UserError: A setting would change how texts are read.
     """
     if not (paths := _setting_files(folder)):
         return {}
@@ -332,19 +345,21 @@ def read_transformer_settings(folder: Path, model: str) -> dict[str, Any]:
 
 
 def lower_cases(folder: Path) -> bool:
-    """Whether sentence-transformers reads texts in small letters; false where its file does not say, or is broken."""
+    """True if sentence-transformers lowercases texts. False if the file is missing or broken."""
     with suppress(UserError):
         return any(bool(read_settings(path).get("do_lower_case")) for path in _setting_files(folder)[:1])
     return False
 
 
 def _setting_files(folder: Path) -> list[Path]:
-    """sentence_bert_config.json, or of an older name (sentence_roberta_config.json, …); the first one counts."""
+    """Settings files. sentence_bert_config.json precedes older names (sentence_roberta_config.json, …), and the first
+    counts.
+    """
     return sorted(folder.glob("sentence_*_config.json"), key=lambda path: (path.name != LENGTH_FILE, path))
 
 
 def _require_output(settings: Mapping[str, Any], path: Path, task: str, model: str) -> None:
-    """Raises UserError where another thing than the task's is taken of a model, or texts are put into a chat first."""
+    """Raise UserError if the model output is not that of the task, or if texts need a chat template."""
     output, name = OUTPUTS[task]
     kinds = settings.get("modality_config") or {"text": {}}
     if "message" in kinds and model != ANSWERS:
@@ -366,7 +381,7 @@ def _require_output(settings: Mapping[str, Any], path: Path, task: str, model: s
 
 
 def _length_of_calls(calls: Mapping[str, Any], path: Path, model: str) -> Any:
-    """Tokens of a text where `processing_kwargs` say so. Raises UserError for anything else that they change."""
+    """Tokens of a text in `processing_kwargs`. Raises UserError for any other change."""
     length = None
     for kind, arguments in calls.items():
         if kind in ("audio", "image", "video") or is_empty(arguments):

@@ -1,13 +1,20 @@
-"""Attention over packed sentences: every linear layer sees real tokens only, attention stays inside a sentence.
+"""Packed forward pass: linear layers see real tokens only, and attention stays inside a sentence.
 
-A batch of question pairs is about half padding when it is padded to its longest sentence. Here sentences are
-laid one after another, and only attention, the one place where a sentence's tokens meet, looks at them in
-groups of like length. The outputs are those of the padded forward; dropout draws other random numbers, cheap ones
-on a CPU.
+A batch of question pairs padded to its longest sentence is about half padding. Here sentences are concatenated, and
+only attention groups sentences of similar length. The outputs equal those of the padded forward, except for the random
+numbers of dropout, which are cheaper on a CPU.
 
-torch draws one number per element there, one after another, which was a sixth of a training step of a small
-encoder. Here one 64-bit draw of the same generator decides for four elements; seeding, checkpoints and gradient
-checkpointing see no difference in kind, only other draws.
+torch draws one number per element, one after another, which was a sixth of a training step of a small encoder. Here
+one 64-bit draw of the same generator decides for four elements. Seeds, checkpoints and gradient checkpointing work as
+usual.
+
+Kernels of a GPU are the ones behind torch's nested tensors, called directly. A nested tensor costs the processor 150
+times the call, per layer (docs/log/training_speed.md), and torch.nn.attention.varlen has no dropout. Dao 2024,
+https://arxiv.org/abs/2307.08691, Rabe and Staats 2021, https://arxiv.org/abs/2112.05682.
+
+Micro-batches compute the gradients of a whole batch with the activations of one part in memory. This is gradient
+caching (Gao et al. 2021, https://arxiv.org/abs/2101.06983) for any loss: each micro-batch keeps its tokens and outputs,
+and is computed again, with the same dropout, when its gradients are needed.
 """
 
 import ctypes
@@ -38,23 +45,24 @@ from juzhen.encoders.tokens import TokenTable
 
 @dataclass(frozen=True)
 class Pattern:
-    """To which tokens of its sentence a token attends.
+    """Attention pattern inside a sentence.
 
-    causal  none behind it
-    reach   none that is further away; None: at any distance
+    Attributes:
+        causal: No attention to later tokens.
+        reach: Largest distance. None for any distance.
     """
 
     causal: bool = False
     reach: int | None = None
 
     def within(self, length: int) -> "Pattern":
-        """The same for sentences of at most so many tokens: a window that is wider than they are is none."""
+        """Pattern for sentences of at most `length` tokens. A window wider than that is dropped."""
         return self if self.reach is None or self.reach < length - 1 else Pattern(self.causal)
 
     def mask(self, group: Group, device: torch.device) -> Tensor | None:
-        """True where a token of a padded group may look, (sentences or 1, 1, length or 1, length); None: anywhere.
+        """Attention mask of a padded group, (sentences or 1, 1, length or 1, length), True to attend. None for no mask.
 
-        A token that would see none, as one of the padding may, sees itself, since the softmax of nothing would be NaN.
+        A padding token without any other attends to itself, since an empty softmax would be NaN.
         """
         pattern = self.within(group.length)
         if pattern == Pattern():
@@ -76,10 +84,13 @@ EVERYWHERE = Pattern()
 
 
 def pattern_of(module: nn.Module, *, is_causal: bool | None, sliding_window: int | None) -> Pattern:
-    """The pattern that a layer of transformers asks for.
+    """Attention pattern of a transformers layer.
 
-    is_causal  of the call, by config.json; None: as the layer is built. A window of `sliding_window` tokens counts the
-               token itself, but for a causal layer that is called as one that looks both ways
+    Args:
+        module: The attention layer.
+        is_causal: Argument of the call, from config.json. None takes the attribute of the layer.
+        sliding_window: Number of tokens that includes the token itself, except for a causal layer that is called as
+            bidirectional.
     """
     is_built_causal = bool(getattr(module, "is_causal", True))
     causal = is_built_causal if is_causal is None else is_causal
@@ -92,7 +103,7 @@ States = Float[Tensor, "tokens heads head_dim"]
 Kernel = Callable[..., States]
 
 ALIGNED = 8
-"""Both kernels want rows of 16 bytes; a head's width that is no multiple of 8 would have to be filled up first."""
+"""Both kernels need rows of 16 bytes. A head width that is not a multiple of 8 would need padding."""
 
 
 def ragged_kernel(
@@ -103,10 +114,10 @@ def ragged_kernel(
     rate: float,
     pattern: Pattern = EVERYWHERE,
 ) -> Kernel | None:
-    """The kernel that the device of these states has for them: flash in half precision, the other one in float32.
+    """Kernel for the device of these states: flash in half precision, memory-efficient attention in float32.
 
-    None where there is none: on other devices than CUDA, for odd widths, on GPUs too old for both, and for a window in
-    float32, which groups of like length then have.
+    None on devices other than CUDA, for odd widths, on GPUs too old for both, and for a window in float32. Attention is
+    then computed in groups of similar length.
     """
     if query.device.type != "cuda" or query.shape[-1] % ALIGNED:
         return None
@@ -131,7 +142,7 @@ def flash(
     rate: float,
     pattern: Pattern = EVERYWHERE,
 ) -> States:
-    """float16 and bfloat16 only; keys may have fewer heads. The default of `scale` is 1/√head_dim."""
+    """Flash attention for float16 and bfloat16. Keys may have fewer heads. The default of `scale` is 1/√head_dim."""
     ends, longest = tokens.boundaries, tokens.longest
     window = {}
     if pattern.reach is not None:
@@ -152,7 +163,7 @@ def memory_efficient(
     rate: float,
     pattern: Pattern = EVERYWHERE,
 ) -> States:
-    """float32 too, and GPUs that are too old for flash; no window. The default of `scale` is 1/√head_dim."""
+    """Attention for float32 and for GPUs too old for flash, without a window. The default of `scale` is 1/√head_dim."""
     ends, longest = tokens.boundaries, tokens.longest
     learns = torch.is_grad_enabled() and any(states.requires_grad for states in (query, key, value))
     key, value = (shared_heads(states, query.shape[1]) for states in (key, value))
@@ -169,7 +180,7 @@ def shared_heads(states: Tensor, heads: int) -> Tensor:
 
 
 LEVELS = 2**16
-"""Rates are rounded to multiples of 1/LEVELS, 0.1 to 0.1000061; the scale belongs to the rounded rate."""
+"""Rates are rounded to multiples of 1/LEVELS, 0.1 to 0.1000061. The scale uses the rounded rate."""
 
 
 class CheapDropout(nn.Dropout):
@@ -213,7 +224,7 @@ def drop(states: Tensor, rate: float) -> Tensor:
 
 
 def use_cheap_dropout(module: nn.Module) -> None:
-    """Every nn.Dropout inside `module` draws its numbers the cheap way from now on. There are no weights in it."""
+    """Replace the random numbers of every nn.Dropout inside `module` by cheaper ones. Dropout has no weights."""
     for inner in module.modules():
         if type(inner) is nn.Dropout:
             inner.__class__ = CheapDropout
@@ -233,9 +244,11 @@ memory (docs/log/training_speed.md)."""
 
 
 def pack(token_lists: Sequence[Sequence[int] | np.ndarray], *, max_group_tokens: int | None = None) -> Tokens:
-    """Tokens of the sentences, packed from the shortest to the longest.
+    """Pack sentences from the shortest to the longest.
 
-    max_group_tokens  no group is larger than this, single sentences apart; null: groups as large as they come
+    Args:
+        token_lists: Token ids of the sentences.
+        max_group_tokens: Largest size of a group, except for a single sentence. None for no limit.
     """
     table = TokenTable.of(token_lists)
     order = np.argsort(table.lengths, kind="stable")
@@ -294,10 +307,10 @@ def packed_attention(
     sliding_window: int | None = None,
     **options: Any,
 ) -> tuple[Tensor, None]:
-    """Attention of each sentence to itself, (1, tokens, heads, head_dim); without `tokens` it is plain sdpa.
+    """Attention of each sentence to itself, (1, tokens, heads, head_dim). Without `tokens` it is plain sdpa.
 
     With fewer heads of keys than of queries, neighbouring queries share one (Ainslie et al. 2023,
-    https://arxiv.org/abs/2305.13245). `attention_mask` is not read where there are `tokens`.
+    https://arxiv.org/abs/2305.13245). `attention_mask` is ignored if there are `tokens`.
     """
     if tokens is None:
         options |= {"is_causal": is_causal, "sliding_window": sliding_window}
@@ -397,7 +410,7 @@ def _unpacked(states: Float[Tensor, "tokens heads head_dim"], group: Group) -> T
 
 
 def use_packed_attention(backbone: PreTrainedModel) -> bool:
-    """Turns packed attention on where the architecture is known to allow it; says whether it did."""
+    """Turn on packed attention if the architecture supports it, and return whether it does."""
     if why_padded(backbone.config) is not None:
         if (
             getattr(backbone.config, "attn_logit_softcapping", None)
@@ -485,7 +498,7 @@ AttentionMaskInterface.register(PACKED, sdpa_mask)
 
 
 SLACK_BYTES = 64 << 20
-"""Memory that may pile up before it is given back. What it saves is in docs/log/memory.md."""
+"""Freed memory that may accumulate before it is returned. The savings are in docs/log/memory.md."""
 
 STATUS = Path("/proc/self/statm")
 
@@ -493,9 +506,13 @@ STATUS = Path("/proc/self/statm")
 def in_micro_batches(
     function: Callable[[Tokens], Tensor], micro_batches: Sequence[Tokens], *, least: int = 0
 ) -> Tensor:
-    """`function` of each micro-batch, one below the other, without keeping the activations that learning needs.
+    """Concatenate `function` of each micro-batch without keeping activations.
 
-    least  calls, on the way there and back: the smallest micro-batch is taken again, and what it gives is left out
+    Args:
+        function: Forward pass of a micro-batch.
+        micro_batches: The micro-batches.
+        least: Minimal number of calls, forward and backward. The smallest micro-batch is repeated, and its repeated
+            outputs are dropped.
     """
     freed = FreedMemory()
     parts: list[Tensor] = []

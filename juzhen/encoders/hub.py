@@ -1,4 +1,4 @@
-"""An encoder as a repository of the Hugging Face hub."""
+"""Upload of an encoder to the Hugging Face hub."""
 
 import tempfile
 from pathlib import Path
@@ -22,7 +22,7 @@ def push(
     token: str | None,
     message: str,
 ) -> str:
-    """As `HubMixin.push_to_hub`; facts: of its card."""
+    """Upload as `HubMixin.push_to_hub`. `facts` are those of the model card."""
     if not dry_run:
         require_hub_token(repo_id, token)
     with tempfile.TemporaryDirectory() as folder:
@@ -35,20 +35,20 @@ def push(
 
 
 def require_hub_token(repo_id: str, token: str | None = None) -> None:
-    """Raises UserError without a network and without a token."""
+    """Raise UserError without a network or a token."""
     from huggingface_hub import get_token
 
     if (problem := hub_problem()) is not None:
-        raise UserError(f"push_to_hub({repo_id!r}): {problem}; nothing was uploaded")
+        raise UserError(f"push_to_hub({repo_id!r}): {problem}. Nothing was uploaded")
     if not (token or get_token()):
         raise UserError(
-            f"push_to_hub({repo_id!r}): no token of the hub. Make one that may write at "
+            f"push_to_hub({repo_id!r}): no token of the hub. Create a write token at "
             "https://huggingface.co/settings/tokens, then `hf auth login`, or set HF_TOKEN"
         )
 
 
 def file_lines(folder: Path) -> list[str]:
-    """Size and name of each file that `upload` sends."""
+    """Size and name of each file to upload."""
     files = [file for file in sorted(folder.rglob("*")) if file.is_file() and file.name != LIST]
     return [f"{file.stat().st_size / 1e6:9.2f} MB  {file.relative_to(folder)}" for file in files]
 
@@ -56,7 +56,7 @@ def file_lines(folder: Path) -> list[str]:
 def upload(
     folder: Path, repo_id: str, *, private: bool, revision: str | None, token: str | None, message: str
 ) -> str:
-    """Uploads the files of a folder; options, answer and errors as of `HubMixin.push_to_hub`."""
+    """Upload the files of a folder, as `HubMixin.push_to_hub`."""
     from huggingface_hub import HfApi
 
     hub = HfApi(token=token)

@@ -1,8 +1,8 @@
-"""What a folder says about itself: pooling, normalization, maximal length, projections.
+"""Reads the layout of an encoder folder: pooling, normalization, maximal length, projections.
 
-Three layouts are understood: plain transformers (says nothing), sentence-transformers (modules.json) and ours
-for poolings and templates that sentence-transformers does not have (juzhen.json). What changes the embeddings and is
-not computed here is an error, never skipped: the embeddings would be other ones than the author's.
+Three layouts are understood: plain transformers, sentence-transformers (modules.json), and our own (juzhen.json) for
+poolings and templates that sentence-transformers lacks. A setting that changes embeddings and is not supported is an
+error. It is never skipped, because the embeddings would differ from the author's.
 """
 
 import ast
@@ -34,13 +34,13 @@ from juzhen.encoders.pooling import POOLINGS, check_pooling, mode_of
 from juzhen.encoders.prompts import PROMPTS_FILE, Prompts, Templates, prompts_of
 
 Side = Literal["query", "document"]
-"""What a text is read as; None: nothing is said of it."""
+"""Reading side of a text. None if it is unknown."""
 
 ROUTERS = ("Router", "Asym")
-"""How the types of such modules end; the second one is the name of older versions."""
+"""Suffixes of the module type. The second one is from older versions."""
 
 FILES = ("router_config.json", "config.json")
-"""Where their settings are; the second one is of older versions."""
+"""Settings files. The second one is from older versions."""
 
 TEXT = "text"
 
@@ -48,15 +48,15 @@ TEXT = "text"
 def modules_of(
     settings: Mapping[str, Any], place: str, path: Path
 ) -> dict[Side | None, list[dict[str, Any]]]:
-    """The modules of each side, in the form of modules.json.
+    """Return the modules of each side, in the form of modules.json.
 
     Args:
-        settings: What the file of the Router says.
-        place: Its path in the folder of the encoder.
-        path: Its file, for messages.
+        settings: Content of the file of the Router.
+        place: Path of the Router inside the encoder folder.
+        path: File name for messages.
 
     Raises:
-        UserError: A key that is not read, or a side that no route reads.
+        UserError: A key is unknown, or a side has no route.
     """
     require_decided(settings, path, ROUTER)
     parameters = settings.get("parameters") or {}
@@ -80,7 +80,7 @@ def _route(side: Side | None, routes: Mapping[str, Any], parameters: Mapping[str
             return name
     if side is not None:
         raise UserError(
-            f"{path}: no route for a {side}; there are {', '.join(routes)}. Name one so in structure or route_mappings"
+            f"{path}: no route for a {side}. There are {', '.join(routes)}. Name one so in structure or route_mappings"
         )
     default = parameters.get("default_route")
     if default is None and parameters.get("allow_empty_key") is False:  # they read no such text at all
@@ -105,14 +105,21 @@ STATIC = "static_embedding"
 
 @dataclass
 class Layout:
-    """Where the transformer lies and what comes after it.
+    """Location of the transformer, and the modules after it. None means that the folder does not define it.
 
-    None means that the folder does not say. `pooling_error` holds why the folder's pooling cannot be
-    computed; it matters only when the configuration does not choose another one. `projections` has the folders of
-    layers behind pooling, and None where length 1 comes before another layer. `head` has the folders of the layers
-    that score pairs, where sentence-transformers wrote a cross-encoder in modules, and `token_layers` says how many of
-    them, the first ones, come before pooling. `reader` is the class that alone
-    reads such a folder, where its states are no embeddings of sentences.
+    Attributes:
+        transformer: Folder of the transformer.
+        pooling: Our name of the pooling.
+        pooling_error: Reason why the pooling of the folder is not supported. It matters only if the configuration does
+            not choose another one.
+        normalize: True if embeddings have length 1.
+        max_length: Tokens of a text.
+        projections: Folders of the layers after pooling. None marks a normalization between layers.
+        templates: Templates around a sentence.
+        prompts: Prompts of the folder.
+        head: Folders of the layers that score pairs, for a cross-encoder in modules.
+        token_layers: Number of layers of `head` that come before pooling.
+        reader: The only class that reads the folder, if its states are not sentence embeddings.
     """
 
     transformer: Path
@@ -128,24 +135,29 @@ class Layout:
     reader: str | None = None
 
     def pooling_for(self, chosen: str | None) -> str:
-        """The pooling that was asked for, else the folder's, else mean. Raises UserError where that is none of ours."""
+        """Pooling: the chosen one, else that of the folder, else mean. Raises UserError if it is not supported."""
         if chosen is None and self.pooling_error:
             raise UserError(self.pooling_error)
         return check_pooling(chosen or self.pooling or "mean")
 
     def prompts_for(self, config: BackboneConfig) -> Prompts:
-        """The folder's prompts under a configuration. Raises UserError for one that they cannot follow."""
+        """Prompts of the folder under a configuration. Raises UserError if the pooling cannot follow it."""
         if config.include_prompt is False and self.pooling_for(config.pooling) == "last":
             raise UserError(
-                "include_prompt=false: pooling=last takes the last token alone, which is no prompt's; leave it out"
+                "include_prompt=false: pooling=last reads the last token, which is never in the prompt. Leave it out"
             )
         return self.prompts.configured(config)
 
 
 def read_layout(folder: Path, *, side: Side | None = None) -> Layout:
-    """What `folder` says. Raises UserError for files that cannot be understood and for modules that we lack.
+    """Read the layout of an encoder folder.
 
-    side  of an encoder that reads queries and documents by other modules, those that are meant
+    Args:
+        folder: The encoder folder.
+        side: Side to read, for an encoder with separate modules for queries and documents.
+
+    Raises:
+        UserError: A file is broken, or a module is not supported.
     """
     with naming(f"{folder}: {OWN_FILE} or {MODULES_FILE} cannot be understood"):
         if (folder / OWN_FILE).is_file():
@@ -169,24 +181,24 @@ def read_layout(folder: Path, *, side: Side | None = None) -> Layout:
 
 
 def transformer_alone(folder: Path) -> Layout:
-    """Where the transformer of a folder lies, whatever its files say of what comes behind."""
+    """Layout with the folder of the transformer only. Other settings are ignored."""
     is_apart = (folder / MODULES_FILE).is_file() and not (folder / OWN_FILE).is_file()
     modules = read_modules(folder) if is_apart else []
     return Layout(transformer=inside(folder, modules[0]["path"]) if modules else folder)
 
 
 def gives_tokens(folder: Path) -> bool:
-    """Whether a folder holds an encoder of token vectors. Broken files are for who reads them to tell of."""
+    """True for an encoder of token vectors. A broken file is reported later, by its reader."""
     return _model_type(folder) in (PYLATE, TOKEN_VECTORS)
 
 
 def gives_weights(folder: Path) -> bool:
-    """Whether a folder holds an encoder of weights of the vocabulary. Broken files: as `gives_tokens`."""
+    """True for an encoder of vocabulary weights. A broken file is reported later, by its reader."""
     return _model_type(folder) == SPARSE
 
 
 def _model_type(folder: Path) -> str | None:
-    """What sentence-transformers calls the model in a folder; None where its files do not say."""
+    """Model type of sentence-transformers. None if the files do not define it."""
     with suppress(UserError):
         if (folder / MODULES_FILE).is_file() and (folder / PROMPTS_FILE).is_file():
             return read_settings(folder / PROMPTS_FILE).get("model_type")
@@ -194,7 +206,7 @@ def _model_type(folder: Path) -> str | None:
 
 
 def is_static(folder: Path) -> bool:
-    """Whether a folder holds a table of tokens in the place of a transformer. Broken files: as `gives_tokens`."""
+    """True for a token table instead of a transformer. A broken file is reported later, by its reader."""
     with suppress(UserError):
         path = folder / "config.json"
         if path.is_file():
@@ -209,7 +221,7 @@ def _is_model2vec(folder: Path) -> bool:
 
 
 def static_shape(folder: Path) -> tuple[int, int]:
-    """Tokens and numbers of each. Raises UserError where there is no table, or its parts do not fit together."""
+    """Number of tokens, and dimensions of each. Raises UserError if there is no table, or its tensors do not match."""
     shapes, path = _tables(folder), folder / "model.safetensors"
     if not shapes:
         raise UserError(f"{path}: holds no table of tokens. Put embedding.weight or embeddings there")
@@ -229,7 +241,7 @@ def static_shape(folder: Path) -> tuple[int, int]:
 
 
 def _tables(folder: Path) -> dict[str, list[int]]:
-    """Names and shapes of the tensors of a table of tokens; none for other weights."""
+    """Names and shapes of the tensors of a token table. Empty for other weights."""
     from safetensors import safe_open
 
     path = folder / "model.safetensors"
@@ -246,7 +258,7 @@ def _tables(folder: Path) -> dict[str, list[int]]:
 
 
 def gives_answers(folder: Path) -> bool:
-    """Whether a folder holds a language model that scores pairs by its answer. Broken files: as `gives_tokens`."""
+    """True for a language model that scores pairs by its answer. A broken file is reported later, by its reader."""
     with suppress(UserError, OSError, ValueError, KeyError, TypeError, AttributeError):
         if (folder / MODULES_FILE).is_file():
             modules = read_json(folder / MODULES_FILE)
@@ -255,7 +267,7 @@ def gives_answers(folder: Path) -> bool:
 
 
 def read_modules(folder: Path) -> list[dict[str, Any]]:
-    """What modules.json lists. Raises UserError for a key that is not read here."""
+    """Read the list in modules.json. Raises UserError for an unknown key."""
     path = folder / MODULES_FILE
     with naming(str(path)):
         modules = read_json(path)
@@ -268,14 +280,14 @@ def read_modules(folder: Path) -> list[dict[str, Any]]:
     if not are_modules:
         raise UserError(f"{path}: no list of modules, each with its path and type. Copy the file again")
     if not modules:
-        raise UserError(f"{path}: lists no module; expected the first one a Transformer. Copy the file again")
+        raise UserError(f"{path}: lists no module. Expected the first one a Transformer. Copy the file again")
     for module in modules:
         require_decided(module, path, MODULES_FILE)
     return list(modules)
 
 
 def read_chains(folder: Path) -> dict[Side | None, list[dict[str, Any]]]:
-    """The modules that read queries, documents, and texts of which nothing is said: the same but behind a Router."""
+    """Modules of queries, documents and undefined texts. They differ only behind a Router."""
     modules = read_modules(folder)
     routers = [module for module in modules if _is_router(module)]
     if not routers:
@@ -296,7 +308,7 @@ def _is_router(module: Mapping[str, Any]) -> bool:
 
 
 def gives_routes(folder: Path) -> bool:
-    """Whether queries and documents are read by other modules each. Broken files: as `gives_tokens`."""
+    """True if queries and documents have separate modules. A broken file is reported later, by its reader."""
     with suppress(UserError, OSError, ValueError, KeyError, TypeError, AttributeError):
         path = folder / MODULES_FILE
         if path.is_file() and any(_is_router(module) for module in read_json(path)):
@@ -306,10 +318,7 @@ def gives_routes(folder: Path) -> bool:
 
 
 def read_model_settings(folder: Path) -> dict[str, Any]:
-    """What sentence-transformers says of a whole model; {} where it has no such file.
-
-    Raises UserError for a key that is not read here.
-    """
+    """Read config_sentence_transformers.json, {} if it is missing. Raises UserError for an unknown key."""
     path = folder / PROMPTS_FILE
     if not path.is_file():
         return {}
@@ -332,9 +341,9 @@ def _own(folder: Path, settings: Mapping[str, Any]) -> Layout:
 
 
 def inside(folder: Path, name: str) -> Path:
-    """A place below the folder of an encoder. Raises UserError for one outside of it."""
+    """Path below the encoder folder. Raises UserError if it leaves the folder."""
     if not (folder / name).resolve().is_relative_to(folder.resolve()):
-        raise UserError(f"{folder}: {short(repr(name))} is no folder of this encoder")
+        raise UserError(f"{folder}: {short(repr(name))} is not a folder of this encoder")
     return folder / name
 
 
@@ -351,7 +360,7 @@ ORDER = {
     "Normalize": 3,
     "Dropout": 9,
 }
-"""Modules that we compute, in the only order that we compute them; Dropout may stand anywhere."""
+"""Supported modules, in their only supported order. Dropout may appear anywhere."""
 
 OTHERWISE = "Use another model, or load its transformer alone and choose a pooling"
 
@@ -376,8 +385,7 @@ def _sentence_transformers(folder: Path, modules: list[dict[str, Any]]) -> Layou
         repeats = ORDER[kind] == rank and rank < ORDER["Dense"]
         if ORDER[kind] < rank or repeats or (rank < 0 and ORDER[kind]):
             raise UserError(
-                f"{folder / MODULES_FILE}: {module['path']}: {kind} stands in an order that is not supported. "
-                f"{OTHERWISE}"
+                f"{folder / MODULES_FILE}: {module['path']}: {kind} is in an unsupported order. {OTHERWISE}"
             )
         rank = ORDER[kind]
         match kind:
@@ -414,8 +422,8 @@ def _sentence_transformers(folder: Path, modules: list[dict[str, Any]]) -> Layou
     similarity = settings.get("similarity_fn_name") or "cosine"
     if similarity != "cosine" and (not layout.normalize or similarity != "dot"):
         raise UserError(
-            f"{folder / PROMPTS_FILE}: similarity_fn_name is {short(repr(similarity))}, and pairs are scored by the "
-            "cosine here; put cosine in its place to use the encoder so"
+            f"{folder / PROMPTS_FILE}: similarity_fn_name is {short(repr(similarity))}, but pairs are scored by the "
+            "cosine here. Write cosine there to use the encoder so"
         )
     return layout
 
@@ -426,13 +434,13 @@ def _kind(type_name: str, folder: Path) -> str:
     if package.split(".")[0] == "sentence_transformers" and kind in ORDER:
         return kind
     raise UserError(
-        f"{folder}/{MODULES_FILE}: module {type_name} is not supported; supported: {', '.join(ORDER)}. "
+        f"{folder}/{MODULES_FILE}: module {type_name} is not supported. Supported: {', '.join(ORDER)}. "
         f"{OTHERWISE}"
     )
 
 
 def _check_use(folder: Path, settings: Mapping[str, Any]) -> None:
-    """Raises UserError for what is no encoder of sentences, and for embeddings of which only a part is used."""
+    """Raise UserError for a folder without sentence embeddings, and for embeddings that are truncated by default."""
     kind = settings.get("model_type") or "SentenceTransformer"
     if kind not in ("SentenceTransformer", "CrossEncoder"):
         raise UserError(
@@ -440,13 +448,13 @@ def _check_use(folder: Path, settings: Mapping[str, Any]) -> None:
         )
     if settings.get("truncate_dim") is not None:
         raise UserError(
-            f"{folder / PROMPTS_FILE}: truncate_dim={settings['truncate_dim']} uses the first numbers of an embedding "
-            "alone; put null in its place, and ask for them where it is loaded: truncate_dim=…"
+            f"{folder / PROMPTS_FILE}: truncate_dim={settings['truncate_dim']} truncates embeddings. "
+            "Write null there, and set it when the encoder is loaded: truncate_dim=…"
         )
 
 
 def _layers_pooled(folder: Path) -> str | None:
-    """Our name of the pooling whose layers a WeightedLayerPooling weighs so; None: the last layer's alone."""
+    """Our name of a pooling with the weights of a WeightedLayerPooling. None for the last layer alone."""
     from safetensors.numpy import load_file
 
     config = read_module(folder, "WeightedLayerPooling")
@@ -467,9 +475,9 @@ Chains = dict[str, list[Path | None]]
 
 
 def _put_behind(chains: Chains, kind: str, path: Path, config: Mapping[str, Any]) -> None:
-    """Adds a module to what it reads. Raises UserError where no module gives that.
+    """Append a module to the chain of its input. Raises UserError if no module returns that input.
 
-    What is handed on by a name that nobody reads is idle, as it is in sentence-transformers.
+    An output that nothing reads is ignored, as in sentence-transformers.
     """
     source = config.get("module_input_name") or EMBEDDING
     target = config.get("module_output_name") or source
@@ -494,7 +502,7 @@ def _put_behind(chains: Chains, kind: str, path: Path, config: Mapping[str, Any]
 
 
 def _pooling(config: Mapping[str, Any], folder: Path) -> tuple[str | None, str | None]:
-    """Our name of the pooling, or why there is none."""
+    """Our name of the pooling, or the reason why it is not supported."""
     modes = config.get("pooling_mode")
     if modes is None:
         switches = [name for name, on in config.items() if name.startswith("pooling_mode_") and on]

@@ -1,7 +1,7 @@
-"""Which tokens a masked language model must guess, what it sees in their place, and the head that names them.
+"""Masked language modelling: choice of the masked tokens, their replacement, and the output head.
 
-Everything is drawn by hashing (seed, step, sentence, place): no generator has a state, so a continued run, another
-number of processes or another order of rows hides the very same tokens.
+Every draw is a hash of (seed, step, sentence, position). No generator has a state, so a resumed run, another number of
+processes or another order of rows masks the same tokens.
 """
 
 import copy
@@ -28,13 +28,13 @@ log = logging.getLogger(__name__)
 
 STRATEGIES = ("token", "word", "span")
 LONGEST_SPAN = 10
-"""Words; longer spans are cut, as in SpanBERT."""
+"""Words of a span. Longer spans are truncated, as in SpanBERT."""
 
 BITS = 24
-"""Of a draw; as many as float32 can hold."""
+"""Bits of a draw, as many as float32 can represent."""
 
 _START, _LENGTH, _REPLACE, _RANDOM = range(4)
-"""What a number is drawn for."""
+"""Purpose of a draw."""
 
 
 def _logical_shift(keys: Int[Tensor, "*any"], bits: int) -> Int[Tensor, "*any"]:
@@ -61,13 +61,14 @@ def uniform(keys: Int[Tensor, "*any"]) -> Float[Tensor, "*any"]:
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """What masking must know of a tokenizer.
+    """Properties of a tokenizer for masking.
 
-    mask       number of the mask token
-    special    per token: True for special ones, which are never hidden
-    continues  per token: True when it goes on with the word of the token before it
-    ordinary   numbers of the tokens that may stand in for another one
-    spared     tokens at the start of every text that are never hidden: special ones, and those of a prompt
+    Attributes:
+        mask: Id of the mask token.
+        special: True for special tokens, which are never masked.
+        continues: True for tokens that continue the word of the token before.
+        ordinary: Ids of the possible replacements.
+        spared: Tokens at the start of every text that are never masked: special tokens and a prompt.
     """
 
     mask: int
@@ -82,7 +83,7 @@ class Vocabulary:
         if tokenizer.mask_token_id is None:
             raise UserError(
                 f"{tokenizer.name_or_path or 'this encoder'}: its tokenizer has no mask token, which a masked "
-                "language model puts in place of hidden tokens; choose an encoder that was "
+                "language model puts in place of hidden tokens. Choose an encoder that was "
                 "pretrained with masks, such as a BERT"
             )
         numbers = tokenizer.get_vocab()
@@ -99,9 +100,10 @@ class Vocabulary:
 
 
 def continues_word(token: str, vocabulary: dict[str, int]) -> bool:
-    """WordPiece marks what goes on (##ing), BPE and SentencePiece what begins (Ġthe, ▁the).
+    """True for a token inside a word. WordPiece marks continuations (##ing), BPE and SentencePiece mark starts (Ġthe,
+    ▁the).
 
-    Where beginnings are marked, only Latin letters and digits go on: Chinese has no spaces to mark.
+    If starts are marked, only Latin letters and digits continue a word, since Chinese has no spaces.
     """
     if "##a" in vocabulary or "##s" in vocabulary:
         return token.startswith("##")
@@ -126,15 +128,16 @@ def span_start_rate(rate: float, *, mean: float) -> float:
 
 @dataclass(frozen=True)
 class Masking:
-    """Hides a share of the tokens (Devlin et al. 2019, https://arxiv.org/abs/1810.04805, section 3.1).
+    """Masks a share of the tokens (Devlin et al. 2019, https://arxiv.org/abs/1810.04805, section 3.1).
 
-    rate          share of tokens to be guessed, above 0 and below 1
-    strategy      token: each for itself · word: all tokens of a word or number together; a Chinese character is a
-                  word · span: runs of words, of geometric length (Joshi et al. 2020,
-                  https://arxiv.org/abs/1907.10529, section 3.1)
-    mean_span     words per span, before the cut at LONGEST_SPAN
-    mask_share    of the tokens to be guessed, those replaced by the mask token
-    random_share  those replaced by any other token; the rest stays as it is
+    Attributes:
+        rate: Share of tokens to predict, above 0 and below 1.
+        strategy: token: single tokens · word: all tokens of a word or number, a Chinese character is a word · span:
+            runs
+            of words with geometric length (Joshi et al. 2020, https://arxiv.org/abs/1907.10529, section 3.1).
+        mean_span: Mean words per span, before the limit LONGEST_SPAN.
+        mask_share: Share of the predicted tokens that the mask token replaces.
+        random_share: Share that a random token replaces. The rest is unchanged.
     """
 
     rate: float
@@ -159,9 +162,9 @@ class Masking:
         seed: int,
         step: int,
     ) -> tuple[Int[Tensor, "tokens"], Bool[Tensor, "tokens"]]:
-        """(What the model sees, which tokens it must guess), both in packed order.
+        """Return (input ids, mask of the tokens to predict), both in packed order.
 
-        numbers  of the sentences in the order given to collate; together with seed and step they decide
+        `numbers` of the sentences, in the order given to collate, determine the draws together with seed and step.
         """
         ids = tokens.input_ids
         keys = torch.empty_like(numbers)
@@ -181,7 +184,7 @@ class Masking:
     def _hidden(
         self, tokens: Tokens, keys: Int[Tensor, "tokens"], continues: Bool[Tensor, "tokens"]
     ) -> Bool[Tensor, "tokens"]:
-        """Which tokens are hidden, special ones not yet left out."""
+        """Masked tokens before special tokens are excluded."""
         if self.strategy == "token":
             return uniform(mixed(mixed(keys + tokens.positions) ^ _START)) < self.rate
         begun = (~continues).long().cumsum(0)
@@ -207,13 +210,13 @@ class _StatesInstead(nn.Module):
 
 
 class MaskedTokenHead(nn.Module):
-    """Token states → logits over the vocabulary, as the architecture's `…ForMaskedLM` computes them.
+    """Token states → logits over the vocabulary, as computed by the architecture's `…ForMaskedLM`.
 
-    Its transformer is taken out and the states are handed in, so only the tokens of interest go through it: no
-    token's logits depend on another one's. The output matrix is the backbone's own embedding table where the
-    architecture ties the two.
+    The transformer is replaced by given states, so only selected tokens pass the head. The logits of a token do not
+    depend on other tokens. The output matrix is the backbone's embedding table if the architecture ties the two.
 
-    is_new  its weights were drawn, as the backbone's folder holds none
+    Attributes:
+        is_new: The weights are random, because the folder of the backbone has none.
     """
 
     def __init__(self, backbone: PreTrainedModel) -> None:
@@ -243,9 +246,9 @@ class MaskedTokenHead(nn.Module):
 
 
 def _with_head(backbone: PreTrainedModel) -> tuple[PreTrainedModel, bool]:
-    """The masked language model of the backbone's architecture, and whether its head is new.
+    """Masked language model of the backbone's architecture, and whether its head is new.
 
-    The head is that of the folder, if it holds one; otherwise it is drawn from torch's generator.
+    The head comes from the folder, or from torch's generator if the folder has none.
     """
     architecture = copy.deepcopy(backbone.config)
     # The stand-in takes no masks, so the plainest attention will do.

@@ -1,4 +1,4 @@
-"""What scores pairs of texts by reading both in one input: joined, packed, batched by length."""
+"""Encoders that read both texts of a pair in one input: joined, packed, batched by length."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -40,18 +40,19 @@ from juzhen.encoders.tokens import (
 )
 
 PAIR, SWAPPED = "pair", "swapped"
-"""Columns of a joint batch: the sentences as they stand in the row, and in the other order."""
+"""Columns of a joint batch: sentences in the order of the row, and swapped."""
 
 
 @dataclass(frozen=True)
 class PairTemplate:
-    """How a tokenizer joins two sentences: `before a between b after`, BERT's [CLS] a [SEP] b [SEP].
+    """Joint input of a tokenizer: `before a between b after`, for BERT [CLS] a [SEP] b [SEP].
 
-    parts     the special tokens: before the first sentence, between the two, after the second
-    types     segment of the special tokens of each part
-    segments  segment of the tokens of the first and of the second sentence
-    margins   special tokens before and after a sentence that stands alone
-    keeps_end  sentences are cut at the front, as the tokenizer does it
+    Attributes:
+        parts: Special tokens before the first sentence, between the two, and after the second.
+        types: Segment of the special tokens of each part.
+        segments: Segment of the tokens of the first and of the second sentence.
+        margins: Special tokens before and after a single sentence.
+        keeps_end: Sentences are truncated at the front, as by the tokenizer.
     """
 
     parts: tuple[np.ndarray, ...]
@@ -62,9 +63,9 @@ class PairTemplate:
 
     @classmethod
     def of(cls, tokenizer: PreTrainedTokenizerBase, *, apart: bool = True) -> "PairTemplate":
-        """Reads the format off a pair of one-letter sentences.
+        """Derive the format from a pair of one-letter sentences.
 
-        Raises UserError for a tokenizer of other units than sentences, and where nothing tells the two `apart`.
+        Raises UserError for a tokenizer of units other than sentences, and if nothing separates the two (`apart`).
         """
         options = {"return_special_tokens_mask": True, "return_token_type_ids": True}
         joined = tokenizer("a", "b", **options)
@@ -74,7 +75,7 @@ class PairTemplate:
         if len(letters) != 2 or second - first < 1 + apart:
             raise UserError(
                 f"{tokenizer.name_or_path or 'this encoder'}: its tokenizer puts no special token between two "
-                "sentences, which a cross-encoder needs; choose an encoder such as BERT or RoBERTa"
+                "sentences, which a cross-encoder needs. Choose an encoder such as BERT or RoBERTa"
             )
         cuts = (slice(0, first), slice(first + 1, second), slice(second + 1, None))
         return cls(
@@ -87,7 +88,7 @@ class PairTemplate:
 
     @property
     def marks(self) -> bool:
-        """Whether any token of a pair has another segment than 0."""
+        """True if any token of a pair has a segment other than 0."""
         return any(self.segments) or any(part.any() for part in self.types)
 
     @property
@@ -97,13 +98,18 @@ class PairTemplate:
     def lengths(
         self, first: np.ndarray, second: np.ndarray, *, max_length: int
     ) -> tuple[Int[np.ndarray, "rows"], Int[np.ndarray, "rows"]]:
-        """Tokens that are left of each sentence, when the longer one is cut first.
+        """Tokens that remain of each sentence when the longer one is truncated first.
 
-        first, second  tokens of the sentences as they stand alone, special tokens included
+        As in the tokenizers library: a sentence of less than half the room stays complete. Otherwise both get half of
+        it,
+        and the longer one the odd token (the second, if they are equally long). If both filled `max_length` alone, they
+        were
+        truncated and the longer one is unknown, so the odd token may go to the other.
 
-        As the tokenizers library does it: a sentence of less than half the room stays whole, else both get half of
-        it, and the longer one the odd token (the second, where they are equally long). Which one was longer is not
-        known where both filled `max_length` alone, since they were cut then: the odd token may be the other's.
+        Args:
+            first: Tokens of the first sentences alone, special tokens included.
+            second: Tokens of the second sentences alone.
+            max_length: Tokens of the joint input.
         """
         room = max_length - self.num_special
         first, second = first - sum(self.margins), second - sum(self.margins)
@@ -117,7 +123,7 @@ class PairTemplate:
     def join(
         self, first: TokenTable, second: TokenTable, *, max_length: int
     ) -> tuple[TokenTable, TokenTable]:
-        """Token numbers of each pair, and the segments of the same tokens, from sentences as they stand alone."""
+        """Token ids of each pair, and their segments, from single sentences."""
         counts = self.lengths(first.lengths, second.lengths, max_length=max_length)
         before, between, _ = (len(part) for part in self.parts)
         ends = np.cumsum(counts[0] + counts[1] + self.num_special)
@@ -144,19 +150,20 @@ class PairTemplate:
 
 
 class CrossEncoderCollator(SentenceCollator):
-    """Makes a Batch whose `tokens` are joint inputs, one per row, or two where both orders are asked for.
+    """Builds a Batch whose `tokens` are joint inputs, one per row, or two for both orders.
 
-    join    tables of first and second sentences → Tokens of the pairs
-    room    lengths of first and second sentences as they stand alone → tokens of the pairs
-    both    whether training, and evaluation, sees each pair in both orders
-    augmentation  as of SentenceCollator
-    drawn   dataset key → documents of other rows that each row is shown in training, after its own
-    seed    of these draws
+    `columns` maps a row to its joint input (PAIR and, for both orders, SWAPPED). `sentence_ids` are row numbers, so
+    equal
+    pairs are encoded repeatedly. A triplet has a joint input for each of its documents in training: those of the
+    positives, then of each column of negatives, then of each column of drawn documents.
 
-    In the Batch, `columns` says which joint input belongs to a row (PAIR and, for both orders, SWAPPED), and
-    `sentence_ids` numbers rows: equal pairs are encoded as often as they appear. Of triplets, in training, every row
-    has a joint input for each of its documents: those of the positives, then those of each column of negatives, then
-    those of each column of drawn documents.
+    Args:
+        join: Tables of first and second sentences → Tokens of the pairs.
+        room: Lengths of first and second sentences alone → tokens of the pairs.
+        both: Both orders in training, and in evaluation.
+        augmentation: As in SentenceCollator.
+        drawn: Dataset key → number of documents of other rows that are added to each row in training.
+        seed: Seed of these draws.
     """
 
     def __init__(
@@ -235,9 +242,10 @@ class CrossEncoderCollator(SentenceCollator):
 
 
 class AskedPairCollator(CrossEncoderCollator):
-    """The same of an encoder that reads the first text of a row as a query, the others as documents.
+    """A CrossEncoderCollator that reads the first text of a row as a query and the others as documents.
 
-    tokenize  asked for the tokens of each side
+    Args:
+        tokenize: Tokenizer of each side.
     """
 
     def __init__(self, tokenize: CachedTokenizer, **options: Any) -> None:
@@ -285,11 +293,12 @@ def pack_joint(ids: TokenTable, segments: TokenTable | None, *, max_group_tokens
 class PairEncoder(ThresholdMixin, HubMixin, GuardedAttributesMixin):
     """Logits of pairs of texts: one (a similarity), or one per class.
 
-    inner      backbone, tokenizer and pooling of the joint input
-    template   how two texts become one input
-    segments   tokens of the second text are marked as such
-    symmetric  `score` is the mean of both orders
-    grades     how close two texts are in each class, from 0 to 1; empty without classes
+    Attributes:
+        inner: Backbone, tokenizer and pooling of the joint input.
+        template: Joint input of two texts.
+        segments: Tokens of the second text are marked.
+        symmetric: `score` is the mean of both orders.
+        grades: Closeness of the texts in each class, from 0 to 1. Empty without classes.
     """
 
     poolings: ClassVar[tuple[str, ...]]
@@ -312,10 +321,10 @@ class PairEncoder(ThresholdMixin, HubMixin, GuardedAttributesMixin):
     @property
     @abstractmethod
     def facts(self) -> list[str]:
-        """What decides the scores beside the weights of `inner`."""
+        """Settings that change the scores, besides the weights of `inner`."""
 
     def require_order(self, name: str, kind: Kind | None, symmetric: bool | None) -> None:
-        """Raises UserError for a set whose two sides may not be exchanged, where scores are the mean of both orders."""
+        """Raise UserError for a set with ordered sides, if scores are the mean of both orders."""
 
     @property
     def backbone(self) -> PreTrainedModel:
@@ -338,14 +347,14 @@ class PairEncoder(ThresholdMixin, HubMixin, GuardedAttributesMixin):
     def tables(
         self, first: Sequence[str], second: Sequence[str], *, progress: bool | None = False
     ) -> tuple[TokenTable, TokenTable]:
-        """Token numbers of first and of second texts, as `join` takes them; as many of each, or not."""
+        """Token tables of first and of second texts for `join`. Their numbers may differ."""
         table = self.inner.tokenize([*first, *second], progress=progress)
         return table[: len(first)], table[len(first) :]
 
     def note_unknown(
         self, first: Sequence[str], second: Sequence[str], sides: tuple[TokenTable, TokenTable]
     ) -> None:
-        """Count, for the call at work, texts that the encoder does not know all of; `sides` as `tables` gives them."""
+        """Record texts with unknown tokens for the current call. `sides` comes from `tables`."""
         for reader, texts, table in zip(self.readers, (first, second), sides, strict=True):
             note_unknown(reader, texts, table)
 
@@ -360,7 +369,7 @@ class PairEncoder(ThresholdMixin, HubMixin, GuardedAttributesMixin):
         return counts[0] + counts[1] + self.template.num_special
 
     def is_cut(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
-        """Whether joint inputs of sentences of these lengths leave tokens out."""
+        """True for joint inputs, by the lengths of their sentences, that are truncated."""
         counts = self.template.lengths(first, second, max_length=UNLIMITED)
         return counts[0] + counts[1] + self.template.num_special > self.inner.max_length
 
@@ -375,14 +384,21 @@ class PairEncoder(ThresholdMixin, HubMixin, GuardedAttributesMixin):
         show_progress: bool | None = None,
         strict: bool = False,
     ) -> Float[np.ndarray, "*pairs"]:
-        """`similarity` of the pairs in their order, float32; of one pair a number.
+        """Score pairs by `similarity` of their logits, higher = closer.
 
-        `score("a", "b")`, `score(firsts, seconds)`: the two sides apart.
+        Args:
+            pairs: Pairs of texts, one pair, or the first texts. `score("a", "b")` and `score(firsts, seconds)` work
+                too.
+            second: Second texts, if `pairs` are first texts.
+            batch_tokens: Tokens of a batch, padding included.
+            show_progress: Progress bar. None shows it on a terminal once the work has taken some seconds.
+            strict: Raise an error for a truncated pair. False prints one warning with their number.
 
-        show_progress  a bar; None: on a terminal, once the work has taken some seconds
-        strict         a pair that would be truncated raises UserError; False: one warning with their number
+        Returns:
+            float32 array (pairs,), in order. A number for a single pair.
 
-        Raises UserError for what is no pair of texts, and for a text that is empty.
+        Raises:
+            UserError: An entry is not a pair of texts, or a text is empty.
         """
         first, second, is_one = as_pairs(side_by_side(pairs, second))
         logits = self.logits(
@@ -404,19 +420,24 @@ class PairEncoder(ThresholdMixin, HubMixin, GuardedAttributesMixin):
         among: Iterable[int] | None = None,
         **options: Any,
     ) -> list[Hit]:
-        """The documents by their `score` with the query, best first; of equal scores the lower number comes first.
+        """Sort documents by their `score` with a query, best first. For equal scores the lower number comes first.
 
-        top_k  how many are given; None: all
-        among  numbers of the documents that are read, such as those that `SentenceEncoder.search` has found; None: all
+        Args:
+            query: The query.
+            documents: All documents.
+            top_k: Number of hits. None returns all.
+            among: Numbers of the candidates, such as those found by `SentenceEncoder.search`. None takes all documents.
+            options: As in `score`.
 
-        Options and errors: as `score`. Raises UserError for a number that is no document, and for more than there are.
+        Raises:
+            UserError: A candidate number does not exist, `top_k` is too large, or as in `score`.
         """
         question, texts = as_text(query, "query"), as_text_list(documents, "documents")
         chosen = range(len(texts)) if among is None else as_column(among, "among")
         for number in chosen:
             is_whole = isinstance(number, int | np.integer) and not isinstance(number, bool)
             if not is_whole or not 0 <= number < len(texts):
-                raise UserError(f"among: {number} is no number of a document; expected 0 to {len(texts) - 1}")
+                raise UserError(f"among: {number} is not a document number. Expected 0 to {len(texts) - 1}")
         numbers = sorted({int(number) for number in chosen})
         check_top_k(len(numbers) if top_k is None else top_k, len(numbers))
         scores = self.score([(question, texts[number]) for number in numbers], **options)
@@ -433,9 +454,9 @@ class PairEncoder(ThresholdMixin, HubMixin, GuardedAttributesMixin):
         show_progress: bool | None = None,
         strict: bool = False,
     ) -> Float[np.ndarray, "pairs outputs"]:
-        """Logits of the pairs in their order, float32, without dropout; the mean of both orders if `symmetric`.
+        """Logits of the pairs in order, float32, without dropout. The mean of both orders if `symmetric`.
 
-        Raises UserError for a text that is empty or no string.
+        Raises UserError for a text that is empty or not a string.
         """
         first, second = as_text_list(first, "first"), as_text_list(second, "second")
         if len(first) != len(second):

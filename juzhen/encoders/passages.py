@@ -25,7 +25,7 @@ CONTEXT = 8
 passage: one in so many of its tokens."""
 
 ENDS = "。！？；…\n.!?;"
-"""Signs after which a passage ends rather than elsewhere; then after a space."""
+"""Characters after which a passage preferably ends. A space is the second choice."""
 
 LATEST = 0.75
 """Share of a passage from which on it may end early for that."""
@@ -35,10 +35,11 @@ LATEST = 0.75
 class Split:
     """Passages by their tokens.
 
-    tokens  of the whole texts, in their frame
-    texts   number of the text of each passage
-    places  where a passage begins and ends among the tokens of its text, without those around it
-    spans   as of `Passages`
+    Attributes:
+        tokens: Tokens of the whole texts, with the tokens around them.
+        texts: Number of the text of each passage.
+        places: Start and end of a passage among the inner tokens of its text.
+        spans: As in `Passages`.
     """
 
     tokens: TokenTable
@@ -70,7 +71,7 @@ def encode_chunks(
     require_chunks(encoder, chunk_tokens, overlap, late=late)
     if late and (workers is not None or (backend is not None and backend.name != "torch")):
         raise UserError(
-            "late=True: reads the states of tokens, which workers and back ends do not give; leave them out, or "
+            "late=True: reads token states, which workers and backends do not return. Leave them out, or "
             "late=True"
         )
     if workers is not None and backend is not None:
@@ -101,17 +102,17 @@ def encode_chunks(
 
 
 def require_chunks(encoder: PooledEncoder, chunk_tokens: int | None, overlap: int, *, late: bool) -> None:
-    """Raises UserError where the encoder cannot give such passages."""
+    """Raise UserError if the encoder does not support such passages."""
     require_plain(encoder, "passages")
     if not encoder.tokenizer.is_fast:
         raise UserError(
-            "passages: this tokenizer is a slow one, which does not tell the characters of a token; save it as a "
+            "passages: this slow tokenizer returns no character offsets. Save it as a "
             'tokenizer.json, or take long_texts="chunk", which needs no characters'
         )
     if late and encoder.pooling != "mean":
         raise UserError(
-            f"late=True: a passage is the mean of its tokens, and this encoder has pooling={encoder.pooling}, whose "
-            "token has read the whole text; leave late=True out, or take an encoder with pooling=mean"
+            f"late=True: averages token states, but this encoder has pooling={encoder.pooling}, whose "
+            "token has read the whole text. Leave late=True out, or take an encoder with pooling=mean"
         )
     most = _most_tokens(encoder, late=late)
     if chunk_tokens is not None:
@@ -120,20 +121,20 @@ def require_chunks(encoder: PooledEncoder, chunk_tokens: int | None, overlap: in
     check_count("overlap", overlap, least=0, most=size // 2)
     if late and is_causal(encoder):
         raise UserError(
-            "late=True: this transformer reads from left to right, so that a passage would know nothing of what comes "
-            "after it; leave late=True out, or take an encoder that reads both ways"
+            "late=True: this transformer is causal, so a passage would not see the text "
+            "after it. Leave late=True out, or take an encoder that reads both ways"
         )
 
 
 def _most_tokens(encoder: PooledEncoder, *, late: bool) -> int | None:
-    """Tokens of text that go through the transformer at a time; None: there is no limit."""
+    """Text tokens of one pass of the transformer. None for no limit."""
     limit = num_positions(encoder.backbone) if late else encoder.max_length
     return None if limit is None else limit - Wrapping.of(encoder).size
 
 
 @torch.inference_mode()
 def is_causal(encoder: PooledEncoder) -> bool:
-    """Whether the first token is the same whatever comes after it."""
+    """True if the first state does not depend on later tokens."""
     was_training = encoder.training
     encoder.eval()
     try:
@@ -233,11 +234,12 @@ def _alone(encoder: PooledEncoder, split: Split) -> TokenTable:
 
 @dataclass(frozen=True)
 class ForwardPass:
-    """Tokens that go through the transformer together.
+    """Tokens of one pass.
 
-    ids    with those around the text
-    rows   numbers of the passages that are pooled of them
-    parts  where these begin and end among `ids`
+    Attributes:
+        ids: Token ids, with the tokens around the text.
+        rows: Numbers of the passages in this pass.
+        parts: Start and end of each passage in `ids`.
     """
 
     ids: np.ndarray
@@ -246,7 +248,7 @@ class ForwardPass:
 
 
 def _passes(encoder: PooledEncoder, split: Split) -> Iterator[ForwardPass]:
-    """One of each text, or several where it is too long; all passages but the first of a text have others before."""
+    """Passes of each text, several if it is too long. A passage in a later pass has earlier tokens before it."""
     frame, limit = Wrapping.of(encoder), _most_tokens(encoder, late=True)
     ends = np.searchsorted(split.texts, np.arange(len(split.tokens)), side="right").tolist()
     row = 0

@@ -1,4 +1,4 @@
-"""What sentence-transformers calls the options and methods of an encoder, taken where it means the same here."""
+"""Options and method names of sentence-transformers, accepted if they mean the same."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -120,7 +120,7 @@ HARMLESS: Mapping[str, tuple[Any, ...]] = {
     "train_datasets": (None,),
     "create_pr": (False,),
 }
-"""Option → its values that ask for what is done here anyway."""
+"""Option → values that request the default behaviour."""
 
 NAMES = {
     "get_sentence_embedding_dimension": "dim",
@@ -164,7 +164,7 @@ _PEER = {*RENAMED, *WAYS_OUT}
 
 
 class PeerNames(nn.Module):
-    """Answers the names that sentence-transformers gives to what an encoder has under another one."""
+    """Answers method names of sentence-transformers with our names."""
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -178,12 +178,12 @@ class PeerNames(nn.Module):
 def _ours(
     encoder: Any, name: str, options: Mapping[str, Any], known: Mapping[str, inspect.Parameter]
 ) -> dict[str, Any]:
-    """The same in our words, nothing where it asks for nothing. Raises UserError for what is not taken."""
+    """Translate an option, {} if it requests the default. Raises UserError for an unsupported value."""
     value = options[name]
     ours = RENAMED.get(name)
     if ours is not None and ours in known:
         if ours in options:
-            raise UserError(f"{name}: {ours} says the same. Type one of the two.")
+            raise UserError(f"{name}: {ours} means the same. Type one of the two.")
         return {ours: value}
     if name == "normalize_embeddings" and value is True and "normalize" in known:
         return {"normalize": True}
@@ -205,7 +205,7 @@ def _same_device(value: Any, encoder: nn.Module) -> bool:
 
 
 class GuardedAttributesMixin(nn.Module):
-    """Once `_is_finished` is set, the attributes named in `settable` can be set alone, as `check_setting` allows.
+    """Restricts attributes to those in `settable` once `_is_finished` is set. `check_setting` validates them.
 
     A method may be replaced by a function, and a module by a module.
     """
@@ -227,7 +227,7 @@ class GuardedAttributesMixin(nn.Module):
         super().__setattr__(name, value)
 
     def check_setting(self, name: str, value: Any) -> None:
-        """Raises UserError for a value that would not mean what it says."""
+        """Raise UserError for an invalid value."""
 
     def _why_not(self, name: str) -> str:
         inner = getattr(self, "inner", None)
@@ -239,21 +239,21 @@ class GuardedAttributesMixin(nn.Module):
 
 
 def check_flag(name: str, value: Any) -> None:
-    """Raises UserError for what is neither True nor False."""
+    """Raise UserError if the value is not True or False."""
     if not isinstance(value, bool):
         raise UserError(f"{name}={short(repr(value), 40)}: expected True or False")
 
 
 def check_count(name: str, value: Any, *, least: int = 1, most: int | None = None) -> None:
-    """Raises UserError for what is no whole number in these bounds."""
+    """Raise UserError if the value is not an integer within the bounds."""
     if type(value) is not int or value < least or (most is not None and value > most):
         bounds = f"at least {least}" if most is None else f"{least} to {most}"
         raise UserError(f"{name}={short(repr(value), 40)}: expected a whole number, {bounds}")
 
 
 def check_tokenizer(value: Any, present: PreTrainedTokenizerBase) -> None:
-    """Raises UserError for what has another vocabulary than the tokenizer that is there."""
+    """Raise UserError if a tokenizer has another vocabulary."""
     if not isinstance(value, PreTrainedTokenizerBase) or value.get_vocab() != present.get_vocab():
         raise UserError(
-            "tokenizer: the weights belong to the vocabulary that they were loaded with; load another encoder"
+            "tokenizer: the weights belong to the vocabulary that they were loaded with. Load another encoder"
         )

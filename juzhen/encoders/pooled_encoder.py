@@ -40,7 +40,7 @@ BEHIND_TEMPLATES = "this encoder reads sentences through templates, before which
 
 
 class Prompted(GuardedAttributesMixin):
-    """What an encoder that has a tokenizer, a maximal length and templates or none knows of prompts."""
+    """Prompts of an encoder with a tokenizer, a maximal length and optional templates."""
 
     tokenizer: PreTrainedTokenizerBase
     max_length: int
@@ -51,9 +51,14 @@ class Prompted(GuardedAttributesMixin):
     _prompt_is_given: bool
 
     def with_prompt(self, prompt_name: str | None = None, prompt: str | None = None) -> Self:
-        """The same weights with another text before every sentence: the prompt of that name, or the text itself.
+        """Return a copy that shares the weights and prepends another prompt to every sentence.
 
-        Raises UserError for both, for an unknown name, and for an encoder that reads sentences through templates.
+        Args:
+            prompt_name: Name of one of the prompts of the encoder.
+            prompt: The text itself.
+
+        Raises:
+            UserError: Both are given, the name is unknown, or the encoder has templates.
         """
         other = copy.copy(self)
         other.prompt = self.prompts.chosen(prompt_name, prompt)
@@ -71,7 +76,7 @@ class Prompted(GuardedAttributesMixin):
 
     @property
     def default_prompt_name(self) -> str | None:
-        """Name of the prompt before every sentence, as of `Prompts`; None: none stands there."""
+        """Name of the prompt of every sentence. None for no prompt."""
         return self.prompts.default_prompt_name
 
     @default_prompt_name.setter
@@ -88,7 +93,7 @@ class Prompted(GuardedAttributesMixin):
         self._prompt_is_given = True
 
     def _put_before(self, prompt: str) -> None:
-        """Has a prompt stand before every sentence. Raises UserError where it could not stand there whole."""
+        """Set the prompt of every sentence. Raises UserError if it would be truncated."""
         if not prompt:
             self._prompt, self._prompt_tokens = prompt, 0
             return
@@ -97,14 +102,14 @@ class Prompted(GuardedAttributesMixin):
             raise UserError(BEHIND_TEMPLATES)
         if self.tokenizer.truncation_side == "left":
             raise UserError(
-                f"{quoted}: this tokenizer cuts long sentences at the front, where the prompt stands; "
-                "set truncation_side to right in its tokenizer_config.json, or do without a prompt"
+                f"{quoted}: this tokenizer truncates sentences at the front, and so the prompt. "
+                "Set truncation_side to right in its tokenizer_config.json, or do without a prompt"
             )
         ids = self.tokenizer(prompt, verbose=False)["input_ids"]
         if len(ids) >= self.max_length:
             raise UserError(
                 f"max_length={self.max_length}: the {quoted} takes {len(ids)} tokens of it, special ones "
-                f"included, which leaves none for the sentence; set at least max_length={len(ids) + 16}"
+                f"included, and leaves none for the sentence. Set at least max_length={len(ids) + 16}"
             )
         # Counted as sentence-transformers does: alone, and without the special token behind it.
         self._prompt = prompt
@@ -115,27 +120,28 @@ TYPES = "token_type_ids"
 SIZES = "matryoshka_dimensions"
 """Entry of config.json that servers read: to which sizes embeddings may be cut."""
 Places = tuple[int | Tensor, slice | Tensor]
-"""Where the states of the tokens are among those that the transformer gives."""
+"""Positions of the token states in the output of the transformer."""
 
 
 class PooledEncoder(Prompted):
     """backbone → pooling → projections (usually none) → length 1, if `normalize`.
 
-    backbone    a Hugging Face encoder without head
-    pooling     a name of juzhen.encoders.pooling.POOLINGS
-    max_length  tokens per sentence, special tokens included; longer sentences are cut
-    dim         size of an embedding
-    micro_batch_tokens  tokens that are encoded at a time where gradients are kept; None: all of a batch at once
-    pad         number that stands for no token where sentences are padded
-    takes_segments  the backbone can be told which of two sentences a token belongs to
-    gives_segments  it is told that of single sentences, too, because their tokenizer says so
-    truncate_dim  numbers of an embedding that `encode` gives, the first ones; None: all
-    score_head  what makes a score of two embeddings; None: it is their cosine
-    templates   that sentences are read through; None: there are none
-    prompts     texts that may stand before a sentence
-    prompt      the one that stands before every sentence; "": none does
+    An attribute that is set later applies to the next text and to the saved folder.
 
-    What is set later has its effect on the next text and on what is saved; prompts may be a mapping name → text.
+    Attributes:
+        backbone: A Hugging Face encoder without a head.
+        pooling: A name of `juzhen.encoders.pooling.POOLINGS`.
+        max_length: Tokens per sentence, special tokens included. Longer sentences are truncated.
+        dim: Dimensions of an embedding.
+        micro_batch_tokens: Tokens of a micro-batch when gradients are kept. None computes the batch at once.
+        pad: Token id of padding.
+        takes_segments: The backbone has segment embeddings for two sentences.
+        gives_segments: Single sentences get segment ids too, because their tokenizer returns them.
+        truncate_dim: Dimensions that `encode` returns, the first ones. None returns all.
+        score_head: Module that scores two embeddings. None for the cosine.
+        templates: Templates around a sentence, or None.
+        prompts: Known prompts. A mapping name → text can be set.
+        prompt: Prompt of every sentence. "" for none.
     """
 
     settable: ClassVar[tuple[str, ...]] = (
@@ -226,17 +232,17 @@ class PooledEncoder(Prompted):
             and name in ("normalize", "score_head", "prompt", "prompts", "default_prompt_name")
         ):
             raise UserError(
-                f"{name}: this encoder serves a cross-encoder, whose head reads pooled states as they are"
+                f"{name}: this encoder belongs to a cross-encoder, whose head reads pooled states unchanged"
             )
 
     @property
     def sides(self) -> Int[np.ndarray, "sides"]:
-        """As of `Prompts`; all 0 where templates, or a prompt of `with_prompt`, are read with every text."""
+        """Sides of `Prompts`. All 0 with templates or with a prompt of `with_prompt`, which apply to every text."""
         is_own = self.templates is None and not self._prompt_is_given
         return np.array(self._prompts.sides if is_own else [Side.EVERY] * len(Side), dtype=np.int8)
 
     def reading(self, side: Side) -> Self:
-        """The same weights with the prompt for queries or for documents; itself where it is the one that it has."""
+        """Return a copy that shares the weights and has the prompt of a side, or itself if the prompt is the same."""
         if self.sides[side] == Side.EVERY:
             return self
         return self.with_prompt(None, self._prompts.of_side(side))
@@ -252,7 +258,7 @@ class PooledEncoder(Prompted):
 
     @property
     def inner(self) -> Self:
-        """What reads texts: of a cross-encoder its transformer, here the encoder itself."""
+        """The encoder that reads texts. A cross-encoder returns its transformer."""
         return self
 
     @property
@@ -261,15 +267,15 @@ class PooledEncoder(Prompted):
 
     @property
     def may_be_zero(self) -> bool:
-        """Whether zeros are an embedding: of tokens that a static table lacks.
+        """True if zeros are a valid embedding, which happens for tokens that a static table lacks.
 
-        From a transformer, zeros of length 1 are states too large to be brought to length 1.
+        For a transformer, a zero vector means that the states overflowed before normalization.
         """
         return not self.normalize or isinstance(self.backbone, StaticTokens)
 
     @property
     def nested_dims(self) -> tuple[int, ...]:
-        """Sizes below its own to which its embeddings have learnt to be cut, rising; none where they have not."""
+        """Sizes below `dim` for which truncation was trained, in ascending order. Empty if there are none."""
         dims = getattr(self.backbone.config, SIZES, None)
         sizes = dims if isinstance(dims, list | tuple) else ()
         return tuple(sorted({dim for dim in sizes if type(dim) is int and 0 < dim < self.dim}))
@@ -283,7 +289,7 @@ class PooledEncoder(Prompted):
 
     @property
     def output_layers(self) -> list[OutputLayer]:
-        """What comes after pooling, in order."""
+        """Layers after pooling, in order."""
         return [cast(OutputLayer, layer) for layer in self.projections]
 
     @property
@@ -307,7 +313,7 @@ class PooledEncoder(Prompted):
     def pair_scores(
         self, first: Float[Tensor, "batch dim"], second: Float[Tensor, "batch dim"]
     ) -> Float[Tensor, "batch"]:
-        """Score of each pair of embeddings, higher = closer: their cosine, or what the head makes of them."""
+        """Score each pair of embeddings, higher = closer, by the cosine or by the score head."""
         if self.score_head is not None:
             return self.score_head(first, second)
         return F.cosine_similarity(first.float(), second.float(), dim=-1)
@@ -319,7 +325,7 @@ class PooledEncoder(Prompted):
     def states_and_embeddings(
         self, tokens: Tokens
     ) -> tuple[Float[Tensor, "tokens dim"], Float[Tensor, "sentences dim"]]:
-        """What `token_states` and `forward` give, in one pass that takes no heed of `micro_batch_tokens`."""
+        """Return `token_states` and `forward` from one pass, without micro-batches."""
         layers = self._layers(tokens)
         return layers[-1], self.pooled(layers, tokens)
 
@@ -330,16 +336,17 @@ class PooledEncoder(Prompted):
     def at_depths(
         self, tokens: Tokens, depths: Sequence[float], *, finished: bool = False
     ) -> tuple[Float[Tensor, "sentences dim"], list[Float[Tensor, "sentences dim"]]]:
-        """What `forward` gives, and the same pooling after layers further down, in one pass.
+        """Return `forward`, and the same pooling after lower layers, in one pass.
 
-        depths  shares of the backbone's layers, in (0, 1]: 0.5 of 12 layers is layer 6. The last layer's is what
-                `forward` gives; layers below are pooled and not projected
-        finished  layers below, too, are projected, and brought to length 1 where the last one is: as an encoder of
-                  these layers alone gives them
+        Args:
+            tokens: Packed sentences.
+            depths: Fractions of the layers of the backbone, in (0, 1]. With 12 layers 0.5 is layer 6. The last layer is
+                that of `forward`. Lower layers are pooled and not projected.
+            finished: Lower layers are also projected and normalized, as by an encoder with these layers only.
         """
         count = self.backbone.config.num_hidden_layers
         if not count:
-            raise UserError("depths: a static embedding has no layers; choose a transformer, or another loss")
+            raise UserError("depths: a static embedding has no layers. Choose a transformer, or another loss")
         layers_at = [layer_at(depth, count) for depth in depths]
         inner = sorted({layer for layer in layers_at if layer < count})
 
@@ -405,7 +412,7 @@ class PooledEncoder(Prompted):
         return [*inner, output.last_hidden_state], real
 
     def _inputs(self, tokens: Tokens) -> tuple[dict[str, Any], Places]:
-        """What the backbone is called with, and where among the states that it gives those of the tokens are."""
+        """Arguments of the backbone, and the positions of the tokens in its output."""
         if self._packs:
             return packed_inputs(self.backbone, tokens, pad=self.pad), (0, slice(len(tokens.input_ids)))
         input_ids, mask = padded_inputs(tokens, pad=self.pad)
@@ -417,11 +424,14 @@ class PooledEncoder(Prompted):
         return inputs, tokens.places
 
     def tokenize(self, texts: Iterable[str], *, progress: bool | None = False) -> TokenTable:
-        """Token numbers per text with special tokens, cut to max_length, without padding.
+        """Tokenize texts with special tokens, truncated to max_length, without padding.
 
-        progress  show a bar; None: on a terminal, where it takes long
+        Args:
+            texts: Texts without the prompt.
+            progress: Progress bar. None shows it on a terminal if it takes long.
 
-        Raises UserError for a text without a token, which has no embedding.
+        Raises:
+            UserError: A text has no token, and so no embedding.
         """
         if isinstance(texts, str) or not isinstance(texts, Sequence):  # running text is read piece by piece
             texts = as_column(texts, "texts")
@@ -461,7 +471,7 @@ class PooledEncoder(Prompted):
 
     @torch.inference_mode()
     def infer(self, tokens: Tokens) -> Float[np.ndarray, "sentences dim"]:
-        """What `forward` gives, without gradients and without dropout, on the device of the weights."""
+        """Return `forward` as an array, without gradients and without dropout, on the device of the weights."""
         was_training = self.training
         self.eval()
         try:
@@ -471,7 +481,7 @@ class PooledEncoder(Prompted):
 
 
 def layer_at(depth: float, count: int) -> int:
-    """The layer, from 1, that lies at a share of `count` layers, rounded up.
+    """Layer number, from 1, at a fraction of `count` layers, rounded up.
 
     >>> [layer_at(depth, 12) for depth in (0.01, 0.25, 0.7, 1)], layer_at(0.5, 1)
     ([1, 3, 9, 12], 1)

@@ -1,8 +1,7 @@
-"""Pooling, one embedding out of a sentence's token states; and the score of two embeddings. Needs no torch.
+"""Pooling of token states into an embedding, and the score of two embeddings. Needs no torch.
 
-A pooling is one entry of POOLINGS. Its maths is written once, over the sums, maxima and counts that `Sentences` gives:
-packed states in training and encoding, padded ones in an exported graph. Sums are taken in float32 whatever the states
-are, and the embedding is float32.
+A pooling is one entry of POOLINGS. Its maths is written once, over the sums, maxima and counts of `Sentences`: packed
+states in training and encoding, padded states in an exported graph. Sums and embeddings are float32.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,11 +17,12 @@ from juzhen.core.errors import UserError, require_choice
 
 @runtime_checkable
 class Sentences(Protocol):
-    """Which token states belong to which sentence. Tokens of a prompt that is not pooled count in `places` alone.
+    """Token states of several sentences. Tokens of a prompt that is not pooled count only in `places`.
 
-    count    pooled tokens of each sentence, (sentences, 1)
-    skipped  tokens before them, (sentences, 1)
-    places   position of each token in its sentence, from 1; to be multiplied with states
+    Attributes:
+        count: Pooled tokens of each sentence, (sentences, 1).
+        skipped: Tokens before them, (sentences, 1).
+        places: Position of each token in its sentence, from 1, to be multiplied with states.
     """
 
     @property
@@ -39,12 +39,14 @@ class Sentences(Protocol):
 
 @dataclass(frozen=True)
 class Pooling:
-    """One way to make an embedding of token states.
+    """A pooling function.
 
-    pool    (layers, sentences) → (sentences, dim); layers are token states of the transformer layers from first to last
-            (the embedding layer is not among them; callers may leave inner layers out)
-    switch  what turns it on in a Pooling folder of sentence-transformers; None: it has none, the folder is ours alone
-    reads_first_layer  it needs more than the last layer. sentence-transformers weighs the two alike then
+    Attributes:
+        pool: (layers, sentences) → (sentences, dim). Layers are token states from the first to the last transformer
+            layer,
+            without the embedding layer. Callers may leave inner layers out.
+        switch: Setting of a Pooling folder of sentence-transformers. None if it has no such pooling.
+        reads_first_layer: It needs more than the last layer. sentence-transformers then weighs the two equally.
     """
 
     pool: Callable[[Sequence[Any], Sentences], Any]
@@ -58,7 +60,7 @@ class Pooling:
 
 
 def mode_of(switch: str) -> str:
-    """The pooling mode that a switch of before 5.5 stands for.
+    """Pooling mode of a switch from before 5.5.
 
     >>> [mode_of(f"pooling_mode_{one}") for one in ("mean_tokens", "cls_token", "lasttoken")]
     ['mean', 'cls', 'lasttoken']
@@ -74,7 +76,7 @@ def mean(layers: Sequence[Any], sentences: Sentences) -> Any:
 def mean_sqrt_len(layers: Sequence[Any], sentences: Sentences) -> Any:
     """Sum of the last layer over the tokens, divided by the root of their number: long texts have longer embeddings.
 
-    Cosines are those of the mean; layers behind the pooling see the length of a text (as in sentence-transformers).
+    Cosines equal those of the mean. Layers after pooling see the length of a text (as in sentence-transformers).
     """
     return sentences.sum(layers[-1]) / sentences.count**0.5
 
@@ -82,8 +84,9 @@ def mean_sqrt_len(layers: Sequence[Any], sentences: Sentences) -> Any:
 def first_last(layers: Sequence[Any], sentences: Sentences) -> Any:
     """Average of the mean pools of the first and the last transformer layer.
 
-    "First" is the output of the first transformer block, not of the embedding layer; papers differ on this
-    (Su et al. 2021, https://arxiv.org/abs/2103.15316, mean the same as we do).
+    "First" is the output of the first transformer block, not of the embedding layer. Papers differ on this. Su et al.
+    2021,
+    https://arxiv.org/abs/2103.15316, agree with us.
     """
     return (mean(layers[:1], sentences) + mean(layers, sentences)) / 2
 
@@ -110,7 +113,7 @@ POOLINGS: dict[str, Pooling] = {
 
 
 def check_pooling(name: str) -> str:
-    """The name itself. Raises UserError with the nearest known name when there is no such pooling."""
+    """Return the name. Raises UserError with the nearest known name if it is unknown."""
     require_choice("pooling", name, POOLINGS)
     return name
 
@@ -118,9 +121,9 @@ def check_pooling(name: str) -> str:
 def sides(
     embeddings: Float[np.ndarray, "sentences dim"], head: Any
 ) -> tuple[Float[np.ndarray, "sentences dim"], Float[np.ndarray, "sentences dim"]]:
-    """Each sentence as the first and as the second of a pair, whose score is then a dot product; in their precision.
+    """Vectors of each sentence as the first and as the second of a pair. Their dot product is the score.
 
-    head  a BilinearScore; None: the score is the cosine
+    `head` is a BilinearScore. None is the cosine. The precision is kept.
     """
     second = unit(embeddings)
     if head is None:
@@ -140,10 +143,10 @@ def pair_scores(
     *,
     head: Any = None,
 ) -> Float[np.ndarray, "pairs"]:
-    """The score of `first[row]` and `second[column]` of each pair: the cosine, or what `head` makes of it.
+    """Score `first[row]` and `second[column]` of each pair, by the cosine or by `head`.
 
     Float64 inside, rounded to float32, so that an embedding has the cosine 1 with itself, and equal pairs have equal
-    scores, wherever they stand. Embeddings are of any length.
+    scores at any position. Embeddings may have any length.
     """
     scores = np.empty(len(rows), dtype=np.float32)
     for start in range(0, len(rows), PAIRS_AT_ONCE):
@@ -166,11 +169,11 @@ def unit(embeddings: Float[np.ndarray, "sentences dim"]) -> Float[np.ndarray, "s
 def truncate_vectors(
     embeddings: Float[np.ndarray, "sentences dim"], size: int, *, normalize: bool
 ) -> Float[np.ndarray, "sentences size"]:
-    """The first `size` numbers of each; brought to length 1 where `normalize`."""
+    """First `size` dimensions of each embedding, normalized again if `normalize`."""
     return unit(embeddings[:, :size]) if normalize else embeddings[:, :size]
 
 
 def require_finite_vectors(vectors: Float[np.ndarray, "some dim"], name: str) -> None:
-    """Raises UserError that names the first row with a number that is none: nothing would be near it, or all."""
+    """Raise UserError with the first row that has NaN or infinity, which would break every comparison."""
     if not (sound := sound_rows(vectors)).all():
-        raise UserError(f"{name}: row {int(sound.argmin())} holds NaN or infinity; encode it again")
+        raise UserError(f"{name}: row {int(sound.argmin())} holds NaN or infinity. Encode it again")

@@ -1,4 +1,4 @@
-"""What the files of an encoder tell before torch is loaded: seconds sooner, and in the words of who loads them."""
+"""Checks of encoder files before torch is loaded: they are fast, and their messages name the user's setting."""
 
 import re
 from collections.abc import Mapping
@@ -50,14 +50,17 @@ BY_LENGTH = ("dynamic", "longrope")
 
 @dataclass(frozen=True)
 class EncoderFiles:
-    """The files of an encoder.
+    """Files of an encoder.
 
-    shown        how messages name the folder of the transformer
-    on_hub_only  its weights: the hub may hold converted ones that the repository lacks, and transformers knows where
-    base         of an adapter: what it stands beside, whose folder is the transformer's here; None: whole weights
-    adapter      its folder; None: whole weights
-    tokenizer    the folder of the tokenizer
-    commit       of the hub, where the files are from there; else what the configuration says
+    Attributes:
+        folder: The encoder folder.
+        layout: Its layout.
+        shown: Name of the transformer folder in messages.
+        on_hub_only: transformers fetches the weights, because the hub may hold converted ones outside the repository.
+        tokenizer: Folder of the tokenizer.
+        base: Base of an adapter, whose folder is then that of the transformer. None for full weights.
+        adapter: Folder of the adapter. None for full weights.
+        commit: Commit on the hub, or the revision of the configuration.
     """
 
     folder: Path
@@ -73,13 +76,16 @@ class EncoderFiles:
 def find_encoder(
     config: BackboneConfig, *, beside: Path | None = None, alone: bool = False, side: Side | None = None
 ) -> EncoderFiles:
-    """Where the files lie that a configuration means, and what they say; they are fetched from the hub if need be.
+    """Find the files of a configured encoder, and fetch them from the hub if necessary.
 
-    beside  the folder of an adapter, whose base the configuration means
-    alone   its transformer is looked for, and nothing else that its files say
-    side  as of `read_layout`
+    Args:
+        config: The configured encoder.
+        beside: Folder of an adapter whose base is configured.
+        alone: Find the transformer and ignore the other settings.
+        side: As in `read_layout`.
 
-    Raises UserError for a folder without them, and for a hub that cannot be asked.
+    Raises:
+        UserError: The folder lacks a file, or the hub is not reachable.
     """
     folder = locate_folder(config.path)
     is_local = folder is not None
@@ -107,7 +113,7 @@ def _commit(folder: Path) -> str | None:
 
 
 def _beside_base(config: BackboneConfig, folder: Path, layout: Layout) -> EncoderFiles:
-    """The files of an adapter and of its base. Raises UserError where the base is gone, or another one."""
+    """Files of an adapter and of its base. Raises UserError if the base is missing or has changed."""
     adapter = layout.transformer
     base = read_base(adapter)
     offered("adapters", "settings")(adapter)
@@ -129,9 +135,11 @@ def _beside_base(config: BackboneConfig, folder: Path, layout: Layout) -> Encode
 
 
 def prompt_at_start(config: BackboneConfig, *, start: str | None) -> str:
-    """What stands before every sentence of a job, as far as a configuration and files that are here say so.
+    """Prompt of every sentence of a job, according to its configuration and to local files.
 
-    start  as of `check_encoder_files`
+    Args:
+        config: The configured encoder.
+        start: As in `check_encoder_files`.
     """
     if start is not None:
         config = BackboneConfig(path=str(encoder_folder(start)), initialize="pretrained")
@@ -143,9 +151,11 @@ def prompt_at_start(config: BackboneConfig, *, start: str | None) -> str:
 
 
 def marks_segments(config: BackboneConfig, *, start: str | None) -> bool:
-    """Whether architecture and tokenizer tell two sentences apart by segments, as far as files that are here say so.
+    """True if architecture and tokenizer mark two sentences by segments, according to local files.
 
-    start  as of `check_encoder_files`
+    Args:
+        config: The configured encoder.
+        start: As in `check_encoder_files`.
     """
     folder = encoder_folder(start) if start is not None else locate_folder(config.path)
     if folder is None:
@@ -158,11 +168,16 @@ def marks_segments(config: BackboneConfig, *, start: str | None) -> bool:
 
 
 def check_encoder_files(config: BackboneConfig, *, start: str | None = None) -> None:
-    """Raises UserError for an encoder that could not be loaded, as far as its files say so. Needs no torch.
+    """Check that an encoder can be loaded, according to its files. Needs no torch.
 
-    start  a run, or an encoder's folder, that goes before the backbone of the configuration
+    Files on the hub are not checked. They are fetched after all other checks.
 
-    What would have to be fetched is not looked at: that comes after everything that may still be refused.
+    Args:
+        config: The configured encoder.
+        start: A run or an encoder folder that replaces the configured backbone.
+
+    Raises:
+        UserError: A file is missing or broken, or a setting does not fit the encoder.
     """
     if start is not None:
         _require_prompt_of(start, config)
@@ -185,7 +200,7 @@ def check_encoder_files(config: BackboneConfig, *, start: str | None = None) -> 
 
 
 def check_adapter(config: BackboneConfig, files: EncoderFiles) -> None:
-    """Raises UserError for an adapter that could not be put beside these weights, as far as files and packages say."""
+    """Raise UserError if files or packages do not allow the configured adapter."""
     adapter = config.adapter
     if adapter is not None or files.base is not None:
         require_packages("an adapter", "peft", extra="peft")
@@ -193,13 +208,13 @@ def check_adapter(config: BackboneConfig, files: EncoderFiles) -> None:
         return
     if files.base is not None:
         raise UserError(
-            f"{config.path}: holds an adapter already, which goes on learning where no other is asked for; leave "
-            "adapter out, or start from its merged weights (juzhen export … --format sentence-transformers)"
+            f"{config.path}: has an adapter already, which continues to learn without this setting. Leave adapter "
+            "out, or start from the merged weights (juzhen export … --format sentence-transformers)."
         )
     if config.initialize == "random":
         raise UserError(
-            "initialize=random: an adapter learns beside weights that have learnt something, and is saved without "
-            "them; choose initialize=pretrained, or leave adapter out"
+            "initialize=random: an adapter needs pretrained weights, and is saved without them. Choose "
+            "initialize=pretrained, or leave adapter out."
         )
     if adapter.base == "nf4":
         user, otherwise = "base=nf4 (weights in 4 bits on a CUDA device)", ", or choose base=bfloat16"
@@ -213,15 +228,15 @@ def without_added(vocabulary: Mapping[str, int], files: EncoderFiles) -> Mapping
 
 
 def _require_prompt_of(start: str, config: BackboneConfig) -> None:
-    """Raises UserError for a backbone with another prompt than the encoder that takes its place."""
+    """Raise UserError if the configured prompt differs from that of the encoder that replaces the backbone."""
     prompts = read_layout(encoder_folder(start)).prompts
     configured = prompts.configured(config)
     if (configured.text, configured.include_prompt) != (prompts.text, prompts.include_prompt):
         raise UserError(
-            f"{start} takes the place of the backbone, and its encoder has the prompt {prompts.text!r} "
+            f"{start}: its encoder, which replaces the backbone, has the prompt {prompts.text!r} "
             f"({'pooled' if prompts.include_prompt else 'not pooled'}) and not {configured.text!r} "
-            f"({'pooled' if configured.include_prompt else 'not pooled'}); start from the path of its encoder "
-            "folder instead, with the prompt beside it"
+            f"({'pooled' if configured.include_prompt else 'not pooled'}). Start from the path of its encoder "
+            "folder instead, and set the prompt."
         )
 
 
@@ -230,10 +245,10 @@ def _architecture(folder: Path) -> Mapping[str, Any]:
 
 
 def most_positions(architecture: Mapping[str, Any]) -> int | None:
-    """Positions that config.json has, None for no limit. Rotary ones that are stretched reach as far as they are.
+    """Positions in config.json, including stretched rotary positions. None for no limit.
 
-    Kinds that change with the longest sentence of a batch count as far as they are not stretched: beyond that, an
-    embedding would depend on the sentences beside it.
+    Rotary types that depend on the longest sentence of a batch count only up to their original length. Beyond it an
+    embedding would depend on the other sentences of the batch.
     """
     limit = architecture.get("max_position_embeddings")
     rotation = architecture.get("rope_parameters") or architecture.get("rope_scaling") or {}
@@ -250,7 +265,7 @@ def most_positions(architecture: Mapping[str, Any]) -> int | None:
 
 
 def read_tokenizer_file(folder: Path) -> "Tokenizer | None":
-    """What tokenizer.json holds; None where there is none: an older kind, that transformers converts."""
+    """Read tokenizer.json. None if it is missing, because transformers converts older tokenizers."""
     from tokenizers import Tokenizer
 
     path = folder / TOKENIZER_FILE
@@ -261,10 +276,10 @@ def read_tokenizer_file(folder: Path) -> "Tokenizer | None":
 
 
 def check_vocabulary(numbers: Mapping[str, int], rows: Any, *, shown: str) -> None:
-    """Raises UserError for a tokenizer that gives a token a number for which there is no embedding."""
+    """Raise UserError if a token id has no embedding."""
     largest = max(numbers.values(), default=-1)
     if isinstance(rows, int) and largest >= rows:
         raise UserError(
-            f"{shown}: the tokenizer has {max(len(numbers), largest + 1)} tokens, but the model embeds {rows}; "
-            "tokenizer and config.json do not belong together"
+            f"{shown}: the tokenizer has {max(len(numbers), largest + 1)} tokens, but the model embeds {rows}. "
+            "Copy tokenizer and config.json from the same model."
         )

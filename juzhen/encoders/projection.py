@@ -1,4 +1,4 @@
-"""What may come after pooling: linear layers (sentence-transformers' `Dense`) and a normalization (its `LayerNorm`)."""
+"""Layers after pooling: linear layers (`Dense` of sentence-transformers), normalization (`LayerNorm`), score heads."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -36,9 +36,10 @@ _WEIGHTS = "model.safetensors"
 
 
 class OutputLayer(nn.Module, ABC):
-    """A layer over embeddings, in a folder with config.json and model.safetensors as sentence-transformers has them.
+    """A layer over embeddings, saved as config.json and model.safetensors, as in sentence-transformers.
 
-    kind  its name there
+    Attributes:
+        kind: Name of the module in sentence-transformers.
     """
 
     kind: ClassVar[str]
@@ -48,7 +49,7 @@ class OutputLayer(nn.Module, ABC):
 
     @abstractmethod
     def config(self) -> dict[str, Any]:
-        """What config.json says of it."""
+        """Content of config.json."""
 
     def save(self, folder: Path) -> None:
         """Writes both files into a new folder."""
@@ -58,7 +59,7 @@ class OutputLayer(nn.Module, ABC):
 
     @classmethod
     def _filled(cls, folder: Path, *sizes: int, **options: Any) -> Self:
-        """The layer that `cls` makes of these arguments, with the weights of a folder; pickled ones are not read."""
+        """Build the layer and load the weights of a folder. Pickled weights are not read."""
         with naming(f"{folder}: config.json and {_WEIGHTS} do not belong together"):
             layer = cls(*sizes, **options)
             layer.load_state_dict(read_tensors(folder / _WEIGHTS))
@@ -66,9 +67,10 @@ class OutputLayer(nn.Module, ABC):
 
 
 class Projection(OutputLayer):
-    """activation(W x + b); `activation` is a key of ACTIVATIONS.
+    """activation(W x + b). `activation` is a key of ACTIVATIONS.
 
-    adds_input  the input is added: as it is, or by a matrix of its own where the sizes differ
+    Args:
+        adds_input: Add the input, projected by another matrix if the sizes differ.
     """
 
     kind = "Dense"
@@ -101,9 +103,9 @@ class Projection(OutputLayer):
 
     @classmethod
     def load(cls, folder: Path, *, of_tokens: bool = False) -> Self:
-        """Reads a `Dense` folder. Raises UserError for pickled weights and for variants we do not compute.
+        """Read a `Dense` folder. Raises UserError for pickled weights and for unsupported variants.
 
-        of_tokens  it stands over the states of tokens, as PyLate has it without a word
+        `of_tokens` marks a layer over token states, which PyLate does not record.
         """
         config = read_module(folder, cls.kind)
         activation = config.get("activation_function", "torch.nn.modules.activation.Tanh")
@@ -128,7 +130,7 @@ NORM_EPS = 1e-5
 
 
 class OutputNorm(OutputLayer):
-    """γ (x − mean(x)) / √(var(x) + 1e-5) + β over the dimensions of an embedding; fresh ones have γ = 1, β = 0.
+    """γ (x − mean(x)) / √(var(x) + 1e-5) + β over the dimensions of an embedding. Initially γ = 1, β = 0.
 
     Ba et al. 2016, https://arxiv.org/abs/1607.06450
     """
@@ -149,12 +151,12 @@ class OutputNorm(OutputLayer):
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        """Reads a `LayerNorm` folder. Raises UserError for pickled weights."""
+        """Read a `LayerNorm` folder. Raises UserError for pickled weights."""
         return cls._filled(folder, read_module(folder, cls.kind)["dimension"])
 
 
 class UnitLength(OutputLayer):
-    """x / ‖x‖ before another layer (sentence-transformers' `Normalize`); at the end it is `PooledEncoder.normalize`."""
+    """x / ‖x‖ before a layer (`Normalize` in sentence-transformers). The last one is `PooledEncoder.normalize`."""
 
     kind = activation_name = "Normalize"
 
@@ -172,11 +174,13 @@ class UnitLength(OutputLayer):
 def load_projections(
     folders: Sequence[Path | None], *, width: int, layer_norm: bool | None, token_layers: int = 0
 ) -> list[OutputLayer]:
-    """What the folders hold, in their order; None is a `UnitLength`.
+    """Load the layers of folders, in order. None is a `UnitLength`.
 
-    width       numbers of a pooled state
-    token_layers  so many of them, the first ones, stand over the states of tokens
-    layer_norm  true: a fresh normalization is put last, unless one is there · false: none is used · None: as they are
+    Args:
+        folders: Folders of the layers.
+        width: Dimensions of a pooled state.
+        layer_norm: true appends a new normalization unless there is one · false removes it · None changes nothing.
+        token_layers: Number of first layers over token states.
     """
     layers: list[OutputLayer] = []
     for number, folder in enumerate(folders):
@@ -198,8 +202,8 @@ def load_projections(
 class BilinearScore(nn.Module):
     """s(u, v) = ûᵀ W v̂, with û = u/‖u‖ and v̂ = v/‖v‖. W starts as the identity, so that s starts as the cosine.
 
-    (Su 2022, https://kexue.fm/archives/9341, where CoSENT takes any function of two texts for its score; there the
-    form is of u and v. Of length 1, long embeddings say no more, and temperatures for cosines fit at the start.)
+    Su 2022, https://kexue.fm/archives/9341, where CoSENT accepts any function of two texts as a score. There the form
+    takes u and v. Here they are normalized, so their norm has no effect, and temperatures for cosines fit at the start.
     The order of the sentences counts: s(u, v) = s(v, u) only as long as W is symmetric.
     """
 
@@ -210,7 +214,7 @@ class BilinearScore(nn.Module):
     def forward(
         self, first: Float[Tensor, "batch dim"], second: Float[Tensor, "batch dim"]
     ) -> Float[Tensor, "batch"]:
-        """In float32 also under autocast, which would tie scores that lie close."""
+        """Compute in float32 also under autocast, which would tie close scores."""
         with torch.autocast(first.device.type, enabled=False):
             first, second = (functional.normalize(layer.float(), dim=-1) for layer in (first, second))
             return ((first @ self.form) * second).sum(dim=-1)
@@ -221,7 +225,7 @@ class BilinearScore(nn.Module):
 
     @classmethod
     def load(cls, folder: Path, *, dim: int) -> "BilinearScore | None":
-        """What SCORE_FILE holds; None where there is none. Raises UserError where it is not of this encoder."""
+        """Load SCORE_FILE. None if it is missing. Raises UserError if its size does not fit."""
         if not (folder / SCORE_FILE).is_file():
             return None
         with naming(f"{folder / SCORE_FILE}: no form over embeddings of {dim} numbers"):
@@ -239,11 +243,13 @@ def similarity(
 ) -> Float[Tensor, "pairs"]:
     """One number per pair, higher = closer: the logit itself, or the logit of the expected grade.
 
-    With class probabilities p and grades g (1, 0.5, 0 for NLI), s = log Σ p_c g_c − log Σ p_c (1 − g_c), so that the
-    sigmoid of s is the expected grade, from 0 to 1. For two classes that is z_1 − z_0, whose sigmoid is the
-    probability of label 1.
+    With class probabilities p and grades g (1, 0.5, 0 for NLI), s = log Σ p_c g_c − log Σ p_c (1 − g_c). The sigmoid of
+    s
+    is the expected grade, from 0 to 1. For two classes s = z_1 − z_0, whose sigmoid is the probability of label 1.
 
-    grades  of each class, from 0 to 1; without any those of GRADES
+    Args:
+        logits: Logits of the pairs.
+        grades: Grade of each class, from 0 to 1. Empty takes GRADES.
     """
     if logits.shape[1] == 1:
         return logits[:, 0]
@@ -253,7 +259,7 @@ def similarity(
 
 
 def checked_grades(outputs: int, grades: Sequence[float] | None) -> tuple[float, ...]:
-    """Grades of a head's classes. Raises UserError where there are not as many, or none of some closeness."""
+    """Grades of the classes of a head. Raises UserError if their number is wrong, or all are equal."""
     checked = tuple(grades or GRADES.get(outputs, ()))
     if outputs == 1 and not checked:
         return ()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 QUERY, DOCUMENT = ("query",), ("document", "passage", "corpus")
-"""Names by which encode_query and encode_document of sentence-transformers look for a prompt; the first one counts."""
+"""Prompt names that encode_query and encode_document of sentence-transformers look up, in this order."""
 
 PROMPTS_FILE = "config_sentence_transformers.json"
 
@@ -27,11 +27,12 @@ TEMPLATES = "templates that sentences are put in"
 
 @dataclass(frozen=True)
 class Prompts:
-    """The prompts that an encoder knows, with the meaning of sentence-transformers.
+    """Prompts of an encoder, as in sentence-transformers.
 
-    texts                name → text, such as {"query": "query: "}
-    default_prompt_name  the one before every sentence where nothing else is said; None: none is
-    include_prompt       its tokens count in pooling
+    Attributes:
+        texts: Name → text, such as {"query": "query: "}.
+        default_prompt_name: Prompt of every sentence by default. None for no prompt.
+        include_prompt: The tokens of the prompt count in pooling.
     """
 
     texts: Mapping[str, str] = field(default_factory=dict)
@@ -39,7 +40,7 @@ class Prompts:
     include_prompt: bool = True
 
     def __post_init__(self) -> None:
-        """Raises UserError for what is no text under a name: files and people give lists, numbers and nothing."""
+        """Raise UserError for values of a wrong type, which occur in files and calls."""
         texts, name, include = self.texts, self.default_prompt_name, self.include_prompt
         if not isinstance(texts, Mapping):
             raise UserError(
@@ -61,13 +62,13 @@ class Prompts:
 
     @property
     def text(self) -> str:
-        """What stands before every sentence; "" where nothing does."""
+        """Prompt of every sentence, "" for none."""
         return "" if self.default_prompt_name is None else self.texts.get(self.default_prompt_name, "")
 
     def of_side(self, side: "Side") -> str:
-        """What stands before a query or a document: before every sentence, where no prompt is named for it.
+        """Prompt of queries or of documents. The default prompt if the side has none.
 
-        An instruction for queries that look for documents without one says nothing to queries among themselves.
+        An instruction for queries that search documents without a prompt does not apply to queries among themselves.
         """
         from juzhen.core.examples import Side
 
@@ -81,31 +82,33 @@ class Prompts:
 
     @property
     def sides(self) -> list[int]:
-        """For each Side the first one that has the same prompt: all 0 where texts of all sides are read alike."""
+        """For each Side the first side with the same prompt. All 0 if the sides share one."""
         from juzhen.core.examples import Side
 
         prompts = [self.of_side(side) for side in Side]
         return [prompts.index(prompt) for prompt in prompts]
 
     def chosen(self, prompt_name: str | None, prompt: str | None) -> str:
-        """The prompt of that name, or that text itself. Raises UserError for both, and for a name that is unknown."""
+        """Prompt of that name, or the given text. Raises UserError if both are given or the name is unknown."""
         if prompt_name is not None and prompt is not None:
             raise UserError(f"prompt_name={prompt_name!r}, prompt={prompt!r}: give one of the two")
         if prompt_name is None:
             if prompt is not None and not isinstance(prompt, str):
                 raise UserError(
-                    f"prompt={short(repr(prompt))}: no text. Give the text that stands before each sentence"
+                    f"prompt={short(repr(prompt))}: not a text. Give the text to prepend to each sentence"
                 )
             return self.text if prompt is None else prompt
         if prompt_name not in self.texts:
             choices = nearest(prompt_name, self.texts) if self.texts else "this encoder knows none"
             raise UserError(
-                f"prompt_name={prompt_name!r}: no such prompt; {choices}, or give it as prompt=<text>"
+                f"prompt_name={prompt_name!r}: no such prompt, {choices}. Give the text itself as prompt=<text>"
             )
         return self.texts[prompt_name]
 
     def configured(self, config: BackboneConfig) -> "Prompts":
-        """The prompts of a folder under a configuration, where null leaves them as they are. Raises UserError."""
+        """Prompts of a folder under a configuration, in which null keeps the value. Raises UserError for an unknown
+        name.
+        """
         prompts = self.texts if config.prompts is None else config.prompts
         name = self.default_prompt_name if config.default_prompt_name is None else config.default_prompt_name
         if config.default_prompt_name == NO_PROMPT:
@@ -113,7 +116,7 @@ class Prompts:
         if name is not None and name not in prompts:
             choices = nearest(name, [*prompts, NO_PROMPT])
             raise UserError(
-                f"default_prompt_name={short(name)}: no such prompt; {choices}. "
+                f"default_prompt_name={short(name)}: no such prompt, {choices}. "
                 f"One of your own: 'prompts={{{short(name)}: \"its text\"}}'"
             )
         include = self.include_prompt if config.include_prompt is None else config.include_prompt
@@ -125,7 +128,7 @@ class Prompts:
 
 
 def as_prompts(value: "Prompts | Mapping[str, str]", before: Prompts) -> Prompts:
-    """Prompts as they are; a mapping name → text with the default name of `before`, where it has that."""
+    """Convert a mapping name → text to Prompts. It keeps the default name of `before` if it has that name."""
     if not isinstance(value, Prompts):
         is_known = isinstance(value, Mapping) and before.default_prompt_name in value
         name = before.default_prompt_name if is_known else None
@@ -147,11 +150,11 @@ def prompts_of(settings: Mapping[str, Any], path: Path) -> Prompts:
 
 
 def refuse_prompt(reader: str, prompt: str) -> None:
-    """Raises UserError for the prompt of a model that reads sentences otherwise than one by one, as they are."""
+    """Raise UserError if an encoder with a prompt is used for something else than single sentences."""
     if prompt:
         raise UserError(
-            f"before {reader}, no prompt stands, and this encoder puts {short(repr(prompt))} before every sentence; "
-            "leave it out: default_prompt_name=none, with the path of its encoder folder"
+            f"the prompt {short(repr(prompt))} of this encoder cannot precede {reader}. "
+            "Leave it out: default_prompt_name=none, with the path of its encoder folder."
         )
 
 
@@ -166,18 +169,19 @@ VIEWS = ("anchor", "positive", "negative")
 
 @dataclass(frozen=True)
 class Templates:
-    """What a prompt encoder does with a sentence.
+    """Templates of a prompt encoder.
 
-    anchor, positive, negative  templates with one [X] and any number of [MASK]s; null: no such view
-    stage_2     a template with one [IT_SPECIAL_TOKEN], whose word embedding the state of stage 1 replaces, and any
-                number of [MASK]s; null: one stage
-    read        last: the state at the last [MASK] · mean: the mean over all of them · pooling: no [MASK] is read, but
-                what backbone.pooling says
-    denoise     what the template gives without a sentence is taken off: none · positions: nothing stands in the
-                sentence's place, the rest keeps its positions (Jiang et al. 2022) · pads: padding stands there
-                (Zhang et al. 2024)
-    end_to_end  gradients pass from stage 2 to stage 1
-    match_norm  the state of stage 1 is brought to the mean length of a word embedding
+    Attributes:
+        anchor: Template with one [X] and any number of [MASK]s.
+        positive: Template of the positive view, or null.
+        negative: Template of the negative view, or null.
+        stage_2: Template with one [IT_SPECIAL_TOKEN], whose word embedding is replaced by the state of stage 1, and any
+            number of [MASK]s. null for one stage.
+        read: last: state at the last [MASK] · mean: mean over all of them · pooling: backbone.pooling without [MASK].
+        denoise: Bias to subtract, from the template without a sentence: none · positions: the sentence is left out and
+            the rest keeps its positions (Jiang et al. 2022) · pads: padding replaces the sentence (Zhang et al. 2024).
+        end_to_end: Gradients pass from stage 2 to stage 1.
+        match_norm: Scale the state of stage 1 to the mean norm of a word embedding.
     """
 
     anchor: str
@@ -195,7 +199,7 @@ class Templates:
         self._check_template("stage_2", INJECTED, needed=False)
         if self.read == "pooling" and (self.stage_2 or self.denoise != "none"):
             raise UserError(
-                "read=pooling: needs templates with stage_2=null and denoise=none; or choose read=last"
+                "read=pooling: needs stage_2=null and denoise=none. Set both, or choose read=last"
             )
 
     def _check_template(self, key: str, placeholder: str, *, needed: bool) -> None:
@@ -207,7 +211,7 @@ class Templates:
             raise UserError(f"{quoted}: expected one {placeholder} in it, as in '{EXAMPLES[placeholder]}'")
         if self.read != "pooling" and MASK not in text:
             raise UserError(
-                f"{quoted}: expected at least one {MASK}, whose state is read; or choose read=pooling"
+                f"{quoted}: {MASK}, whose state is read, is missing. Add one, or choose read=pooling"
             )
 
     @classmethod
@@ -216,7 +220,7 @@ class Templates:
         templates, language = model["templates"], model["language"]
         if language not in templates:  # null where the sets of a job are in several languages
             choices = " or ".join(f"language={name}" for name in templates)
-            raise UserError(f"language={language or 'null'}: there are no such templates; choose {choices}")
+            raise UserError(f"language={language or 'null'}: has no templates. Choose {choices}")
         for key in templates[language]:
             require_choice(f"templates.{language}", key, (*VIEWS, "stage_2"))
         names = ("read", "denoise", "end_to_end", "match_norm")

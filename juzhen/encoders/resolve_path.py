@@ -1,6 +1,6 @@
-"""Where an encoder lies: from what the user typed to a folder whose files have been seen.
+"""Resolves an encoder name to a folder with checked files.
 
-Nothing is downloaded before the text has proved not to be a path, and no pickled weights are ever read.
+Nothing is downloaded until the name has been ruled out as a path. Pickled weights are never read.
 """
 
 import hashlib
@@ -49,11 +49,12 @@ _UNWANTED = ["onnx/*", "openvino/*", "coreml/*", "*.onnx", "*.h5"]
 
 
 def locate_folder(path: str) -> Path | None:
-    """The local folder that `path` names, or None when it can only be a hub id.
+    """Local folder of a path, or None if it can only be a hub id.
 
-    Relative paths are taken from the working directory, then from the package (builtin/encoder), then from the
-    clone. A built-in name without a revision is the newest one (builtin/mini_zh). Raises UserError when the text can
-    only be a path and there is no such folder.
+    A relative path is looked up in the working directory, then in the package (builtin/encoder), then in the clone. A
+    built-in name without a revision is the newest one (builtin/mini_zh). Raises UserError if the text can only be a
+    path
+    and the folder is missing.
     """
     source = Path(path).expanduser()
     for candidate in (source, PACKAGE / newest(path), ROOT / source):
@@ -68,12 +69,12 @@ def locate_folder(path: str) -> Path | None:
 
 
 def is_built_in(path: str) -> bool:
-    """Whether a path names what is installed with juzhen, wherever that is."""
+    """True for the name of an encoder that is installed with juzhen."""
     return path.startswith(f"{BUILTIN}/") and (PACKAGE / newest(path)).is_dir()
 
 
 def _siblings(missing: Path) -> list[str]:
-    """Folders that lie where a missing one was looked for."""
+    """Folders next to a missing one."""
     parents = {folder / missing.parent for folder in (Path(), PACKAGE, ROOT)}
     return [path.name for parent in parents if parent.is_dir() for path in parent.iterdir() if path.is_dir()]
 
@@ -84,17 +85,17 @@ def _hint(missing: Path) -> str:
 
 
 def encoder_source(source: str | Path) -> str:
-    """The folder of the encoder that a folder or run holds; a hub id as it is. Errors: as `encoder_folder`."""
+    """Folder of the encoder of a run or folder. A hub id is returned unchanged. Errors as in `encoder_folder`."""
     return str(source) if locate_folder(str(source)) is None else str(encoder_folder(source))
 
 
 def encoder_folder(folder_or_run: str | Path) -> Path:
-    """Where the encoder of a run, or an encoder's folder, lies. Raises UserError when there is none."""
+    """Encoder folder of a run, or the folder itself. Raises UserError if there is no encoder."""
     source = str(folder_or_run)
     folder = locate_folder(source)
     if folder is None:
         raise UserError(
-            f"{source}: no such folder; expected a run, or a folder that holds an encoder{_hint(Path(source))}"
+            f"{source}: no such folder. Expected a run, or a folder with an encoder{_hint(Path(source))}"
         )
     if (folder / ENCODER_FOLDER).is_dir():
         folder = folder / ENCODER_FOLDER
@@ -107,7 +108,7 @@ def encoder_folder(folder_or_run: str | Path) -> Path:
 
 
 def has_score_head(folder_or_run: str | Path) -> bool:
-    """Whether an encoder scores pairs by another form than the cosine; false where there is none to ask."""
+    """True if an encoder scores pairs by a learnt form instead of the cosine. False if no files are available."""
     try:
         folder = locate_folder(str(folder_or_run))
     except UserError:
@@ -118,14 +119,14 @@ def has_score_head(folder_or_run: str | Path) -> bool:
 
 
 def is_cross_encoder(folder_or_run: str | Path) -> bool:
-    """Whether a run, or a folder of an encoder, holds a cross-encoder. Raises UserError when there is no encoder."""
+    """True if a run or folder holds a cross-encoder. Raises UserError if there is no encoder."""
     return scores_pairs(encoder_folder(folder_or_run))
 
 
 def scores_pairs(folder: Path) -> bool:
-    """Whether the folder holds a cross-encoder: one of ours, of sentence-transformers, or a classifier of transformers.
+    """True for a cross-encoder: ours, of sentence-transformers, or a transformers classifier.
 
-    Files that say nothing, or are broken, are for who loads them to tell of.
+    A broken file is reported later, by its reader.
     """
     if (folder / HEAD_FILE).is_file():
         return True
@@ -147,9 +148,9 @@ CLASSIFIER = "ForSequenceClassification"
 
 
 def check_files(folder: Path, *, needs_weights: bool, shown: str) -> None:
-    """Raises UserError naming the first file of an encoder that `folder` lacks, and what to do about it.
+    """Raise UserError with the first missing file of an encoder, and the way to get it.
 
-    Libraries open more of its files than are named here, so there may be nothing but files and folders in it.
+    Libraries open more files than these, so the folder may hold only regular files and folders.
     """
     for path in sorted(path for path in folder.iterdir() if path.exists() and not path.is_dir()):
         require_file(path)
@@ -171,14 +172,14 @@ def check_files(folder: Path, *, needs_weights: bool, shown: str) -> None:
 
 
 def check_weights_index(folder: Path) -> None:
-    """Raises UserError for a list of weights that names anything but safetensors files of the same folder."""
+    """Raise UserError if the index of weights names anything but safetensors files of the same folder."""
     path = folder / WEIGHTS[1]
     with naming(f"{path}: no list of weights"):
         names = read_settings(path)["weight_map"].values() if path.is_file() else ()
     for name in dict.fromkeys(map(str, names)):
         if Path(name).name != name or not name.endswith(".safetensors") or not (folder / name).is_file():
             raise UserError(
-                f"{path}: names {short(repr(name))} as weights; expected .safetensors files of the same folder"
+                f"{path}: names {short(repr(name))} as weights. Expected .safetensors files of the same folder"
             )
 
 
@@ -203,9 +204,9 @@ def _missing_weights(folder: Path) -> str:
 
 
 def download(hub_id: str, revision: str | None) -> Path:
-    """Folder of a hub model's files in the local cache, fetched when the hub answers.
+    """Local cache folder of a hub model, fetched if the hub is reachable.
 
-    Raises UserError when they cannot be had; without a network that takes seconds.
+    Raises UserError if it is not available. Without a network this takes seconds.
     """
     from huggingface_hub import snapshot_download
 
@@ -238,15 +239,17 @@ BASE_FILE = "base.json"
 
 @dataclass(frozen=True)
 class Base:
-    """The weights that an adapter stands beside, and how they are read.
+    """Base weights of an adapter, and how they are loaded.
 
-    path, revision  as of `BackboneConfig`
-    digest          of the files of weights; "": not known
-    layers          its first ones; None: all
-    dropout         None: as its config.json says
-    attention       of a decoder: causal, bidirectional; None: as its config.json says
-    precision       that the weights are held in: float32, bfloat16, nf4
-    nested_dims     sizes to which embeddings have learnt to be cut
+    Attributes:
+        path: As in `BackboneConfig`.
+        revision: As in `BackboneConfig`.
+        digest: Digest of the weight files. "" if unknown.
+        layers: Number of first layers to keep. None keeps all.
+        dropout: Dropout. None is that of config.json.
+        attention: Attention of a decoder, causal or bidirectional. None is that of config.json.
+        precision: Format of the weights: float32, bfloat16 or nf4.
+        nested_dims: Sizes for which truncated embeddings were trained.
     """
 
     path: str
@@ -264,7 +267,7 @@ def is_adapter(folder: Path) -> bool:
 
 
 def read_base(folder: Path) -> Base:
-    """What the folder of an adapter says of its base; `digest` is "" where it is of peft alone, which knows none."""
+    """Base of an adapter folder. `digest` is "" for an adapter of peft, which records none."""
     path = folder / BASE_FILE
     if not path.is_file():
         return _base_of_peft(folder)
@@ -310,15 +313,15 @@ def base_digest(folder: Path) -> str:
 
 @lru_cache(maxsize=256)
 def _file_digest(path: Path, modified_ns: int, size: int) -> str:
-    """Digest of a file; the other two only tell the cache when it is out of date."""
+    """Digest of a file. Time and size only invalidate the cache."""
     with open_regular_file(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def require_base(base: Base, folder: Path, *, adapter: Path) -> None:
-    """Raises UserError where the weights in `folder` are not those that the adapter was trained beside."""
+    """Raise UserError if the weights in `folder` are not those that the adapter was trained with."""
     if base.digest and (digest := base_digest(folder)) != base.digest:
         raise UserError(
-            f"{adapter}: this adapter was trained beside other weights than those of {base.path} "
-            f"(digest {base.digest}, now {digest}); put those back, or name where they are as path in its {BASE_FILE}"
+            f"{adapter}: this adapter was trained with other weights than those of {base.path} "
+            f"(digest {base.digest}, now {digest}). Restore them, or write their path in its {BASE_FILE}"
         )

@@ -37,7 +37,7 @@ _LICENCE = re.compile(r"^license: *([a-zA-Z0-9][\w.-]*) *$", flags=re.MULTILINE)
 
 
 def licence_of(folder: Path) -> str | None:
-    """The name that the head of the card in a folder gives, as the hub spells it; None where there is none."""
+    """Licence in the header of a model card, as the hub spells it. None if there is none."""
     try:
         text = read_bytes(folder / CARD).decode("utf-8", errors="replace")
     except OSError:
@@ -48,7 +48,7 @@ def licence_of(folder: Path) -> str | None:
 
 
 def licence_note(licence: str | None) -> str:
-    """What a card says of weights that were trained from others."""
+    """Sentence of a model card for weights that were trained from other weights."""
     if licence is None:
         return ""
     name = f"[{licence}]({LINKS[licence]})" if licence in LINKS else licence
@@ -110,11 +110,13 @@ mean of both orders of a pair.
 def model_card(
     encoder: PooledEncoder, facts: dict[str, Any], *, loads_elsewhere: bool, place: str = HERE
 ) -> str:
-    """Markdown: what the encoder is, how to load it, and the facts as tables.
+    """Model card in Markdown: description, code to load the encoder, and tables of facts.
 
-    facts            `name` is the title; values that are dicts become sections of their own
-    loads_elsewhere  whether sentence-transformers can load the folder
-    place            what the folder is called in the examples
+    Args:
+        encoder: The encoder.
+        facts: `name` is the title. A nested dict becomes a section.
+        loads_elsewhere: True if sentence-transformers loads the folder.
+        place: Name of the folder in the examples.
     """
     facts = dict(facts)
     title = facts.pop("name", "Sentence encoder")
@@ -149,7 +151,7 @@ def model_card(
 
 
 def _attention(architecture: PretrainedConfig) -> dict[str, str]:
-    """Where a decoder looks, and why sentences are padded; nothing of an encoder that is packed."""
+    """Attention direction of a decoder, and the reason for padding. Empty for an encoder with packed sentences."""
     entry, padded = ARCHITECTURES.get(architecture.model_type), why_padded(architecture)
     decoder = entry is not None and entry.is_decoder
     return ({"attention": "bidirectional" if looks_ahead(architecture) else "causal"} if decoder else {}) | (
@@ -158,7 +160,7 @@ def _attention(architecture: PretrainedConfig) -> dict[str, str]:
 
 
 def _sizes(encoder: PooledEncoder, loads_elsewhere: bool) -> str:
-    """How embeddings are cut that have learnt to be; "" of others."""
+    """Trained sizes of nested embeddings, "" for others."""
     if not encoder.nested_dims or encoder.score_head is not None:
         return ""
     load = "SentenceTransformer(" if loads_elsewhere else "SentenceEncoder.load("
@@ -171,7 +173,7 @@ def _sizes(encoder: PooledEncoder, loads_elsewhere: bool) -> str:
 def pair_card(
     encoder: Any, settings: dict[str, Any], facts: dict[str, Any], *, loads_elsewhere: bool, place: str = HERE
 ) -> str:
-    """Markdown of a cross-encoder; arguments as of `model_card`, and what its settings file says."""
+    """Model card of a cross-encoder, with its settings file. Arguments as in `model_card`."""
     facts = dict(facts)
     title = facts.pop("name", "Cross-encoder")
     features = {"architecture": encoder.backbone.config.model_type} | settings
@@ -184,7 +186,7 @@ def pair_card(
 
 
 def _head(header: str, encoder: PooledEncoder) -> str:
-    """What the hub reads of a card; nothing where there is nothing to say."""
+    """YAML header that the hub reads, "" if it would be empty."""
     header += f"license: {encoder.licence}\n" if encoder.licence else ""
     return f"---\n{header}---\n" if header else ""
 
@@ -210,14 +212,21 @@ def _cell(value: Any) -> str:
 
 
 def save_encoder(encoder: Any, folder: str | Path, *, card: dict[str, Any]) -> Path:
-    """Writes a sentence encoder or a cross-encoder to `folder` and gives the folder back; one of ours is replaced.
+    """Save a sentence encoder or a cross-encoder, and return the folder.
 
-    card  facts for the README: `name` is the title, the rest becomes a table (nested dicts become tables of
-          their own); `thresholds`, set → score, are those by which `encoder.is_same` decides
+    The files appear together (`juzhen.core.atomic_write`). A folder that was saved by juzhen is replaced. An encoder
+    that
+    sentence-transformers cannot compute has a modules.json with our class, so that it does not load with another
+    meaning.
 
-    The files appear together (`juzhen.core.atomic_write`). What sentence-transformers cannot compute has a
-    modules.json that names our class, so that it cannot load the folder with another meaning. Raises UserError when
-    the folder holds anything that was not written so, or was changed since.
+    Args:
+        encoder: The encoder.
+        folder: Target folder.
+        card: Facts for the README. `name` is the title, the rest becomes tables. `thresholds`, set → score, are the
+            decision thresholds of `encoder.is_same`.
+
+    Raises:
+        UserError: The folder holds other files, or files that have changed since they were saved.
     """
     folder = Path(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -265,22 +274,25 @@ def _write_files(encoder: PooledEncoder, folder: Path, card: dict[str, Any], pla
 
 
 def loads_elsewhere(encoder: PooledEncoder) -> bool:
-    """Whether sentence-transformers can compute what the encoder computes."""
+    """True if sentence-transformers computes the same embeddings."""
     has_own = encoder.templates is not None or encoder.score_head is not None
     pools = is_table(encoder) or bool(_their_pooling(encoder))
     return not has_own and pools and not is_ours_alone(encoder.backbone)
 
 
 def is_table(encoder: PooledEncoder) -> bool:
-    """Whether its embeddings are the means of a table of tokens, which sentence-transformers has as one module."""
+    """True for the mean of a token table, which is one module in sentence-transformers."""
     is_mean = encoder.pooling == "mean" and encoder.prompts.include_prompt
     return is_mean and isinstance(encoder.backbone, StaticTokens)
 
 
 def save_transformer(encoder: PooledEncoder, folder: Path, *, segments: bool | None = None) -> None:
-    """Backbone and tokenizer as transformers writes them; the tokenizer knows the maximal length.
+    """Write backbone and tokenizer in the layout of transformers, with the maximal length in the tokenizer.
 
-    segments  the tokenizer says which of two sentences a token belongs to; None: as it does now
+    Args:
+        encoder: The encoder.
+        folder: Target folder.
+        segments: The tokenizer returns segment ids. None leaves its setting.
     """
     if has_adapter(encoder.backbone):
         offered("adapters", "save")(encoder.backbone, folder)
@@ -318,7 +330,7 @@ TOKENS = {"module_input_name": TOKEN_STATES, "module_output_name": TOKEN_STATES}
 """By which sentence-transformers knows a layer over the states of tokens."""
 
 Modules = dict[str, dict[str, Any] | None]
-"""Folder of a module of sentence-transformers → its config.json; None: it is written, or there is none."""
+"""Folder of a sentence-transformers module → its config.json. None if another function writes it or it has none."""
 
 
 def _write_layers(encoder: PooledEncoder, folder: Path, *, start: int) -> Modules:
@@ -332,7 +344,7 @@ def _write_layers(encoder: PooledEncoder, folder: Path, *, start: int) -> Module
 
 
 def _their_pooling(encoder: PooledEncoder) -> Modules:
-    """The modules of sentence-transformers that pool as this encoder does; none where there are none."""
+    """Modules of sentence-transformers for this pooling. Empty if there are none."""
     pooling = POOLINGS[encoder.pooling]
     if pooling.switch is None or isinstance(encoder.backbone, StaticTokens):
         return {}
@@ -349,7 +361,7 @@ def _their_pooling(encoder: PooledEncoder) -> Modules:
 
 
 def _write_modules(encoder: PooledEncoder, folder: Path, modules: Modules, settings: dict[str, Any]) -> None:
-    """The files by which sentence-transformers knows what follows the transformer, and how it is used."""
+    """Write the files with which sentence-transformers loads the modules after the transformer."""
     kinds = [
         ("StaticEmbedding" if is_table(encoder) else "Transformer", ""),
         *((path.partition("_")[2], path) for path in modules),
@@ -378,7 +390,7 @@ def _write_modules(encoder: PooledEncoder, folder: Path, modules: Modules, setti
 
 
 def _refuse_elsewhere(folder: Path, name: str) -> None:
-    """Has sentence-transformers name our class and stop; without modules.json it would make up a model of its own."""
+    """Let sentence-transformers stop at our class name. Without modules.json it would add a mean pooling."""
     _json(folder / MODULES_FILE, [{"idx": 0, "name": "0", "path": "", "type": f"juzhen.{name}"}])
     if name == "CrossEncoder":
         _json(folder / PROMPTS_FILE, {"model_type": name})
@@ -427,14 +439,19 @@ def _write_their_cross_encoder(encoder: Any, folder: Path, modules: Modules) -> 
 
 
 class HubMixin(PeerNames):
-    """What can be saved and uploaded."""
+    """Saving to a folder and uploading to the Hugging Face hub."""
 
     def save(self, folder: str | Path, *, card: dict[str, Any] | None = None) -> Path:
-        """Writes the encoder with all settings to a folder that `load` and sentence-transformers open.
+        """Save the encoder with all settings, for `load` and for sentence-transformers.
 
-        card  facts for its README, as of `juzhen.encoders.save_encoder`
+        A folder that was saved by juzhen and has not changed since is replaced.
 
-        A folder that was written so, and not changed since, is replaced. Raises UserError for any other.
+        Args:
+            folder: Target folder.
+            card: Facts for the README, as in `juzhen.encoders.save_encoder`.
+
+        Raises:
+            UserError: The folder holds other files.
         """
         return save_encoder(self, folder, card=self._fitted() | (card or {}))
 
@@ -463,17 +480,24 @@ class HubMixin(PeerNames):
         card: dict[str, Any] | None = None,
         dry_run: bool = False,
     ) -> str:
-        """Uploads what `save` writes to a repository of the Hugging Face hub, and gives the address of the commit.
+        """Upload the saved encoder to a repository of the Hugging Face hub.
 
-        repo_id   owner/name; made where there is none
-        private   of a repository that is made: others do not see it
-        revision  an existing branch; None: main
-        token     None: that of HF_TOKEN or of `hf auth login`
-        card      as of `save`; the name of the README is that of the repository
-        dry_run   prints the files with their sizes, asks for no token and no network, and gives "": nothing is uploaded
+        An adapter is merged into its weights if its base is not on the hub.
 
-        An adapter whose base is no model of the hub is merged into its weights. Raises UserError without a token and
-        without a network; what the hub refuses is an error of huggingface_hub.
+        Args:
+            repo_id: owner/name. The repository is created if it is missing.
+            private: Visibility of a new repository.
+            revision: Existing branch. None is main.
+            token: Access token. None uses HF_TOKEN or `hf auth login`.
+            message: Commit message.
+            card: As in `save`. The title is the name of the repository.
+            dry_run: Print the files with their sizes and upload nothing. It needs neither token nor network.
+
+        Returns:
+            Address of the commit. "" for a dry run.
+
+        Raises:
+            UserError: There is no token or no network. Errors of the hub come from huggingface_hub.
         """
         options = {"private": private, "revision": revision, "token": token, "message": message}
         facts = self._fitted() | (card or {})

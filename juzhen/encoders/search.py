@@ -15,7 +15,7 @@ from juzhen.encoders.pooled_encoder import PooledEncoder
 from juzhen.encoders.pooling import require_finite_vectors, unit
 
 MADE_OF = {"flat": "Flat", "hnsw": "HNSW32", "ivf_pq": "IVF{lists},PQ{codes}np", "int8": "SQ8"}
-"""Indexes, as FAISS's factory calls them; without `np` it would spend minutes on an order of codes that nobody uses."""
+"""FAISS factory strings. Without `np`, FAISS spends minutes on an order of codes that nothing uses."""
 
 QUERIES_AT_ONCE = 256
 DOCUMENTS_AT_ONCE = 32_768
@@ -56,7 +56,7 @@ class Hit(NamedTuple):
 def as_hits(
     documents: Int[np.ndarray, "queries k"], scores: Float[np.ndarray, "queries k"]
 ) -> list[list[Hit]]:
-    """Lists of numbers and scores as `Hit`s; −1 stands for no document."""
+    """Convert numbers and scores to `Hit`s. The number −1 is skipped."""
     return [
         [Hit(number, score) for number, score in zip(*row, strict=True) if number >= 0]
         for row in zip(documents.tolist(), scores.tolist(), strict=True)
@@ -64,16 +64,17 @@ def as_hits(
 
 
 def check_top_k(top_k: int, number: int) -> None:
-    """Raises UserError for more documents than there are."""
+    """Raise UserError if `top_k` exceeds the number of documents."""
     is_number = isinstance(top_k, int | np.integer) and not isinstance(top_k, bool)
     if not is_number or not 1 <= top_k <= number:
-        raise UserError(f"top_k={top_k!r}: there are {number:,} documents; expected 1 to {number}")
+        raise UserError(f"top_k={top_k!r}: there are {number:,} documents. Type 1 to {number}")
 
 
 class Best:
-    """The `k` best documents of each query among those that were added; of equal scores the lower number.
+    """The `k` best documents of each query so far. For equal scores the lower number wins.
 
-    lowest  scores must be above this
+    Args:
+        lowest: Exclusive lower bound of scores.
     """
 
     def __init__(self, num_queries: int, k: int, *, lowest: float = -np.inf) -> None:
@@ -83,7 +84,7 @@ class Best:
         self._least = np.full(num_queries, lowest, dtype=np.float32)
 
     def add(self, scores: Float[np.ndarray, "queries block"], first: int) -> None:
-        """Adds the documents from number `first` on; numbers must rise from call to call."""
+        """Add a block of documents, from number `first` on. Blocks must come in order."""
         least = self._least
         if self.documents.shape[1] < self.k < scores.shape[1]:
             # What is below the k-th of a part need not be sorted.
@@ -107,7 +108,7 @@ class Best:
             self._least = np.maximum(self._least, self.scores[:, -1])
 
     def lists(self) -> tuple[Int[np.ndarray, "queries k"], Float[np.ndarray, "queries k"]]:
-        """Numbers and scores, best first; −1 and −inf where a list has ended."""
+        """Numbers and scores, best first. Missing entries are −1 and −inf."""
         missing = ((0, 0), (0, self.k - self.documents.shape[1]))
         documents = np.pad(self.documents, missing, constant_values=-1)
         return documents, np.pad(self.scores, missing, constant_values=-np.inf)
@@ -120,12 +121,18 @@ def exact_search(
     *,
     advance: Callable[[int], None] = lambda count: None,
 ) -> tuple[Int[np.ndarray, "queries k"], Float[np.ndarray, "queries k"]]:
-    """The `k` documents with the largest products, best first, and these products, float32.
+    """Find the `k` documents with the largest inner products.
 
-    Of equal products the document with the lower number comes first; equal documents have equal ones. −1 and −inf where
-    there are fewer documents.
+    For equal products the lower number comes first. Equal documents have equal products.
 
-    advance  is told how many queries are done
+    Args:
+        queries: Query embeddings.
+        documents: Document embeddings.
+        k: Documents per query.
+        advance: Callback with the number of finished queries.
+
+    Returns:
+        Numbers and float32 products, best first. Missing entries are −1 and −inf.
     """
     if (equal := EqualRows.of(documents)) is not None:
         return equal.spread(*exact_search(queries, documents[equal.first], k, advance=advance), k)
@@ -146,11 +153,14 @@ def exact_search(
 
 @dataclass(frozen=True)
 class EqualRows:
-    """Documents some of which are equal, each distinct one once: a product of floats depends on where it stands.
+    """Distinct documents of a table with duplicates. A float product depends on the position in a block, so each
+    distinct
+    document is multiplied once.
 
-    first    number of the first document of each distinct one
-    members  numbers of all documents, those of a distinct one after another, rising
-    starts   where those of each distinct one begin, and the end of all
+    Attributes:
+        first: Number of the first document of each group.
+        members: Numbers of all documents, group by group, ascending.
+        starts: Start of each group, and the end of the last.
     """
 
     first: Int[np.ndarray, "distinct"]
@@ -159,7 +169,7 @@ class EqualRows:
 
     @classmethod
     def of(cls, documents: Float[np.ndarray, "documents dim"]) -> "EqualRows | None":
-        """None where no two are equal. Most are told apart by two of their numbers."""
+        """Find duplicates. None if there are none. Two dimensions tell most rows apart."""
         count = len(documents)
         heads = documents[:, 0] * np.float32(0.731)
         heads += documents[:, -1]
@@ -203,7 +213,7 @@ class EqualRows:
 def _row_hashes(
     documents: Float[np.ndarray, "documents dim"], rows: Int[np.ndarray, "some"]
 ) -> Int[np.ndarray, "some"]:
-    """A number of 64 bits of each row: equal rows have equal ones; that two of a million others do, 1 in 10^7 times."""
+    """64-bit hash of each row. Two of a million distinct rows collide with probability 1e-7."""
     weights = np.random.default_rng(0).integers(
         0, 2**64, (2, documents.shape[1]), dtype=np.uint64
     ) | np.uint64(1)
@@ -220,7 +230,7 @@ def _row_hashes(
 
 @contextmanager
 def on_one_thread(faiss: Any) -> Iterator[None]:
-    """What FAISS builds inside is the same each time."""
+    """Make FAISS build deterministically."""
     threads = min(faiss.omp_get_max_threads(), num_cores())  # FAISS knows no CPU quota
     faiss.omp_set_num_threads(1)
     try:
@@ -230,24 +240,24 @@ def on_one_thread(faiss: Any) -> Iterator[None]:
 
 
 def require_encoder(digest: str | None, encoder: PooledEncoder, facts: str) -> None:
-    """Raises UserError where an index was built with another encoder than this; None: nobody knows with which."""
+    """Raise UserError if an index belongs to another encoder. None means that its encoder is unknown."""
     if digest is not None and digest != encoder_digest(encoder, facts):
         raise UserError(
-            "corpus: the index was built with an encoder of other weights or settings; build it anew with this one"
+            "corpus: the index was built with an encoder of other weights or settings. Build it again with this one"
         )
 
 
 class ApproximateIndex:
-    """Documents in an index of FAISS, which looks at a part of them; what it finds has its exact product.
+    """Documents in a FAISS index, which searches a part of them. Hits have exact scores.
 
-    kind  flat: FAISS's own exact search · hnsw: a graph of neighbours (Malkov and Yashunin 2016,
-          https://arxiv.org/abs/1603.09320) · ivf_pq: codes of a byte for some four numbers each, in lists (Jégou et al.
-          2011, https://doi.org/10.1109/TPAMI.2010.57)
+    One thread builds the index, so equal documents give an equal index. FAISS must be installed.
 
-    encoder  what made the embeddings; another one is refused when it searches here. None: only their size is looked at
-
-    It is built by one thread, so that the same documents give the same index. Raises UserError where FAISS is not
-    installed.
+    Args:
+        vectors: Document embeddings.
+        kind: flat: exact search of FAISS · hnsw: neighbour graph (Malkov and Yashunin 2016,
+            https://arxiv.org/abs/1603.09320) · ivf_pq: one byte for about four dimensions, in lists (Jégou et al. 2011,
+            https://doi.org/10.1109/TPAMI.2010.57).
+        encoder: Encoder of the embeddings. A search with another one is an error. None checks only the size.
     """
 
     def __init__(
@@ -276,13 +286,13 @@ class ApproximateIndex:
 
     @property
     def size_in_bytes(self) -> int:
-        """Of the index as FAISS writes it, a copy in memory; without the embeddings that give exact products."""
+        """Size of the index as FAISS writes it, without the embeddings for exact scores."""
         import faiss
 
         return int(faiss.serialize_index(self._index).nbytes)
 
     def check(self, encoder: PooledEncoder) -> None:
-        """Raises UserError where the embeddings are known to be of other weights, or of another prompt."""
+        """Raise UserError if the embeddings belong to other weights or to another prompt."""
         require_encoder(self._digest, encoder, self._kind)
 
     def search(
@@ -311,7 +321,7 @@ class ApproximateIndex:
 def in_order(
     documents: Int[np.ndarray, "queries k"], scores: Float[np.ndarray, "queries k"]
 ) -> tuple[Int[np.ndarray, "queries k"], Float[np.ndarray, "queries k"]]:
-    """Lists by their scores, best first; of equal scores the lower number, and −1 with the score −inf at the end."""
+    """Sort lists by score, best first, then by number. −1 with the score −inf comes last."""
     scores = np.where(documents < 0, -np.inf, scores)
     order = np.lexsort((documents, -scores))
     return np.take_along_axis(documents, order, axis=1), np.take_along_axis(scores, order, axis=1)
@@ -366,13 +376,15 @@ def byte_ranges(vectors: Float[np.ndarray, "rows dim"]) -> Float[np.ndarray, "2 
 
 @dataclass(frozen=True)
 class Quantized:
-    """Documents as `quantize` makes them; a corpus for `SentenceEncoder.search`.
+    """Documents of `quantize`, a corpus for `SentenceEncoder.search`.
 
-    codes    int8, or eight numbers in a byte, 1 where a number is above 0
-    dim      numbers of an embedding
-    ranges   of int8, as of `byte_ranges`
-    whole    the embeddings themselves, which may lie on the disk (`numpy.memmap`): a search takes the scores of its
-             best `rescore` × k documents from them; None: from what the codes stand for
+    Attributes:
+        codes: int8, or bits packed in bytes, 1 for a number above 0.
+        dim: Dimensions of an embedding.
+        ranges: Ranges of int8 codes, as in `byte_ranges`.
+        whole: Original embeddings, possibly on disk (`numpy.memmap`). A search scores its best `rescore` × k documents
+            with them. None scores the decoded codes.
+        rescore: Candidates per hit.
     """
 
     codes: Shaped[np.ndarray, "rows bytes"]
@@ -385,7 +397,7 @@ class Quantized:
         return len(self.codes)
 
     def __getitem__(self, rows: Int[np.ndarray, "some"] | slice) -> Float[np.ndarray, "some dim"]:
-        """The vectors that codes stand for: the middle of each step of int8, −1 and 1 of bits."""
+        """Decode rows: the middle of each int8 step, −1 and 1 for bits."""
         if self.ranges is None:
             return np.unpackbits(self.codes[rows], axis=-1)[:, : self.dim].astype(np.float32) * 2 - 1
         return (self.codes[rows].astype(np.float32) + 128.5) * steps_of(self.ranges) + self.ranges[0]
@@ -395,12 +407,12 @@ class Quantized:
 
     @property
     def documents(self) -> "Float[np.ndarray, 'rows dim'] | Quantized":
-        """What scores are taken from in the end."""
+        """Vectors for the final scores."""
         return self if self.whole is None else self.whole
 
     @property
     def size_in_bytes(self) -> int:
-        """Of the codes; without `whole`."""
+        """Size of the codes, without `whole`."""
         return self.codes.nbytes
 
     def search(
@@ -410,9 +422,9 @@ class Quantized:
         *,
         advance: Callable[[int], None] = lambda count: None,
     ) -> tuple[Int[np.ndarray, "queries k"], Float[np.ndarray, "queries k"]]:
-        """As `exact_search`: the best rescore × k by codes, then the k best of these by `documents`.
+        """Search as `exact_search`: the best rescore × k documents by codes, then the k best of these by `documents`.
 
-        A query stays as it is. A document by its codes is brought to length 1.
+        Queries are not quantized. Decoded documents are normalized.
         """
         require_finite_vectors(queries, "queries")
         depth = min(k * self.rescore, len(self)) if self.whole is not None else k
@@ -437,7 +449,7 @@ class Quantized:
 
 
 def steps_of(ranges: Float[np.ndarray, "2 dim"]) -> Float[np.ndarray, "dim"]:
-    """How far two neighbouring bytes are apart in each dimension; 1 where all numbers are one."""
+    """Step between neighbouring codes of each dimension, 1 for a constant dimension."""
     steps = (ranges[1] - ranges[0]) / STEPS
     return np.where(steps == 0, np.float32(1), steps)
 
@@ -450,14 +462,24 @@ def quantize(
     whole: Float[np.ndarray, "rows dim"] | None = None,
     rescore: int = 4,
 ) -> Quantized:
-    """Embeddings in bytes (`int8`) or bits (`binary`).
+    """Quantize embeddings to bytes (`int8`) or bits (`binary`).
 
-    ranges   of int8: `byte_ranges` of embeddings like these, such as those of a corpus; None: of these. Numbers beyond
-             are put at the ends
-    whole, rescore  as of `Quantized`: `whole=vectors` keeps them for the last scores
+    The codes equal those of sentence-transformers' `quantize_embeddings`, int8 and ubinary.
 
-    The codes are those of sentence-transformers' `quantize_embeddings`, int8 and ubinary. Raises UserError for an
-    unknown precision and for NaN.
+    Args:
+        vectors: Embeddings.
+        precision: int8 or binary.
+        ranges: `byte_ranges` of similar embeddings, such as a corpus, for int8. None takes those of `vectors`. Values
+            beyond the range are clipped.
+        whole: Original embeddings for the final scores of a search. `whole=vectors` keeps them.
+        rescore: Candidates per hit.
+
+    Raises:
+        UserError: The precision is unknown, or a value is NaN.
+
+    Example:
+        >>> quantize(np.array([[0.1, -0.2, 0.3, 0.4]]), "binary").codes.tolist()
+        [[176]]
     """
     require_choice("precision", precision, PRECISIONS)
     vectors = np.atleast_2d(vectors)

@@ -52,7 +52,7 @@ Corpus = Any
 """Texts, embeddings of texts, or an `ApproximateIndex`."""
 
 TOP_K = 10
-"""Documents that a search gives where nothing is said."""
+"""Default number of documents of a search."""
 
 BY_ITSELF = "torch"
 """How an encoder computes without a back end: as the one of that name does."""
@@ -66,14 +66,14 @@ class Backend(Protocol):
 
     @property
     def name(self) -> str:
-        """One word for how it computes; part of the key under which embeddings are kept."""
+        """Short name of the computation. It is part of the key of cached embeddings."""
 
     def encode(self, tokens: Tokens) -> Float[np.ndarray, "sentences dim"]:
         """Embeddings in float32, in the order in which the sentences were collated."""
 
 
 class Options(TypedDict, total=False):
-    """What `SentenceEncoder.encode` takes beside texts; what is not said is as there."""
+    """Keyword arguments of `SentenceEncoder.encode`."""
 
     prompt_name: str | None
     prompt: str | None
@@ -107,22 +107,31 @@ class SentenceEncoder(ThresholdMixin, HubMixin, PassageMixin, PooledEncoder):
         device: str | torch.device = "cpu",
         truncate_dim: int | None = None,
     ) -> Self:
-        """The encoder in a folder or of a run, a built-in one such as builtin/mini_zh, or one of the Hugging Face hub.
+        """Load an encoder from a folder, a run, a built-in name such as builtin/mini_zh, or the Hugging Face hub.
 
-        revision  branch, tag or commit on the hub
-        device    where it computes, such as cuda:1; `encoder.to(device)` moves it later
-        truncate_dim  as of `encode`, wherever that is not told another one
+        The encoder is in float32 and in evaluation mode. An encoder with templates loads as a `PromptEncoder`.
 
-        In float32, in evaluation mode. One that reads sentences through templates is a PromptEncoder.
-        Raises UserError where there is none, and for a cross-encoder, which has no embeddings.
+        Args:
+            source: Folder, run, built-in name or hub id.
+            revision: Branch, tag or commit on the hub.
+            device: Device of the weights, such as cuda:1. `encoder.to(device)` moves them later.
+            truncate_dim: Default of `encode`.
+
+        Raises:
+            UserError: No encoder is found, or it is a cross-encoder, which has no embeddings.
+
+        Example:
+            >>> SentenceEncoder.load("builtin/mini_zh").dim
+            256
         """
         target = open_device(device)
         config = BackboneConfig(path=encoder_source(source), revision=revision, initialize="pretrained")
         parts = read_components(config, seed=0)
         if parts.folder is not None and scores_pairs(parts.folder):
             raise UserError(
-                f"{source}: holds a cross-encoder, which scores pairs and has no embeddings: CrossEncoder.load(…); "
-                "its transformer alone is a "
+                f"{source}: holds a cross-encoder, which scores pairs and has no embeddings. Load it with "
+                f"CrossEncoder.load(…). "
+                "Its transformer alone is a "
                 "backbone for an encoder of texts"
             )
         encoder = cls.of(parts)
@@ -135,7 +144,7 @@ class SentenceEncoder(ThresholdMixin, HubMixin, PassageMixin, PooledEncoder):
 
     @staticmethod
     def of(parts: EncoderComponents) -> "SentenceEncoder":
-        """The encoder that is made of `parts`; a PromptEncoder where they hold templates."""
+        """Build an encoder from its components, a PromptEncoder if they include templates."""
         encoder = SentenceEncoder(parts.backbone, parts.tokenizer, **parts.options)
         check_batch_invariance(encoder)
         if parts.templates is not None:
@@ -180,28 +189,40 @@ class SentenceEncoder(ThresholdMixin, HubMixin, PassageMixin, PooledEncoder):
         overlap: int | None = None,
         strict: bool = False,
     ) -> Float[np.ndarray, "*sentences dim"] | Float[Tensor, "*sentences dim"]:
-        """Embeddings of the texts in their order, float32, without gradients and without dropout; of one text a vector.
+        """Encode texts into embeddings, without gradients and without dropout.
 
-        Equal texts are encoded once. Texts of like length go together, at most `batch_tokens` tokens at a
-        time with padding (a longer text goes alone).
+        Equal texts are encoded once. Texts of similar length share a batch. Options by the names of
+        sentence-transformers
+        are accepted if they mean the same, such as show_progress_bar and normalize_embeddings.
 
-        prompt_name  the prompt of the encoder that stands before each text; None: its default, if it has one
-        prompt     a text of your own in its place; "": nothing stands before the texts
-        normalize  True: of length 1; None: of the length that the encoder gives them
-        truncate_dim  only the first so many numbers, of length 1 again where the encoder's own are; None: all
-        convert_to_tensor  a tensor on the device of the encoder in the place of an array
-        show_progress  a bar; None: on a terminal, once the work has taken some seconds
-        workers    processes that share the work: their number on the CPU, a list of devices, or `Workers` that serve
-                   several calls; None: this process alone
-        backend    what computes, as `open_backend(encoder, "onnx")` gives it; None: the encoder itself
-        cache      where embeddings are looked up first and kept afterwards; None: nowhere
-        long_texts, overlap  as of `with_long_texts`
-        strict     a text that would be truncated, and a `truncate_dim` that the encoder was not trained for, raise
-                   UserError; False: one warning (`TruncationWarning`) with their number
+        Args:
+            texts: One text or a list.
+            prompt_name: Name of the prompt to prepend. None takes the default of the encoder.
+            prompt: Text to prepend instead of a named prompt. "" prepends nothing.
+            normalize: True scales embeddings to length 1. None keeps the length that the encoder returns.
+            truncate_dim: Keep the first dimensions only, and normalize again if the encoder normalizes. None keeps all.
+            convert_to_tensor: Return a tensor on the device of the encoder instead of an array.
+            batch_tokens: Tokens of a batch, padding included. A longer text is a batch alone.
+            show_progress: Progress bar. None shows it on a terminal once the work has taken some seconds.
+            workers: Processes that share the work: their number on the CPU, a list of devices, or `Workers` that serve
+                several calls. None computes in this process.
+            backend: Backend, as `open_backend(encoder, "onnx")` returns it. None is the encoder itself.
+            cache: Embeddings to look up first and to extend. None uses no cache.
+            long_texts: As in `with_long_texts`.
+            overlap: As in `with_long_texts`.
+            strict: Raise an error for a truncated text and for an untrained `truncate_dim`. False prints one warning
+                (`TruncationWarning`).
 
-        Options by the names of sentence-transformers are taken where they mean the same, such as show_progress_bar and
-        normalize_embeddings. Raises UserError for others of them, with what to type; for a text that is empty or no
-        string; and for a prompt that is not there.
+        Returns:
+            float32 array (texts, dim), in order. A vector for a single text.
+
+        Raises:
+            UserError: A text is empty or not a string, the prompt is unknown, or an option of sentence-transformers has
+                another meaning here.
+
+        Example:
+            >>> SentenceEncoder.load("builtin/mini_zh").encode(["今天天气很好", "A dog."]).shape
+            (2, 256)
         """
         if backend is not None and workers is not None:
             raise UserError("workers, backend: give one of the two")
@@ -210,7 +231,7 @@ class SentenceEncoder(ThresholdMixin, HubMixin, PassageMixin, PooledEncoder):
         sentences, is_one = as_texts(texts)
         size = self.size_of(truncate_dim)
         if normalize is False and self.normalize:
-            raise UserError("normalize=False: this encoder gives embeddings of length 1; leave it out")
+            raise UserError("normalize=False: this encoder gives embeddings of length 1. Leave it out")
         distinct: dict[str, int] = {}
         positions = [distinct.setdefault(text, len(distinct)) for text in sentences]
         with encoder._reported(strict=strict, size=size) as seen, started(self, workers) as processes:
@@ -226,7 +247,7 @@ class SentenceEncoder(ThresholdMixin, HubMixin, PassageMixin, PooledEncoder):
         return torch.from_numpy(vectors).to(self.device) if convert_to_tensor else vectors
 
     def size_of(self, truncate_dim: int | None = None) -> int:
-        """Numbers of an embedding that `encode` gives. Raises UserError for more than the encoder's own."""
+        """Dimensions of the embeddings that `encode` returns. Raises UserError if they exceed those of the encoder."""
         self.check_setting("truncate_dim", truncate_dim)
         return truncate_dim or self.truncate_dim or self.dim
 
@@ -249,10 +270,20 @@ class SentenceEncoder(ThresholdMixin, HubMixin, PassageMixin, PooledEncoder):
     def similarity(
         self, first: str | Iterable[str] | Vectors, second: str | Iterable[str] | Vectors, **options: Any
     ) -> Float[np.ndarray, "*first_and_second"]:
-        """The score of each text of `first` with each of `second`, higher = closer: the cosine, or its learnt form.
+        """Score each text of `first` with each text of `second`, by the cosine or by the learnt score head.
 
-        Either side may be embeddings of this encoder in the place of texts. A matrix (first, second); one text alone
-        has no axis of its own. Options, which are for texts, and errors: as `encode`.
+        Args:
+            first: Texts, or embeddings of this encoder.
+            second: Texts, or embeddings of this encoder.
+            options: Options of `encode` for texts.
+
+        Returns:
+            float32 matrix (first, second), higher = closer. A single text has no axis.
+
+        Example:
+            >>> scores = SentenceEncoder.load("builtin/mini_zh").similarity("怎么退货", ["如何退货", "今天天气很好"])
+            >>> bool(scores[0] > scores[1])
+            True
         """
         size = self.size_of(options.get("truncate_dim"))
         with self._reported(strict=options.get("strict", False), size=size):
@@ -267,13 +298,14 @@ class SentenceEncoder(ThresholdMixin, HubMixin, PassageMixin, PooledEncoder):
     def _vectors(
         self, values: Any, name: str, encode: Callable[[Any], Float[np.ndarray, "*sentences dim"]], size: int
     ) -> Float[np.ndarray, "*sentences dim"]:
-        """The first `size` numbers of embeddings, and of those of texts. Raises UserError for other embeddings."""
+        """First `size` dimensions of embeddings or of encoded texts. Raises UserError if embeddings do not fit."""
         vectors = as_vectors(values)
         if vectors is None:
             return encode(values)
         if vectors.ndim not in (1, 2) or vectors.shape[-1] not in (size, self.dim):
             raise UserError(
-                f"{name}: embeddings of the shape {vectors.shape}; those of this encoder have {self.dim} numbers"
+                f"{name}: embeddings have the shape {vectors.shape}. Give embeddings of this encoder, with "
+                f"{self.dim} dimensions"
             )
         return vectors[..., :size]
 
@@ -316,20 +348,31 @@ class SentenceEncoder(ThresholdMixin, HubMixin, PassageMixin, PooledEncoder):
         document_prompt: str | None = None,
         **options: Any,
     ) -> Any:
-        """For each query the `top_k` documents with the highest scores as `Hit`s, best first; of one query one list.
+        """Find the `top_k` documents with the highest scores for each query.
 
-        All documents are looked at, some at a time; of equal scores the document that stands first comes first.
+        All documents are compared in blocks, so memory does not grow with their number. For equal scores the earlier
+        document comes first.
 
-        queries          texts, or what `encode_query` gives for them
-        corpus           texts; what `encode_document` gives for them, to be searched more than once; or an
-                         `ApproximateIndex` of that, with normalize=True, which looks at a part of it; or what
-                         `juzhen.quantize` makes of it
-        top_k            None: 10, or all where there are fewer
-        document_prompt  name of the prompt before each text of the corpus; None: as `encode_document`. Where it holds
-                         texts of the same sort as the queries: query
+        Args:
+            queries: Texts, or embeddings that `encode_query` returned.
+            corpus: Texts, or embeddings that `encode_document` returned for repeated searches, or an `ApproximateIndex`
+                of
+                embeddings with normalize=True, or `juzhen.quantize(embeddings)`.
+            top_k: Documents per query. None returns 10, or all if there are fewer.
+            document_prompt: Name of the prompt of the documents. None is that of `encode_document`. Use "query" if the
+                corpus holds texts of the same sort as the queries.
+            options: Options of `encode_query`.
 
-        Options, which are those of the queries (`encode_query`), and errors: as `encode`. Raises UserError for an empty
-        corpus, for more documents than it has, and for embeddings of another encoder.
+        Returns:
+            A list of `Hit` for each query, best first. One list for a single query.
+
+        Raises:
+            UserError: The corpus is empty or has fewer than `top_k` documents, or embeddings do not fit the encoder.
+
+        Example:
+            >>> encoder = SentenceEncoder.load("builtin/mini_zh")
+            >>> [hit.corpus_id for hit in encoder.search("怎么退货", ["今天天气很好", "如何退货"], top_k=1)]
+            [1]
         """
         size = self.size_of(options.get("truncate_dim"))
         with self._reported(strict=options.get("strict", False), size=size):
@@ -367,7 +410,7 @@ class SentenceEncoder(ThresholdMixin, HubMixin, PassageMixin, PooledEncoder):
         batch_tokens: int,
         progress: bool | None,
     ) -> Float[np.ndarray, "sentences dim"]:
-        """Embeddings of distinct texts; those that the cache lacks are encoded and kept."""
+        """Embeddings of distinct texts. Texts that the cache lacks are encoded and added to it."""
         warn_forked()
         if workers is not None:
             workers.check(self)
@@ -405,7 +448,7 @@ class PromptEncoder(TemplateEncoder, SentenceEncoder):
 
     @classmethod
     def around(cls, encoder: PooledEncoder, templates: Templates) -> "PromptEncoder":
-        """The same backbone, read through `templates`. Raises UserError where a prompt stands before its sentences."""
+        """Wrap the backbone of an encoder in templates. Raises UserError if the encoder has a default prompt."""
         refuse_prompt(TEMPLATES, encoder.prompt)
         return cls(
             encoder.backbone,
@@ -419,12 +462,15 @@ class PromptEncoder(TemplateEncoder, SentenceEncoder):
 
 
 def load_backbone(config: BackboneConfig, *, seed: int, reader: str | None = None) -> SentenceEncoder:
-    """The sentence encoder that `config` describes, in float32 on the CPU, in training mode.
+    """Load the encoder of a configuration, in float32 on the CPU, in training mode.
 
-    seed  draws what is new: weights under `initialize=random`, added layers, an adapter
-    reader  as of `read_components`
+    Args:
+        config: The encoder. A null setting keeps the value of the folder.
+        seed: Seed of new weights: those of `initialize=random`, of added layers and of an adapter.
+        reader: As in `read_components`.
 
-    What the configuration leaves open, and errors: as `juzhen.encoders.components.read_components`.
+    Raises:
+        UserError: As in `juzhen.encoders.components.read_components`.
     """
     encoder = SentenceEncoder.of(read_components(config, seed=seed, reader=reader)).train()
     if config.layers is not None:
@@ -435,12 +481,11 @@ def load_backbone(config: BackboneConfig, *, seed: int, reader: str | None = Non
 
 
 def with_layers(encoder: SentenceEncoder, layers: int, *, seed: int) -> SentenceEncoder:
-    """The encoder with its first `layers` layers, or with new ones on top that hand on what they are given.
+    """Keep the first `layers` layers of an encoder, or add new layers on top that start as the identity.
 
-    A new layer adds nothing to the states until it has learnt something, because its two output matrices are 0; its
-    other weights are drawn with `seed`. The encoder gives the embeddings it gave before: the last normalization moves
-    to the new top, and normalizing twice is normalizing once. Raises UserError for other architectures than BERT and
-    RoBERTa.
+    A new layer adds nothing to the states at first, because its two output matrices are 0. Its other weights are drawn
+    with `seed`. The embeddings stay the same: the last normalization moves to the new top, and normalizing twice equals
+    normalizing once. Raises UserError for architectures other than BERT and RoBERTa.
     """
     config = encoder.backbone.config
     if config.num_hidden_layers == layers:
@@ -448,7 +493,7 @@ def with_layers(encoder: SentenceEncoder, layers: int, *, seed: int) -> Sentence
     require_growing(encoder.backbone, layers)
     if has_adapter(encoder.backbone) or encoder.templates is not None:
         raise UserError(
-            f"layers={layers}: an encoder with adapter or templates keeps its layers; leave it at null"
+            f"layers={layers}: an encoder with an adapter or templates keeps its layers. Leave it at null."
         )
     backbone = other_layers(encoder.backbone, layers, seed=seed)
     remember_layers(backbone, encoder.backbone, layers)

@@ -1,4 +1,4 @@
-"""What a teacher says: vectors of many texts, computed once and read from the disk, and batches that hold them."""
+"""Teacher embeddings, computed once and cached on disk, and batches with them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar
@@ -25,9 +25,12 @@ PORTION = 8 * CALL
 
 
 class TeacherEmbeddingCache:
-    """What an encoder gives for texts, in half precision on disk, for all who ask for the same weights.
+    """Teacher embeddings in half precision on disk, shared by all runs with the same weights.
 
-    precision  in which the encoder runs, as `hardware.precision` says it; vectors of each are kept apart
+    Args:
+        encoder: The teacher.
+        cache: The cache on disk.
+        precision: Precision of the teacher, as in `hardware.precision`. Each has a separate partition.
     """
 
     def __init__(self, encoder: SentenceEncoder, cache: EmbeddingCache, *, precision: str) -> None:
@@ -38,10 +41,11 @@ class TeacherEmbeddingCache:
 
     @reported()
     def fill(self, texts: Sequence[str], *, progress: bool | None) -> None:
-        """Encodes the texts whose vectors are not there, the longest first, and writes them portion by portion.
+        """Encode missing texts, the longest first, and write them in portions.
 
-        Work that was cut off is taken up where it was, and gives the same vectors, since the rest is cut into the same
-        portions. Raises UserError for vectors that half precision cannot hold.
+        An interrupted call resumes and computes the same embeddings, since the rest is split into the same portions.
+        Raises
+        UserError for values that half precision cannot represent.
         """
         distinct = list(dict.fromkeys(texts))
         pending = [distinct[row] for row in np.flatnonzero(self._partition.find(distinct).places < 0)]
@@ -63,7 +67,7 @@ class TeacherEmbeddingCache:
                 self._partition.add(portion, vectors, needed=True)
 
     def find(self, sentences: Sequence[str], numbers: Int[np.ndarray, "some"]) -> Vectors:
-        """The vectors of the sentences with these numbers. Raises UserError where one is not there."""
+        """Embeddings of the sentences with these numbers. Raises UserError if one is missing."""
         vectors = self._partition.find(sentences[number] for number in numbers)
         if (vectors.places < 0).any():
             raise UserError(
@@ -77,13 +81,14 @@ class TeacherEmbeddingCache:
 
 
 class Targets:
-    """What a student shall give for a sentence: its teacher's vector, centred, brought to `dim` numbers, of length 1.
+    """Targets of a student: teacher embeddings, centred, reduced to `dim` dimensions, normalized.
 
-    vectors  dataset key → vectors of its sentence table, and which of them are there
-    center   share of their mean that is taken off, 0 to 1
-    dim      their first principal components are taken; None, or as many as there are: the vectors as they are
+    The axes are those of the largest variance about the centre (Pearson 1901).
 
-    The axes are those of the largest spread about what is taken off (Pearson 1901).
+    Args:
+        vectors: Dataset key → embeddings of its sentence table, and the numbers of the available ones.
+        center: Fraction of the mean to subtract, 0 to 1.
+        dim: Number of principal components. None, or the full number, keeps the embeddings.
     """
 
     def __init__(
@@ -117,10 +122,11 @@ class Targets:
     def turn(
         self, student: Iterable[tuple[str, Int[np.ndarray, "some"], Float[np.ndarray, "some dim"]]]
     ) -> None:
-        """Turns the axes so that the targets come as near as they can to what the student gives of some sentences.
+        """Rotate the axes so that the targets approach the student's embeddings of some sentences.
 
-        Angles between targets stay as they are, and the student need not learn which axis is which (Schönemann 1966,
-        https://doi.org/10.1007/BF02289451). For each set: its name, numbers of sentences, the student's vectors.
+        The rotation keeps angles between targets, and the student need not learn the order of the axes (Schönemann
+        1966,
+        https://doi.org/10.1007/BF02289451). `student` has for each set its name, sentence numbers and embeddings.
         """
         assert self._axes is not None
         left_vectors, _, right_vectors = np.linalg.svd(
@@ -135,7 +141,7 @@ class Targets:
 
 
 class TaughtCollator(SentenceCollator):
-    """In training, adds what the teacher gives for the first sentence of each row; `targets` must be there by then."""
+    """Adds the teacher embedding of the first sentence of each row in training. `targets` must be set before."""
 
     targets: Targets
     asks_teacher: ClassVar[bool] = True
@@ -159,7 +165,7 @@ class TaughtCollator(SentenceCollator):
 
 
 class GuidedCollator(TaughtCollator):
-    """In training, adds what the teacher gives for every text of each row."""
+    """Adds the teacher embeddings of all texts of each row in training."""
 
     def read(
         self, examples: Examples, rows: np.ndarray | slice = slice(None)

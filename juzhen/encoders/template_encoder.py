@@ -22,7 +22,7 @@ from juzhen.encoders.tokens import TokenTable, runs, special_around
 
 @dataclass
 class TemplateTokens(Tokens):
-    """Sentences in their templates; `views` has the number of each one's template, in packed order."""
+    """Sentences in their templates. `views` is the template number of each sentence, in packed order."""
 
     views: Int[Tensor, "sentences"] = field(kw_only=True)
 
@@ -41,9 +41,12 @@ class TemplateTokens(Tokens):
 
 @dataclass(frozen=True)
 class Template:
-    """Token numbers before and after what a template is put around, without the tokenizer's special tokens.
+    """Token ids before and after the placeholder, without the special tokens of the tokenizer.
 
-    masks  where its [MASK]s are in the whole input: from 0 before the sentence, from −1 backwards after it
+    Attributes:
+        prefix: Tokens before it.
+        suffix: Tokens after it.
+        masks: Positions of [MASK] in the input: from 0 before the sentence, from −1 backwards after it.
     """
 
     prefix: np.ndarray
@@ -73,10 +76,10 @@ class Frame:
 
 
 def read_template(text: str, placeholder: str, tokenizer: PreTrainedTokenizerBase, frame: Frame) -> Template:
-    """The template `text`, whose one `placeholder` stands for what it is put around.
+    """Tokenize a template with one `placeholder`.
 
-    Both halves are tokenised for themselves, as the sentence is: where words touch without a space or a sign
-    between them, a tokenizer of subwords might have joined them.
+    Both halves are tokenized separately, as the sentence is. A subword tokenizer might otherwise join words that touch
+    without a space or a sign.
     """
     parts = text.replace(MASK, tokenizer.mask_token or MASK).split(placeholder)
     halves = [np.array(tokenizer(text, add_special_tokens=False)["input_ids"], np.int32) for text in parts]
@@ -126,8 +129,12 @@ def blanks(
 ) -> tuple[TokenTable, TokenTable]:
     """Templates without their sentence, and the position of each token.
 
-    bodies  tokens that the sentence would have had
-    pad     this token stands in its place; None: nothing does, and what follows keeps its positions
+    Args:
+        templates: All templates.
+        views: Template of each input.
+        bodies: Number of tokens of the missing sentence.
+        frame: Special tokens around the input.
+        pad: Token that replaces the sentence. None leaves it out and keeps the later positions.
     """
     ids, positions = [], []
     for view, body in zip(views, bodies, strict=True):
@@ -158,13 +165,14 @@ class TemplateEncoder(PooledEncoder):
     """template → backbone → state at [MASK] → (template of stage 2 → backbone → state at [MASK]) → embedding.
 
     h = f(stage 1 template with the sentence), h⁺ = f(stage 2 template with the word embedding of
-    [IT_SPECIAL_TOKEN] replaced by h), f the last layer at [MASK]. One function in training and evaluation.
+    [IT_SPECIAL_TOKEN] replaced by h), f the last layer at [MASK]. Training and evaluation use the same function.
     Templates with one stage are PromptBERT's (Jiang et al. 2022, https://arxiv.org/abs/2201.04337) and, with two
     [MASK]s of which the last is read, CoT-BERT's (Zhang et al. 2024, https://arxiv.org/abs/2309.11143).
 
-    templates   texts that a sentence is put in, and how they are read
-    max_length  as given: tokens of the whole input; as attribute: what that leaves to the sentence with its special
-                tokens beside the longest template. Longer sentences are cut, templates never.
+    Args:
+        templates: Templates and their reading.
+        max_length: Tokens of the whole input. The attribute is the rest for the sentence with its special tokens after
+            the longest template. Sentences are truncated, templates never.
     """
 
     templates: Templates
@@ -188,7 +196,7 @@ class TemplateEncoder(PooledEncoder):
         self._norm_ratio: Tensor | None = None
         if templates.read != "pooling" and tokenizer.mask_token_id is None:
             raise UserError(
-                "the tokenizer has no [MASK], which templates are read at; choose another backbone, or an "
+                "the tokenizer has no [MASK], where templates are read. Choose another backbone, or an "
                 "encoder without templates"
             )
         self.frame = Frame.of(tokenizer)
@@ -217,8 +225,8 @@ class TemplateEncoder(PooledEncoder):
         taken, special = max(template.size for template in self.template_tokens), self.frame.size
         if max_length - taken <= special:
             raise UserError(
-                f"max_length={max_length}: the longest template takes {taken} tokens of it, which leaves "
-                f"none for the sentence; set at least max_length={taken + special + 16}"
+                f"max_length={max_length}: the longest template takes {taken} tokens of it, and leaves "
+                f"none for the sentence. Set at least max_length={taken + special + 16}"
             )
         return max_length - taken
 
@@ -250,7 +258,9 @@ class TemplateEncoder(PooledEncoder):
     def collate(
         self, token_lists: Sequence[Sequence[int] | np.ndarray], views: np.ndarray | None = None
     ) -> TemplateTokens:
-        """The sentences in their templates, packed. views: number of each one's template; None: the anchor's."""
+        """Pack sentences in their templates. `views` is the template number of each one. None takes the anchor
+        template.
+        """
         table = TokenTable.of(token_lists)
         views = np.zeros(len(table), dtype=np.int64) if views is None else np.asarray(views)
         tokens = pack(
@@ -262,7 +272,7 @@ class TemplateEncoder(PooledEncoder):
         return TemplateTokens.of(tokens, packed)
 
     def stage_1(self, tokens: TemplateTokens) -> Float[Tensor, "sentences dim"]:
-        """States h of stage 1, in packed order; what denoising takes off is still in them."""
+        """States h of stage 1, in packed order, before denoising."""
         return self._read(self._states(tokens), tokens)
 
     def _packed_order(self, tokens: Tokens) -> Float[Tensor, "sentences dim"]:
@@ -321,7 +331,7 @@ class TemplateEncoder(PooledEncoder):
         return (states[:, self._stage_2_places] * self._stage_2_weights.unsqueeze(-1)).sum(dim=1)
 
     def _blanks(self, tokens: TemplateTokens) -> tuple[TemplateTokens, Tensor, Int[Tensor, "sentences"]]:
-        """Each template without a sentence, once per length present; positions; which one belongs to each sentence."""
+        """Each template without a sentence, once per length in the batch, positions, and the index for sentences."""
         pairs, of_sentences = torch.unique(
             torch.stack([tokens.views, tokens.lengths]), dim=1, return_inverse=True
         )
@@ -364,9 +374,9 @@ class TemplateEncoder(PooledEncoder):
         return table.lengths + self.template_tokens[0].size
 
     def token_states(self, tokens: Tokens) -> NoReturn:
-        """Raises UserError: states of the tokens of templates are no states of the sentence's."""
+        """Raise UserError, since the states of template tokens are not states of the sentence."""
         raise UserError(
-            "this encoder reads sentences through templates, which a masked language model cannot learn from; start it "
+            "this encoder reads sentences through templates, which a masked language model cannot learn from. Start it "
             "from an encoder without templates"
         )
 

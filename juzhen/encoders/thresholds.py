@@ -1,4 +1,4 @@
-"""Whether two sentences mean the same: the scores of an encoder against the thresholds that its run has fitted."""
+"""Decision thresholds: two sentences mean the same if their score reaches the fitted threshold."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -17,7 +17,7 @@ from juzhen.core.text import short
 
 THRESHOLDS_FILE = "thresholds.json"
 NO_THRESHOLD = (
-    "give one: threshold=0.7. It is fitted by fit(…, dev=…), at the end of a training that scores a dev split of pairs "
+    "Give one: threshold=0.7. It is fitted by fit(…, dev=…), at the end of a training that scores a dev split of pairs "
     "or triplets, and by juzhen calibrate RUN"
 )
 
@@ -29,9 +29,9 @@ class Thresholds(TypedDict):
 
 
 def write_thresholds(folder: Path, facts: Mapping[str, Any]) -> None:
-    """Keeps the `thresholds` among the facts of an encoder, set → score, beside the weights in `folder`.
+    """Write the `thresholds` of a model card, set → score, next to the weights in `folder`.
 
-    The default is that of the set it was trained on last, or of the only one.
+    The default is that of the last training set, or of the only set.
     """
     sets = facts.get("thresholds") or {}
     if not sets:
@@ -44,19 +44,17 @@ def write_thresholds(folder: Path, facts: Mapping[str, Any]) -> None:
 
 
 def _read(folder: Path) -> tuple[str | None, dict[str, float | None]]:
-    """The default set, and set → threshold. Raises UserError for a folder without, or whose weights are others."""
+    """Default set, and set → threshold. Raises UserError if the folder has no thresholds or other weights."""
     path = folder / THRESHOLDS_FILE
     if not path.is_file():
-        raise UserError(f"{folder}: this encoder has no threshold; {NO_THRESHOLD}")
+        raise UserError(f"{folder}: this encoder has no threshold. {NO_THRESHOLD}")
     try:
         content = read_json(path)
         require_form(content, Thresholds, "it")
     except (OSError, ValueError) as error:
         raise UserError(f"{path}: no thresholds ({short(str(error), 200)})") from error
     if content["weights"] != weights_digest(folder):
-        raise UserError(
-            f"{path}: was fitted to the scores of other weights than lie beside it; {NO_THRESHOLD}"
-        )
+        raise UserError(f"{path}: was fitted for other weights than those in the folder. {NO_THRESHOLD}")
     return content["default"], content["sets"]
 
 
@@ -72,13 +70,13 @@ class ThresholdMixin(nn.Module):
 
     @property
     def fit_scores(self) -> Any:
-        """Scores of the dev rows before and after `juzhen.fit`, a `juzhen.training.fit.FitScores`; None without."""
+        """Dev scores before and after `juzhen.fit`, a `juzhen.training.fit.FitScores`, or None."""
         return self._fit_scores
 
     def keep_fit(self, scores: Any, thresholds: Mapping[str, float | None]) -> None:
-        """Takes over what `juzhen.fit` has found for these weights: scores, and set → threshold.
+        """Store the results of `juzhen.fit` for these weights: scores, and set → threshold.
 
-        Without thresholds the encoder has none: a fused optimizer changes weights that seem to be as they were.
+        Without thresholds the encoder has none, because a fused optimizer changes weights without a new version number.
         """
         self._fit_scores = scores
         self._loaded = (None, self._changes()) if thresholds else None
@@ -87,7 +85,7 @@ class ThresholdMixin(nn.Module):
 
     @property
     def fitted_here(self) -> dict[str, Any]:
-        """Facts for a card: the thresholds that `keep_fit` took, while the weights are the same; else nothing."""
+        """Facts for a model card: the thresholds of `keep_fit` if the weights are unchanged, else {}."""
         is_here = self._loaded == (None, self._changes()) and self._thresholds is not None
         return {"thresholds": self._thresholds[1]} if is_here and self._thresholds else {}
 
@@ -96,11 +94,13 @@ class ThresholdMixin(nn.Module):
         return sum(parameter._version for parameter in self.parameters())
 
     def threshold(self, of: str | None = None) -> float:
-        """The score from which two sentences count as the same, as it was fitted on a dev split.
+        """Score from which two sentences count as the same, fitted on a dev split.
 
-        of  the set; None: the one that the encoder was trained on last, or the only one
+        Args:
+            of: Name of the set. None takes the last training set, or the only set.
 
-        Raises UserError where the encoder has none, and where it has several and none was named.
+        Raises:
+            UserError: The encoder has no threshold, or several and no default.
         """
         return self.fitted_threshold(of)[1]
 
@@ -108,7 +108,7 @@ class ThresholdMixin(nn.Module):
         """The set whose threshold `threshold` gives, and the threshold. Errors: as there."""
         if self._loaded is None or self._loaded[1] != self._changes():
             why = "has learnt since it was loaded, or was never saved"
-            raise UserError(f"threshold: this encoder {why}; {NO_THRESHOLD}")
+            raise UserError(f"threshold: this encoder {why}. {NO_THRESHOLD}")
         if self._thresholds is None:
             folder = self._loaded[0]
             assert folder is not None  # what was fitted here has thresholds
@@ -121,7 +121,7 @@ class ThresholdMixin(nn.Module):
         value = sets[name]
         if value is None:
             raise UserError(
-                f"threshold={name}: on its dev split no score does better than one answer for all; {NO_THRESHOLD}"
+                f"threshold={name}: on its dev split no threshold beats a constant answer. {NO_THRESHOLD}"
             )
         return name, value
 
@@ -133,13 +133,19 @@ class ThresholdMixin(nn.Module):
         threshold: float | str | None = None,
         **options: Any,
     ) -> Any:
-        """Whether the two sentences of each pair mean the same: their `score` is at least the threshold.
+        """Decide whether the two sentences of each pair mean the same: their `score` reaches the threshold.
 
-        pairs      as of `score`; or first sentences, and `second` the other ones: is_same("怎么退货", "如何退货")
-        threshold  a score, or the name of a set whose threshold is meant, see `threshold`
+        Args:
+            pairs: As in `score`.
+            second: As in `score`: is_same("怎么退货", "如何退货").
+            threshold: A score, or the name of a set with a fitted threshold.
+            options: As in `score`.
 
-        One pair gives True or False, several give an array (pairs,). Options and errors: as `score`; errors of
-        `threshold`, too.
+        Returns:
+            Boolean array (pairs,). One bool for a single pair.
+
+        Raises:
+            UserError: As in `score` and `threshold`.
         """
         limit = self.threshold(threshold) if threshold is None or isinstance(threshold, str) else threshold
         same = np.asarray(self.score(pairs, second, **options), dtype=np.float64) >= limit  # type: ignore[operator]

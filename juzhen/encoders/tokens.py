@@ -37,9 +37,11 @@ NAMES_BEFORE_5 = {"TokenizersBackend": "PreTrainedTokenizerFast"}
 
 
 def special_around(tokenizer: PreTrainedTokenizerBase, *, prompt: str = "") -> tuple[int, int]:
-    """Special tokens before a text, and behind it; some tokenizers put none, or only one.
+    """Number of special tokens before and after a text.
 
-    prompt  its tokens count as special ones before the text, but for one that the text may join
+    Args:
+        tokenizer: The tokenizer.
+        prompt: Prompt whose tokens count as special tokens before the text, except one that the text may join.
     """
     empty, full = (tokenizer(text)["input_ids"] for text in ("", "a"))
     before = _shared(empty, full)
@@ -50,10 +52,10 @@ def special_around(tokenizer: PreTrainedTokenizerBase, *, prompt: str = "") -> t
 
 
 def append_end_token(tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
-    """Has the tokenizer put its end token behind each text, where its settings say so and its file does not yet.
+    """Let the tokenizer append its end token, if its settings ask for it and its file does not.
 
-    Transformers 5 passes over `add_eos_token` where there is a tokenizer.json, and embeddings of the last token would
-    be silently others than those of the author. Raises UserError where the settings name no such token.
+    Transformers 5 ignores `add_eos_token` if there is a tokenizer.json. The embedding of the last token would silently
+    differ from the author's. Raises UserError if the settings name no end token.
     """
     path = folder / TOKENIZER_SETTINGS
     wants_end = path.is_file() and read_settings(path).get("add_eos_token") is True
@@ -62,7 +64,7 @@ def append_end_token(tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
     end = tokenizer.eos_token
     if end is None:
         raise UserError(
-            f"{path}: add_eos_token is true, and there is no eos_token; name one, or set it to false"
+            f"{path}: add_eos_token is true, but eos_token is missing. Name one, or set add_eos_token to false"
         )
     before = tokenizer.convert_ids_to_tokens(tokenizer("")["input_ids"])
     first, second = (
@@ -83,7 +85,7 @@ def _shared(first: Sequence[int], second: Sequence[int]) -> int:
 
 
 def tokenizer_digest(tokenizer: PreTrainedTokenizerBase) -> bytes:
-    """Digest of a tokenizer's whole state, special tokens and library versions included; not of where it was read."""
+    """Digest of the state of a tokenizer, including special tokens and library versions, without its path."""
     state = [
         type(tokenizer).__name__,
         transformers.__version__,
@@ -117,15 +119,15 @@ def write_tokenizer(tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
 
 
 BATCH_TOKENS = 16_384
-"""Tokens that an encoder sees at a time where nothing is said."""
+"""Default tokens of a batch."""
 
 
 def batches_by_length(
     lengths: Sequence[int] | np.ndarray, *, batch_tokens: int
 ) -> Iterator[Int[np.ndarray, "batch"]]:
-    """Row numbers in batches of at most `batch_tokens` tokens, padding included, fewer of long texts; longest first.
+    """Row numbers in batches of at most `batch_tokens` tokens, padding included. Long texts get smaller batches.
 
-    Longest first, so that a batch too large for the memory fails at once and not after an hour.
+    The longest come first, so that a batch that exceeds the memory fails at once and not after an hour.
     """
     order = np.argsort(-np.asarray(lengths, dtype=np.int64), kind="stable")
     start = 0
@@ -148,18 +150,20 @@ def no_garbage_collection() -> Iterator[None]:
 
 
 class TokenTable(Sequence[np.ndarray]):
-    """Token numbers of texts, one text after another; read-only, and possibly mapped from a file.
+    """Token ids of texts, concatenated. Read-only, and possibly memory-mapped.
 
-    ids     int32 (tokens,)
-    starts  int64 (texts,), where each text begins in `ids`
-    ends    int64 (texts,), where it ends
+    `table[3]` is one text, a view of `ids`. `table[1:4]` and `table[[5, 2]]` are tables over the same `ids`, so a
+    selection copies no token.
 
-    `table[3]` is one text, a view of `ids`. `table[1:4]` and `table[[5, 2]]` are tables over the same `ids`:
-    choosing texts copies no token.
+    Attributes:
+        ids: int32 (tokens,).
+        starts: int64 (texts,), start of each text in `ids`.
+        ends: int64 (texts,), its end.
 
-    >>> table = TokenTable.of([[2, 7, 3], [2, 3]])
-    >>> table.lengths.tolist(), table[[1, 0]].tolist(), table[0].tolist()
-    ([3, 2], [[2, 3], [2, 7, 3]], [2, 7, 3])
+    Example:
+        >>> table = TokenTable.of([[2, 7, 3], [2, 3]])
+        >>> table.lengths.tolist(), table[[1, 0]].tolist(), table[0].tolist()
+        ([3, 2], [[2, 3], [2, 7, 3]], [2, 7, 3])
     """
 
     def __init__(self, ids: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> None:
@@ -169,7 +173,7 @@ class TokenTable(Sequence[np.ndarray]):
 
     @classmethod
     def of(cls, token_lists: Sequence[Sequence[int] | np.ndarray]) -> "TokenTable":
-        """The table of some lists of numbers; a table is given back as it is."""
+        """Build a table from lists of token ids. A table is returned unchanged."""
         if isinstance(token_lists, TokenTable):
             return token_lists
         arrays = [np.asarray(tokens, dtype=np.int32) for tokens in token_lists]
@@ -180,7 +184,7 @@ class TokenTable(Sequence[np.ndarray]):
 
     @classmethod
     def joined(cls, tables: "Sequence[TokenTable]") -> "TokenTable":
-        """The texts of several tables in order; their tokens are copied together."""
+        """Concatenate tables and copy their tokens."""
         lengths = np.concatenate([np.empty(0, dtype=np.int64), *(table.lengths for table in tables)])
         ids = np.concatenate([np.empty(0, dtype=np.int32), *(table.flat() for table in tables)])
         ends = np.cumsum(lengths)
@@ -222,7 +226,7 @@ class TokenTable(Sequence[np.ndarray]):
             yield self.ids[start:end]
 
     def __eq__(self, other: object) -> bool:
-        """The same texts in the same order; where they lie does not matter."""
+        """Equal texts in equal order. Their location does not matter."""
         if not isinstance(other, TokenTable):
             return NotImplemented
         return np.array_equal(self.lengths, other.lengths) and np.array_equal(self.flat(), other.flat())
@@ -260,7 +264,7 @@ class MappedTable(TokenTable):
 
 
 class Tokenizing(Protocol):
-    """Of an encoder what decides its token numbers, and gives them."""
+    """Protocol of an encoder that tokenizes."""
 
     tokenizer: PreTrainedTokenizerBase
     max_length: int
@@ -278,10 +282,11 @@ class Tokenizing(Protocol):
 
 
 class CachedTokenizer:
-    """`encoder.tokenize`, whose large answers are kept below `folder`.
+    """`encoder.tokenize` with a disk cache for large inputs.
 
-    folder    None: nothing is kept
-    progress  show a bar on a terminal, where many texts are tokenised
+    Args:
+        folder: Cache folder. None keeps nothing.
+        progress: Progress bar on a terminal for many texts.
     """
 
     def __init__(self, encoder: Tokenizing, folder: str | Path | None, *, progress: bool) -> None:
@@ -313,7 +318,7 @@ class CachedTokenizer:
 
 
 def _key(encoder: Tokenizing, texts: Sequence[str]) -> str:
-    """Digest of all that decides the token numbers of `texts`."""
+    """Digest of everything that determines the token ids of `texts`."""
     digest = hashlib.blake2b(digest_size=16)
     digest.update(f"{encoder.max_length} {len(texts)} {encoder.prompt}".encode())
     if filled_up := getattr(encoder, "expanded_to", 0):
@@ -334,9 +339,9 @@ _NUMBERS: WeakKeyDictionary[Any, int | None] = WeakKeyDictionary()
 
 
 def unknown_number(tokenizer: Any) -> int | None:
-    """Token number of what a tokenizer does not know; None: it has none.
+    """Id of the unknown token of a tokenizer, or None.
 
-    Byte-level tokenizers may have one, which no character gets.
+    Byte-level tokenizers may have one that no character maps to.
     """
     if tokenizer not in _NUMBERS:
         number = tokenizer.unk_token_id
@@ -373,11 +378,11 @@ def _sums(
 
 
 def unknown_texts(reader: Any, table: TokenTable) -> Bool[np.ndarray, "texts"]:
-    """Which texts hold a piece that the tokenizer does not know.
+    """Texts with an unknown token.
 
     Args:
-        reader: What has tokenised them: an encoder, or one side of a pair. What it puts around texts does not count.
-        table: Their token numbers.
+        reader: Reader that tokenized them: an encoder, or one side of a pair. Its special tokens do not count.
+        table: Their token ids.
     """
     number = unknown_number(reader.tokenizer)
     is_unknown = np.zeros(len(table), dtype=bool)
@@ -410,7 +415,7 @@ def note_unknown(reader: Any, texts: Sequence[str], table: TokenTable, *, is_who
 
 
 def read_codes(reader: Any, table: TokenTable, *, is_whole: bool = False) -> UInt64[np.ndarray, "texts"]:
-    """As of `token_codes`; 0 for texts that may be truncated, whose beginnings are equal for another reason."""
+    """`token_codes`, with 0 for texts that may be truncated, since equal beginnings would look like equal texts."""
     codes = token_codes(table)
     if not is_whole and not getattr(reader, "expanded_to", 0):
         codes[table.lengths >= reader.max_length] = 0
@@ -419,10 +424,11 @@ def read_codes(reader: Any, table: TokenTable, *, is_whole: bool = False) -> UIn
 
 @dataclass
 class ReadSentences:
-    """What a tokenizer makes of sentences.
+    """Sentences as read by a tokenizer.
 
-    is_unknown  whether each holds a piece that is not known
-    codes       as of `read_codes`; 0: nobody has read it
+    Attributes:
+        is_unknown: The sentence has an unknown token.
+        codes: As in `read_codes`. 0 for unread sentences.
     """
 
     is_unknown: Bool[np.ndarray, "sentences"]
@@ -436,14 +442,14 @@ class ReadSentences:
     def put(
         self, numbers: Int[np.ndarray, "some"], reader: Any, table: TokenTable, *, is_whole: bool = False
     ) -> None:
-        """Add what a reader has made of the sentences with these numbers; of no tokens it has not read them."""
+        """Add sentences that a reader has tokenized. Sentences without tokens stay unread."""
         is_read = table.lengths > 0
         numbers, table = numbers[is_read], table[np.flatnonzero(is_read)]
         self.is_unknown[numbers] |= unknown_texts(reader, table)
         self.codes[numbers] = read_codes(reader, table, is_whole=is_whole)
 
     def counted(self, sentences: Sequence[str], numbers: Int[np.ndarray, "some"], tokenizer: Any) -> Unknown:
-        """What is not known of the sentences with these numbers."""
+        """Unknown characters of some sentences."""
         texts = [sentences[number] for number in numbers.tolist()]
         unknown = np.flatnonzero(self.is_unknown[numbers])
         found = characters(tokenizer, [texts[row] for row in unknown[:SAMPLED].tolist()])
@@ -451,7 +457,7 @@ class ReadSentences:
 
 
 def characters(tokenizer: Any, texts: Sequence[str]) -> Counter[str]:
-    """What a tokenizer does not know of texts, by its number, most of it first. See `unknown_characters`."""
+    """Unknown characters of texts with their counts, most frequent first. See `unknown_characters`."""
 
     def encode(some: Sequence[str]) -> Iterator[tuple[Sequence[int], Any]]:
         for start in range(0, len(some), PORTION):

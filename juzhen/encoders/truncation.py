@@ -19,9 +19,13 @@ SAMPLED = 1000
 
 @dataclass(frozen=True)
 class TruncationStats:
-    """How many of some texts are cut.
+    """Number of truncated texts.
 
-    unit  texts, or pairs where two are read as one input
+    Attributes:
+        looked_at: Number of texts.
+        cut: Number of truncated texts.
+        max_length: Tokens of a text.
+        unit: texts, or pairs in a joint input.
     """
 
     looked_at: int
@@ -40,9 +44,11 @@ class TruncationStats:
 def find_truncated(
     encoder: PooledEncoder, texts: Sequence[str], lengths: np.ndarray | None = None
 ) -> Bool[np.ndarray, "texts"]:
-    """Which texts have more tokens than the encoder reads.
+    """True for texts with more tokens than the encoder reads.
 
-    lengths  tokens of each as the encoder reads it, or more; None: not known. What fills the encoder is tokenised again
+    `lengths` are upper bounds of the numbers of tokens. None if unknown. Texts that may exceed `max_length` are
+    tokenized
+    again.
     """
     return lost_tokens(encoder, texts, lengths) > 0
 
@@ -50,9 +56,9 @@ def find_truncated(
 def truncated_sentences(
     encoder: PooledEncoder, examples: Examples, lengths: np.ndarray | None = None
 ) -> TruncationStats:
-    """How many distinct texts of the rows are cut, of running text in a sample.
+    """Count truncated distinct texts of the rows, in a sample for running text.
 
-    lengths  tokens of each sentence of the table as the encoder reads it alone; None: not known
+    `lengths` are the numbers of tokens of each sentence alone. None if unknown.
     """
     columns = list(examples.columns.values())
     if isinstance(examples.sentences, TextTable):
@@ -73,9 +79,9 @@ def truncated_sentences(
 def truncated_pairs(
     encoder: PairEncoder, examples: Examples, lengths: np.ndarray | None = None
 ) -> TruncationStats:
-    """How many pairs are cut. A sentence that was cut alone fills all the room, and the other one does not fit in.
+    """Count truncated pairs. A sentence that was truncated alone fills the whole input, so the pair does not fit.
 
-    lengths  as of `truncated_sentences`
+    `lengths` as in `truncated_sentences`.
     """
     if lengths is None:
         lengths = encoder.inner.tokenize(examples.sentences).lengths

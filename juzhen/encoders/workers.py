@@ -1,4 +1,4 @@
-"""Several processes that encode, each with the encoder on a device of its own."""
+"""Worker processes that encode, each with a copy of the encoder on its device."""
 
 import tempfile
 from collections import deque
@@ -26,12 +26,17 @@ BATCHES_AHEAD = 2
 
 
 class Workers:
-    """Processes that hold a copy of an encoder, until the block ends: `with Workers(encoder, 4) as workers`.
+    """Processes with a copy of an encoder, for a block: `with Workers(encoder, 4) as workers`.
 
-    devices  number of processes, which share the threads of this one on the CPU; or the name of a device for each
+    Batches and embeddings equal those of one process. Processes are spawned, so a script starts them below
+    `if __name__ == "__main__"`.
 
-    Batches are those of one process, and so are the vectors. Processes are spawned: a script that starts them does so
-    below `if __name__ == "__main__"`. Raises UserError for a device that is not there.
+    Args:
+        encoder: The encoder.
+        devices: Number of processes that share the CPU threads, or a list of device names.
+
+    Raises:
+        UserError: A device is not available.
     """
 
     def __init__(self, encoder: PooledEncoder, devices: int | Sequence[str | torch.device]) -> None:
@@ -61,17 +66,14 @@ class Workers:
         self._folder.cleanup()
 
     def check(self, encoder: PooledEncoder) -> None:
-        """Raises UserError where the encoder has other weights or settings by now."""
+        """Raise UserError if the encoder has changed since the start."""
         if _state(encoder) != self._state:
-            raise UserError("workers: they hold another encoder, or other settings of it; start them anew")
+            raise UserError("workers: they hold another encoder, or other settings of it. Start them again")
 
     def encode(
         self, batches: Iterable[TokenTable], *, unpooled: int
     ) -> Iterator[Float[np.ndarray, "batch dim"]]:
-        """Embeddings of each batch, in the order of the batches.
-
-        unpooled  tokens at the start of each sentence that pooling leaves out
-        """
+        """Embeddings of each batch, in order. `unpooled` is the number of first tokens that pooling skips."""
         pending: deque[Future[np.ndarray]] = deque()
         try:
             for batch in batches:
@@ -82,28 +84,28 @@ class Workers:
                 yield pending.popleft().result()
         except BrokenProcessPool as error:
             raise UserError(
-                "workers: a process ended before its work was done; what it printed says why. A script that starts "
-                'workers does so below `if __name__ == "__main__":`'
+                "workers: a process ended early, for the reason that it printed. Start workers in a script "
+                'below `if __name__ == "__main__":`'
             ) from error
 
 
 def started(
     encoder: PooledEncoder, workers: "int | Sequence[str | torch.device] | Workers | None"
 ) -> AbstractContextManager["Workers | None"]:
-    """Workers for one block; those that run already, or none, as they are."""
+    """Start workers for one block. Running workers, or None, are returned unchanged."""
     if workers is None or isinstance(workers, Workers):
         return nullcontext(workers)
     return Workers(encoder, workers)
 
 
 def _state(encoder: PooledEncoder) -> tuple[Any, ...]:
-    """What a copy of an encoder has of it; in-place changes of weights, as optimizers make them, are counted."""
+    """State of an encoder that workers copy. In-place changes of weights, as by optimizers, count."""
     changes = sum(weights._version for weights in encoder.parameters())
     return id(encoder.backbone), encoder.pooling, encoder.normalize, id(encoder.projections), changes
 
 
 _encoder: Any = None
-"""The encoder of a process that has begun to work."""
+"""Encoder of a running worker process."""
 
 
 def _begin(

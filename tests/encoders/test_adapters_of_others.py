@@ -267,7 +267,7 @@ def test_the_base_is_found_by_name_folder_and_digest_or_the_way_out_is_said(fold
     weights = load_file(folder / "model.safetensors")
     changed = {name: values + 1e-3 for name, values in weights.items()}
     save_file(changed, folder / "model.safetensors", {"format": "pt"})
-    with pytest.raises(UserError, match="trained beside other weights"):  # the digest is known by now
+    with pytest.raises(UserError, match="trained with other weights"):  # the digest is known by now
         SentenceEncoder.load(again)
     (adapter / "adapter_model.safetensors").rename(adapter / "adapter_model.bin")
     with pytest.raises(UserError, match=r"adapter_model\.bin can run code"):

@@ -54,14 +54,14 @@ OWN = {"pooling": "first_last", "normalize": False, "max_length": 9, "projection
 LAYOUTS = [
     ("modules.json", "[]", "the first one a Transformer"),
     ("modules.json", "[{}]", "path and type"),
-    ("modules.json", MODULE.replace('""', '"../.."').join("[]"), "'../..' is no folder of this encoder"),
-    ("modules.json", POOLING.join("[]"), "Pooling stands in an order"),
-    ("modules.json", f"[{MODULE}, {MODULE}]", "Transformer stands in an order"),
+    ("modules.json", MODULE.replace('""', '"../.."').join("[]"), "'../..' is not a folder of this encoder"),
+    ("modules.json", POOLING.join("[]"), "Pooling is in an unsupported order"),
+    ("modules.json", f"[{MODULE}, {MODULE}]", "Transformer is in an unsupported order"),
     ("modules.json", DEEP, "brackets in brackets"),
     ("modules.json", b"\xff\xfe[]", "UnicodeDecodeError"),
     ("config_sentence_transformers.json", "[1]", "config_sentence_transformers.json"),
     ("juzhen.json", "{}", "KeyError: 'pooling'"),
-    ("juzhen.json", json.dumps(OWN | {"projections": ["../x"]}), "'../x' is no folder"),
+    ("juzhen.json", json.dumps(OWN | {"projections": ["../x"]}), "'../x' is not a folder"),
     ("juzhen.json", json.dumps(OWN | {"prompts": {"x": 1}}), "unexpected keyword argument 'x'"),
 ]
 

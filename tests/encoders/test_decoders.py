@@ -199,7 +199,7 @@ def test_an_end_token_without_a_name_is_refused(tmp_path):
     settings = json.loads((folder / "tokenizer_config.json").read_text()) | {"add_eos_token": True}
     del settings["eos_token"]
     (folder / "tokenizer_config.json").write_text(json.dumps(settings))
-    with pytest.raises(UserError, match="add_eos_token is true, and there is no eos_token"):
+    with pytest.raises(UserError, match="eos_token is missing"):
         SentenceEncoder.load(folder)
 
 
@@ -233,7 +233,7 @@ def test_the_choice_of_attention_is_saved_and_read_elsewhere(family, attention, 
 @pytest.mark.parametrize("family", ["modernbert", "bert", "gpt2", "deberta-v2"])
 def test_attention_is_refused_where_it_means_nothing(family, tmp_path):
     folder = decoders.write(family, tmp_path / "m")
-    with pytest.raises(UserError, match=rf"attention=bidirectional: {family} attends as .* null"):
+    with pytest.raises(UserError, match=rf"attention=bidirectional: {family} .* null"):
         load(folder, attention="bidirectional")
 
 

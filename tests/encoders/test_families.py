@@ -30,10 +30,10 @@ NO_TYPES = (*CAUSAL, *HALVES, "roberta", "distilbert", "mpnet", "modernbert")
 """Families whose own tokenizers give no segments."""
 
 REFUSED = {
-    "convbert": "convbert: transformers gives a text other states beside longer ones than alone",
-    "fnet": "fnet: transformers gives a text other states",
-    "nystromformer": "nystromformer: transformers gives a text other states",
-    "yoso": "yoso: transformers gives a text other states",
+    "convbert": "convbert: .*Choose another encoder",
+    "fnet": "fnet: .*Choose another encoder",
+    "nystromformer": "nystromformer: .*Choose another encoder",
+    "yoso": "yoso: .*Choose another encoder",
     "big_bird": "big_bird: its sparse attention .*original_full",
     "tapas": "tapas: this architecture does not read texts",
     "reformer": "reformer: its states do not have the 32 numbers",
@@ -142,7 +142,7 @@ def test_padding_that_is_seen_is_found_in_the_weights(tmp_path):
         model.embeddings.word_embeddings.weight[0] = (
             1.0  # MobileBERT puts each token's right neighbour beside it
         )
-    with pytest.raises(UserError, match="mobilebert: transformers gives a text other states"):
+    with pytest.raises(UserError, match=r"mobilebert: .*Choose another encoder"):
         SentenceEncoder.load(families.write("mobilebert", tmp_path, model, segments=True))
 
 

@@ -100,7 +100,7 @@ def test_refused(bert_folder, load, tiny_backbone):
         ({"chunk_tokens": 15}, "1 to 14"),
         ({"chunk_tokens": 31, "late": True}, "1 to 30"),
         ({"chunk_tokens": 8, "overlap": 5}, "0 to 4"),
-        ({"late": True, "workers": 1}, "workers and back ends do not give"),
+        ({"late": True, "workers": 1}, "Leave them out"),
     ):
         with pytest.raises(UserError, match=message):
             encoder.encode_chunks("今天", **options)
@@ -117,7 +117,7 @@ def test_refused(bert_folder, load, tiny_backbone):
     )
     assert is_causal(causal)
     assert not is_causal(encoder)
-    with pytest.raises(UserError, match="from left to right"):
+    with pytest.raises(UserError, match=r"late=True.*reads both ways"):
         causal.encode_chunks("今天", late=True)
 
 
@@ -125,7 +125,7 @@ def test_a_slow_tokenizer_has_chunks_and_no_passages(bert_folder, load, monkeypa
     encoder = load(bert_folder, max_length=16).eval()
     expected = encoder.encode(text_of(40), long_texts="chunk")
     monkeypatch.setattr(type(encoder.tokenizer), "is_fast", property(lambda self: False))
-    with pytest.raises(UserError, match="this tokenizer is a slow one"):
+    with pytest.raises(UserError, match=r"tokenizer.json"):
         encoder.encode_chunks("今天")
     assert np.array_equal(encoder.encode(text_of(40), long_texts="chunk"), expected)
     with pytest.raises(UserError, match="expected a whole number, 0 to"):

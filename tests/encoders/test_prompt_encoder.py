@@ -238,7 +238,7 @@ def test_the_state_can_be_brought_to_the_length_of_words(build):
     [
         ({"anchor": "no place [MASK]"}, r"expected one \[X\]"),
         ({"anchor": "[X] and [X] [MASK]"}, r"expected one \[X\]"),
-        ({"negative": "[X]"}, r"at least one \[MASK\]"),
+        ({"negative": "[X]"}, r"\[MASK\].*read=pooling"),
         ({"stage_2": "so it is [MASK]"}, "IT_SPECIAL_TOKEN"),
         ({"read": "pooling"}, "read=pooling"),
     ],

@@ -75,7 +75,7 @@ def test_a_prompt_is_text_before_the_text(queries, bert_folder, load):
 def test_a_prompt_that_is_not_pooled_is_seen_all_the_same(any_folder, load, pooling):
     settings = {"prompts": PROMPTS, "default_prompt_name": "query", "pooling": pooling}
     if pooling == "last":
-        with pytest.raises(UserError, match="include_prompt=false: pooling=last takes the last token alone"):
+        with pytest.raises(UserError, match=r"include_prompt=false: pooling=last .*Leave it out"):
             load(any_folder, **settings, include_prompt=False)
         return
     encoder = load(any_folder, **settings, include_prompt=False).eval()
@@ -263,5 +263,5 @@ def test_graphs_pool_what_torch_pools(bert_folder, load, pooling):
     graph = open_backend(encoder, "onnx")
     np.testing.assert_allclose(encode(encoder, backend=graph), encode(encoder), atol=1e-5)
     if not include:
-        with pytest.raises(UserError, match="open it for the other one"):
+        with pytest.raises(UserError, match="open_backend"):
             encode(encoder, backend=graph, prompt="")

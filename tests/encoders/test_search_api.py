@@ -97,24 +97,24 @@ def test_what_cannot_be_searched_is_refused_in_a_line(encoder, reader):
     other = np.zeros((3, encoder.dim + 1), dtype=np.float32)
     for work, told in (
         (lambda: encoder.search("问", []), "there are 0 documents"),
-        (lambda: encoder.search("问", CORPUS, 10), "top_k=10: there are 6 documents; expected 1 to 6"),
+        (lambda: encoder.search("问", CORPUS, 10), "top_k=10: there are 6 documents. Type 1 to 6"),
         (lambda: encoder.search("问", CORPUS, 0), "top_k=0: "),
         (lambda: encoder.search("问", CORPUS[0], 1), "corpus: got one text. Expected a list"),
         (lambda: encoder.search("问", [*CORPUS, " "], 1), "text 6 is empty"),
         (lambda: encoder.search("", CORPUS, 1), "text 0 is empty"),
         (
             lambda: encoder.search("问", other, 1),
-            "corpus: embeddings of the shape .* those of this encoder have",
+            "corpus: embeddings have the shape .*Give embeddings of this encoder",
         ),
-        (lambda: encoder.search(other, CORPUS), "queries: embeddings of the shape"),
-        (lambda: encoder.similarity(CORPUS, other), "second: embeddings of the shape"),
+        (lambda: encoder.search(other, CORPUS), "queries: embeddings"),
+        (lambda: encoder.similarity(CORPUS, other), "second: embeddings"),
         (lambda: reader.rank("问", []), "there are 0 documents"),
         (lambda: reader.rank("问", CORPUS, 3, among=[0, 1]), "top_k=3: there are 2 documents"),
         (
             lambda: reader.rank("问", CORPUS, among=[0, 6]),
-            "among: 6 is no number of a document; expected 0 to 5",
+            "among: 6 .*0 to 5",
         ),
-        (lambda: reader.rank("问", CORPUS, among=[-1, 2]), "among: -1 is no number"),
+        (lambda: reader.rank("问", CORPUS, among=[-1, 2]), "among: -1 "),
     ):
         with pytest.raises(UserError, match=told):
             work()

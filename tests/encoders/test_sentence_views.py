@@ -264,7 +264,7 @@ def test_a_line_of_translations_with_a_mistake_is_named(line, tmp_path):
     ("names", "numbers", "message"),
     [
         (("deletion",), {}, r"model.views=deletion: did you mean delete"),
-        (("delete", "synonym"), {}, r"come first, as in \[synonym,delete\]"),
+        (("delete", "synonym"), {}, r"model.views.*\[synonym,delete\]"),
         ((), {"delete": 1.0}, "model.delete=1.0: expected a number above 0 and below 1"),
         ((), {"cutoff": 0}, "model.cutoff=0: expected a number"),
         (("translation",), {}, "model.translations=null: no such file"),

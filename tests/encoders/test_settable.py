@@ -55,7 +55,7 @@ def test_a_mapping_of_prompts_is_a_prefix(load, bert_folder):
         ("prompt", "我" * 99, "leaves none for the sentence"),
         ("pad", 7, "follows from what was loaded"),
         ("dim", 7, "follows from what was loaded"),
-        ("tokenizer", None, "load another encoder"),
+        ("tokenizer", None, "Load another encoder"),
         ("backbone", "bert", "follows from what was loaded"),
         ("encode", "fast", "follows from what was loaded"),
     ],
@@ -84,5 +84,5 @@ def test_settings_of_a_cross_encoder(load, bert_folder):
         with pytest.raises(UserError, match=message):
             setattr(pairs, name, value)
     for name, value in (("normalize", True), ("prompts", {"query": "我"})):
-        with pytest.raises(UserError, match="serves a cross-encoder"):
+        with pytest.raises(UserError, match="belongs to a cross-encoder"):
             setattr(pairs.inner, name, value)

@@ -123,7 +123,7 @@ def test_the_command_line(encoder_folder, tmp_path, capsys):
         (["--late"], "--late needs --chunk-tokens N"),
         (["--overlap", "2"], "--overlap needs --chunk-tokens N"),
         (["--chunk-tokens", "12", "--long-texts", "chunk"], "choose"),
-        (["--chunk-tokens", "12", "--late", "--backend", "onnx"], "leave them out"),
+        (["--chunk-tokens", "12", "--late", "--backend", "onnx"], "Leave them out"),
         (["--chunk-tokens", "12", "--cache", str(tmp_path)], "not kept there"),
     ):
         assert main([*start, *options]) == 2

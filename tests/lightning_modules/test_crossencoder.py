@@ -296,7 +296,7 @@ def test_what_it_was_taught_it_scores_rightly(loss, tmp_path, tiny_backbone):
     assert scores[train.targets == 1].min() > scores[train.targets == 0].max()
 
 
-EXCHANGED = "cannot be exchanged"
+EXCHANGED = "symmetric=false"
 
 
 @pytest.mark.parametrize(
