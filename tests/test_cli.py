@@ -157,7 +157,7 @@ def test_lines_of_a_file_become_an_array(tmp_path, capsys, monkeypatch):
     [
         (["encode", "x", "no.txt"], "no.txt: No such file"),
         (["encode", "x", "-"], "--output FILE.npy"),
-        (["encode", "x", "pairs.docx"], "expected .csv, .tsv, .txt"),
+        (["encode", "x", "pairs.docx"], ".csv, .tsv, .txt"),
         (["encode", "x", "FILE"], "a.txt:2: the line is empty"),
         (
             ["encode", "x", "FILE", "--backend", "onx"],

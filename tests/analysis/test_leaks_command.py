@@ -103,7 +103,7 @@ def test_text_files_plain_and_compressed(data):
         (["--train", "afqmc", "--examples", "-1"], "Invalid value for '--examples'"),
         (["--train", "afqmc", "--data-dir", "/nowhere"], "no such folder"),
         (["--text", "none.txt"], "none.txt: No such file"),
-        (["--text", "afqmc"], "type --train afqmc"),
+        (["--text", "afqmc"], "--train afqmc"),
         (["--text", "none.txt", "--threshold", "0.5"], "Leave it out with --text"),
     ],
 )
