@@ -161,11 +161,11 @@ def test_a_terminal_is_told_of_the_check_until_it_ends(monkeypatch, terminal, na
 
 
 SLIPS = [
-    (["tabel", "runs"], ["tabel: unknown command; did you mean table?", "compare, gate, report"]),
-    (["calibrat", "runs/x"], ["unknown command; did you mean calibrate?"]),
-    (["destill"], ["destill: unknown command; did you mean distill?"]),
-    (["table", "runs", "--markdwon", "x"], ["--markdwon: unknown option; did you mean --markdown?"]),
-    (["archive", "runs", "--split", "dev"], ["--split: unknown option; an option of space, mteb"]),
+    (["tabel", "runs"], ["tabel: unknown command. Did you mean table?", "compare, gate, report"]),
+    (["calibrat", "runs/x"], ["unknown command. Did you mean calibrate?"]),
+    (["destill"], ["destill: unknown command. Did you mean distill?"]),
+    (["table", "runs", "--markdwon", "x"], ["--markdwon: unknown option. Did you mean --markdown?"]),
+    (["archive", "runs", "--split", "dev"], ["--split: unknown option. An option of space, mteb"]),
     (["table", ""], ["error: folder: "]),
     (["table", "runs", "--csv", " "], ["error: --csv"]),
     (["table", "a" * 300], ["(300 characters): File name too long"]),

@@ -9,6 +9,7 @@ from typing import Any
 import typer
 from typer.main import get_command
 
+from juzhen.cli.options import sentence
 from juzhen.cli.program import run_program, status_of
 from juzhen.cli.verbs import VERBS, app, current_name, flags, known_verbs
 from juzhen.core.aliases import current_flags, flag_meant
@@ -94,7 +95,7 @@ def _explained(error: typer.TyperException, arguments: Sequence[str]) -> str:
             hint = f"an option of {', '.join(owners)}"
         elif not hint.startswith("did you mean"):
             hint = "a text with a dash in front goes after --"
-        message = f"{flag}: unknown option; {hint}"
+        message = f"{flag}: unknown option. {sentence(hint)}"
     for word in arguments:
         key, is_setting, value = word.partition("=")
         flag = f"--{key.replace('_', '-')}"

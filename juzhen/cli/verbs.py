@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
-from juzhen.cli.options import flat_options
+from juzhen.cli.options import flat_options, sentence
 from juzhen.core.aliases import RENAMED_VERBS, verb_meant
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.lazy_names import is_there
@@ -177,7 +177,7 @@ def verb(name: str) -> Any:
         meant = verb_meant(name)
         hint = f"type {meant}" if meant else nearest(name, VERBS)
         listed = "" if meant or hint.startswith("known") else f" Known: {', '.join(VERBS)}"
-        raise UserError(f"{name}: unknown command; {hint}{listed}. See juzhen --help")
+        raise UserError(f"{name}: unknown command. {sentence(hint)}{listed}. See juzhen --help")
     if not find_suite() and name in SUITE:
         raise UserError(
             f"juzhen {name} belongs to the suite, which is not installed with the library. Clone juzhen, and type "
