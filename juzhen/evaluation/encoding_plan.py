@@ -42,10 +42,15 @@ Matcher = Callable[[np.ndarray, np.ndarray | None], Float[np.ndarray, "queries d
 
 
 def ranked_lists(ranking: RankingSet, score: Matcher, *, depth: int) -> RankedLists:
-    """The `depth` best documents of each query, −1 where there are fewer, and which of them score alike.
+    """Find the `depth` best documents of each query, and mark those with equal scores.
 
-    Of equal scores the document with the lower number comes first, which no measure heeds. Raises UserError for scores
-    that are no numbers.
+    Of equal scores the document with the lower number comes first, which no metric depends on.
+
+    Returns:
+        The lists, −1 where there are fewer documents.
+
+    Raises:
+        UserError: Scores that are not finite.
     """
     queries, depth = np.arange(len(ranking.queries)), min(depth, len(ranking.corpus))
     ranked = np.full((len(queries), depth), -1, dtype=np.int32)
@@ -78,7 +83,7 @@ def ranked_lists(ranking: RankingSet, score: Matcher, *, depth: int) -> RankedLi
 
 
 def first_answers(ranking: RankingSet, score: Matcher) -> FirstAnswers:
-    """Where the first answer of each query stands. Raises UserError for scores that are no numbers."""
+    """Find the rank of the first answer of each query. Raises UserError for scores that are not finite."""
     parts = []
     at_once = _queries_at_once(ranking)
     for start in range(0, len(ranking.queries), at_once):
@@ -110,7 +115,7 @@ def _queries_at_once(ranking: RankingSet) -> int:
 
 
 def require_finite(scores: np.ndarray, column: str) -> None:
-    """Raises UserError for scores that are no numbers any more."""
+    """Raise UserError for scores that are not finite."""
     if not np.isfinite(scores).all():
         raise UserError(
             f"{column}: the scores are no finite numbers any more: training has left what the precision can hold; "
@@ -123,9 +128,17 @@ def embedding_matcher(
     embeddings: Float[np.ndarray, "sentences dim"],
     rows: Int[np.ndarray, "documents"],
 ) -> Matcher:
-    """The products with the embeddings of the documents, at `rows`; equal texts, which share a row, have equal ones.
+    """Score queries with documents by the products of their embeddings.
 
-    A product of floats depends on where in the matrix it stands, so each row is in it once.
+    A product of floats depends on its place in the matrix, so each row is in it once: equal texts have equal scores.
+
+    Args:
+        queries: Embeddings of the queries.
+        embeddings: Embeddings of all sentences.
+        rows: Row of each document in `embeddings`.
+
+    Returns:
+        A function from query numbers and candidates to scores.
     """
     distinct, row_places = np.unique(rows, return_inverse=True)
     if len(distinct) == len(rows):
@@ -153,17 +166,17 @@ Tables = list[tuple[Examples, Int[np.ndarray, "sentences"]]]
 
 
 class EncodingPlan(ABC):
-    """What goes through an encoder once, and how its outputs become scores.
+    """Texts to encode once, and the way from outputs to scores.
 
-    sets         those in which texts are compared: one score per row
-    rankings     those in which queries look for documents: one ranked list per query
-    standard_questions  those of `sets` that are positive pairs, as questions that look for their standard question
-    searched     the rankings, and the `standard_questions` as such
-    tasks        those whose classes a classifier is to tell apart
-    examples     the rows that the encoder must see; each once, whatever the number of sets it appears in
-    temperature  divides scores where a softmax is taken of them: that of cosines, or 1 for logits
+    sets         sets of pairs: one score per row
+    rankings     sets whose queries look for documents: one ranked list per query
+    standard_questions  positive pairs of `sets`, as questions that look for their standard question
+    searched     the rankings and the `standard_questions`
+    tasks        sets for which a classifier is trained
+    examples     the rows that the encoder must see, each once for all sets
+    temperature  divides scores before a softmax: that of cosines, or 1 for logits
     sentences    all distinct texts that the encoder reads
-    pending      numbers of those that are in `examples`: what is known of the others need not be computed
+    pending      numbers of the sentences in `examples`. The others are known and need not be computed
     """
 
     searches: ClassVar[bool] = True
@@ -195,7 +208,7 @@ class EncodingPlan(ABC):
 
     @property
     def fingerprints(self) -> dict[str, str]:
-        """`split/dataset` → that of the rows that were read."""
+        """`split/dataset` → fingerprint of its rows."""
         return {
             f"{dataset.split}/{dataset.name}": dataset.fingerprint
             for dataset in self._given
@@ -203,7 +216,7 @@ class EncodingPlan(ABC):
         }
 
     def is_same(self, other: "EncodingPlan | None") -> bool:
-        """The other one is of the very same sets, so that what an encoder gives for one it gives for both."""
+        """True if the other plan has the same sets, so that outputs for one serve both."""
         if other is None or type(self) is not type(other):
             return False
         return [*map(id, self._given)] == [*map(id, other._given)]
@@ -212,11 +225,11 @@ class EncodingPlan(ABC):
     def scores(self, outputs: np.ndarray) -> list[np.ndarray]:
         """One similarity per row of each set, from the outputs for `examples` in order.
 
-        (rows, candidates) where an anchor is compared with several texts, see `juzhen.core.examples`
+        (rows, candidates) if an anchor is compared with several texts, see `juzhen.core.examples`
         """
 
     def ranked(self, outputs: np.ndarray, *, depth: int) -> list[RankedLists]:
-        """For each ranking the documents of every query, best first; −1 where a list has ended."""
+        """The documents of every query of each ranking, best first. −1 after the end of a list."""
         found = zip(self.rankings, self.matchers(outputs) if self.rankings else (), strict=False)
         return [ranked_lists(ranking, score, depth=depth) for ranking, score in found]
 
@@ -231,16 +244,16 @@ class EncodingPlan(ABC):
         }
 
     def features(self, outputs: np.ndarray) -> list[dict[str, Features]]:
-        """For each task: split → what a classifier sees of its rows."""
+        """For each task: split → features of its rows for a classifier."""
         return []
 
     def tables(self) -> Tables:
-        """Sets, and rankings as sets of texts, beside where each sentence of theirs is in `sentences`, −1: nowhere."""
+        """Sets, and rankings as sets of texts, with the place of each sentence in `sentences`. −1: absent."""
         return []
 
     @abstractmethod
     def matchers(self, outputs: np.ndarray) -> "list[Matcher]":
-        """For each of `searched` what scores its queries with its documents, from the outputs for `examples`."""
+        """For each of `searched` a function that scores its queries with its documents."""
 
 
 ALIKE = np.zeros(len(Side), dtype=np.int8)
@@ -248,13 +261,13 @@ ALIKE = np.zeros(len(Side), dtype=np.int8)
 
 
 class CosinePlan(EncodingPlan):
-    """Encodes every distinct sentence of several sets once; a score is the cosine of two embeddings.
+    """Encodes every distinct sentence of several sets once. A score is the cosine of two embeddings.
 
-    head       what makes the score instead, with the weights that it has when it is asked; None: the cosine
-    sides      those of the encoder (`PooledEncoder.sides`): where queries and documents of a ranking have prompts of
-               their own, a sentence is encoded once for each prompt that it is read behind
-    normalize  embeddings that are cut are brought to length 1, as the encoder brings its own
-    read       Side by which each of `sentences` is read
+    head       computes the score instead, with its current weights. None: the cosine sides      those of the encoder
+    (`PooledEncoder.sides`): if queries and documents of a ranking have different prompts, a
+               sentence is encoded once for each of its prompts
+    normalize  truncated embeddings are brought to length 1, as the encoder does with its own
+    read       Side of each of `sentences`
     """
 
     temperature = COSINE_TEMPERATURE
@@ -287,13 +300,13 @@ class CosinePlan(EncodingPlan):
         self._size: int | None = None
 
     def cut(self, dim: int) -> Self:
-        """The same plan, which takes the first `dim` numbers of the embeddings."""
+        """The same plan with the first `dim` dimensions of the embeddings."""
         plan = copy(self)
         plan._size = dim
         return plan
 
     def _read_apart(self) -> None:
-        """Makes a row of `examples` for each sentence and each Side by which it is read, and says where each is."""
+        """Make a row of `examples` for each sentence and each of its Sides, and map sentences to rows."""
         used = np.zeros((len(Side), len(self.examples)), dtype=bool)
         for number in range(len(self._union.sets)):
             used[Side.EVERY, np.concatenate(list(self._union.rows(number).values()))] = True
@@ -310,7 +323,7 @@ class CosinePlan(EncodingPlan):
         )
 
     def recall(self, pending: np.ndarray, embeddings: Float[np.ndarray, "sentences dim"]) -> None:
-        """Takes the embeddings of all sentences but the `pending` ones as known; those need not be encoded."""
+        """Take known embeddings of all sentences but the `pending` ones, which then need not be encoded."""
         self.pending = pending
         self._known = embeddings
         # A table of its own, so that sentences that are known are not even tokenised.
@@ -336,7 +349,7 @@ class CosinePlan(EncodingPlan):
         ]
 
     def _sides_of_rankings(self) -> Iterator[tuple[np.ndarray, np.ndarray, Sequence[int]]]:
-        """Of each of `searched` the numbers of queries and of documents in the union, and how both are read."""
+        """Numbers of queries and documents in the union, and the Sides of both, for each of `searched`."""
         for ranking, numbers, read in zip(self.searched, self._of_rankings, self._asking, strict=True):
             yield *np.split(numbers, [len(ranking.queries)]), read
 
@@ -368,7 +381,7 @@ class CosinePlan(EncodingPlan):
         return features
 
     def _all(self, outputs: Float[np.ndarray, "pending dim"]) -> Float[np.ndarray, "sentences dim"]:
-        """Embeddings of all sentences: those that were known, too."""
+        """Embeddings of all sentences, including the known ones."""
         embeddings = outputs
         if self._known is not None:
             embeddings = self._known.copy()
@@ -381,10 +394,10 @@ class CosinePlan(EncodingPlan):
 
 
 class Evaluator(ABC):
-    """One encoder, as far as an evaluation is concerned: `plan` → `begin` → `output` of each batch → `measured`.
+    """Evaluation of one kind of encoder: `plan` → `begin` → `output` of each batch → `measured`.
 
-    unscored   kinds of sets that it has no measure of, and why
-    plan_type  makes its plans
+    unscored   kinds of sets without a metric, and why
+    plan_type  class of its plans
     """
 
     unscored: ClassVar[Mapping[Kind, str]] = UNSCORED
@@ -392,34 +405,34 @@ class Evaluator(ABC):
 
     @property
     def nested_dims(self) -> tuple[int, ...]:
-        """Sizes below its own that embeddings are scored at, too."""
+        """Smaller sizes at which embeddings are also scored."""
         return ()
 
     def plan(self, sets: Sets, tasks: Sequence[TransferTask] = ()) -> EncodingPlan:
-        """What must be encoded to score `sets` and to make the classifiers of `tasks`."""
+        """Plan the texts to encode for `sets` and for the classifiers of `tasks`."""
         return self.plan_type(sets, tasks)
 
     @abstractmethod
     def output(self, batch: Batch) -> Float[Tensor, "batch ..."]:
-        """What is kept of each row of a planned batch: an embedding, or a score."""
+        """Output of each row of a planned batch: an embedding or a score."""
 
     def read_query(self, query: str, symmetric: bool | None) -> None:  # noqa: B027  most compute nothing of it
-        """Computes what is needed of a query that comes alone, to be timed."""
+        """Compute a single query, to measure its latency."""
 
     def begin(self, plan: EncodingPlan) -> None:  # noqa: B027  most have nothing to prepare
-        """Called before each pass, as the weights may be others by then."""
+        """Prepare a pass. Called before each, because the weights may have changed."""
 
     def finished(self, plan: EncodingPlan, outputs: np.ndarray) -> dict[str, Score]:
-        """Called once with all outputs for `plan.examples`; scores that it has besides those of every encoder."""
+        """Receive all outputs for `plan.examples`, and return additional scores."""
         return {}
 
 
 class EmbeddingEvaluator(Evaluator):
-    """A bi-encoder or prompt encoder: encodes the sentences of a plan with a back end, but for those that a cache has.
+    """A bi-encoder or prompt encoder: encodes the sentences of a plan with a back end, unless a cache has them.
 
-    backend    a BackendName; any but torch must be able to export the encoder
-    cache_dir  embeddings are kept below it; None: nowhere
-    precision  in which the encoder runs; embeddings of each are kept apart
+    backend    a BackendName. Any but torch must be able to export the encoder
+    cache_dir  folder of cached embeddings. None: no cache
+    precision  in which the encoder runs. Embeddings of each precision are stored separately
     """
 
     def __init__(
@@ -457,7 +470,7 @@ class EmbeddingEvaluator(Evaluator):
         self.encoder.reading(sides_of(symmetric)[0]).encode(query)
 
     def try_out(self) -> None:
-        """Raises UserError when the encoder cannot be exported: better before training than after."""
+        """Raise UserError if the encoder cannot be exported, before training instead of after."""
         if self._name.is_graph:
             open_backend(self.encoder, self._name)
 
@@ -468,10 +481,10 @@ class EmbeddingEvaluator(Evaluator):
         is_first: bool = True,
         shared: Callable[[Any], Any] = lambda found: found,
     ) -> None:
-        """Tells the plan which embeddings are known.
+        """Pass known embeddings to the plan.
 
-        is_first  of several processes this is the first, which alone asks the cache
-        shared    gives all processes what the first one has found
+        is_first  True for the first of several processes, which alone reads the cache
+        shared    sends the results of the first process to all
         """
         self._backend = None
         if self._cache is None or not isinstance(plan, CosinePlan):

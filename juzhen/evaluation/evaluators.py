@@ -38,10 +38,10 @@ from juzhen.metrics.ranking import COSINE_TEMPERATURE
 
 
 class CrossEncoderPlan(EncodingPlan):
-    """Scores every distinct pair of several sets once; (a, b) and (b, a) are two pairs.
+    """Scores every distinct pair of several sets once. (a, b) and (b, a) are two pairs.
 
-    Of what the model gives for a pair, the first number is its score; others are its class logits. Raises UserError
-    for a ranking without candidates: each query would have to be read with each document.
+    Of the model's output for a pair, the first number is its score and the others are its class logits. Raises
+    UserError for a ranking without candidates: each query would have to be read with each document.
     """
 
     temperature = 1.0
@@ -76,7 +76,7 @@ class CrossEncoderPlan(EncodingPlan):
         return [compared.shaped(outputs[rows, 0]) for compared, rows in of_sets]
 
     def logits(self, outputs: Float[np.ndarray, "pairs outputs"]) -> list[Float[np.ndarray, "rows classes"]]:
-        """Class logits per row of each set; without columns where the model has no classes."""
+        """Class logits per row of each set, without columns if the model has no classes."""
         return [outputs[rows, 1:] for rows in self._rows[: len(self.sets)]]
 
     def matchers(self, outputs: Float[np.ndarray, "pairs outputs"]) -> list[Matcher]:
@@ -85,7 +85,7 @@ class CrossEncoderPlan(EncodingPlan):
 
 
 def _candidates(ranking: RankingSet) -> list[Int[np.ndarray, "documents"]]:
-    """The candidates of each query, each once. Raises UserError where there are none."""
+    """Distinct candidates of each query. Raises UserError if there are none."""
     if ranking.candidates is None:
         raise UserError(
             f"{ranking.column}: a cross-encoder would have to read each of {len(ranking.queries):,} queries with each "
@@ -101,7 +101,7 @@ def _pair_matcher(ranking: RankingSet, scores: Float[np.ndarray, "pairs"]) -> Ma
 
 
 class PairEvaluator(Evaluator):
-    """A cross-encoder: the score of each pair, then its class logits where the head has classes."""
+    """A cross-encoder: the score of each pair, then its class logits if the head has classes."""
 
     unscored = UNSCORED_BY_PAIRS
     plan_type = CrossEncoderPlan
@@ -133,13 +133,13 @@ class PairEvaluator(Evaluator):
 
 
 def pair_logits(encoder: PairEncoder, batch: Batch) -> Float[Tensor, "batch outputs"]:
-    """The mean over the orders in which the batch holds each pair."""
+    """Mean over the orders in which the batch has each pair."""
     logits = encoder(batch.tokens)
     return torch.stack([logits[rows] for rows in batch.columns.values()]).mean(dim=0)
 
 
 class LexicalPlan(EncodingPlan):
-    """Nothing passes through a network: scores come from the texts alone, by a method of `juzhen.metrics.lexical`."""
+    """Scores from the texts alone, by a method of `juzhen.metrics.lexical`. Needs no network."""
 
     temperature = COSINE_TEMPERATURE
     examples = NOTHING
@@ -172,7 +172,7 @@ class LexicalPlan(EncodingPlan):
         return [self._matcher(ranking) for ranking in self.searched]
 
     def _matcher(self, ranking: RankingSet) -> Matcher:
-        """Terms are counted over the documents; what a query has besides counts for its overlap too."""
+        """Terms are counted over the documents. Other terms of a query count for its overlap as well."""
         counted = [*ranking.queries, *ranking.corpus] if self._overlap else ranking.corpus
         queries, documents = (
             self._vectors(texts, counted=counted) for texts in (ranking.queries, ranking.corpus)
@@ -191,7 +191,7 @@ class LexicalPlan(EncodingPlan):
         return score
 
     def features(self, outputs: np.ndarray) -> list[dict[str, Features]]:
-        """Counted over the rows that a classifier learns from, or over all where it is judged in folds; of length 1."""
+        """Counted over the classifier's training rows, or over all rows if it is judged in folds. Length 1."""
         features = []
         for task in self.tasks:
             texts = {
@@ -208,9 +208,9 @@ class LexicalPlan(EncodingPlan):
 
 
 class LexicalEvaluator(Evaluator):
-    """TF-IDF or the overlap of terms, which have no encoder; `method` and `tokens` as of `lexical_scores`.
+    """TF-IDF or overlap of terms, without an encoder. `method` and `tokens` as in `lexical_scores`.
 
-    Raises UserError for a method that is none, and where jieba is needed and not installed.
+    Raises UserError for an unknown method, and if jieba is needed and not installed.
     """
 
     family: ClassVar[str] = "lexical"
@@ -230,11 +230,11 @@ class LexicalEvaluator(Evaluator):
 
 
 class BM25Plan(LexicalPlan):
-    """Rankings by the terms that a query shares with a document; see `juzhen.metrics.lexical`.
+    """Rankings by the terms that a query shares with a document, see `juzhen.metrics.lexical`.
 
-    index  makes the BM25 of a corpus
+    index  builds the BM25 of a corpus
 
-    Documents without a term of the query come last, in their order. Raises UserError for sets that are no rankings.
+    Documents without a term of the query come last, in their order. Raises UserError for sets that are not rankings.
     """
 
     def __init__(self, sets: Sets, *, index: Callable[[Sequence[str]], BM25] = BM25) -> None:
@@ -256,9 +256,9 @@ def _bm25_matcher(ranking: RankingSet, index: BM25) -> Matcher:
 
 
 class BM25Evaluator(LexicalEvaluator):
-    """BM25, which has no encoder either; numbers as of `juzhen.metrics.lexical.BM25`.
+    """BM25, without an encoder. Numbers as in `juzhen.metrics.lexical.BM25`.
 
-    Raises UserError where jieba is asked for and not installed.
+    Raises UserError if jieba is asked for and not installed.
     """
 
     unscored = UNSCORED_BY_BM25
@@ -276,10 +276,10 @@ THEIR_SIDES = np.array([Side.EVERY, Side.QUERY, Side.DOCUMENT, Side.QUERY], dtyp
 
 
 class VectorEvaluator(Evaluator):
-    """Vectors that something else computes: an encoder of another library, a server, a function.
+    """Vectors computed elsewhere: by an encoder of another library, a server, or a function.
 
-    Of an encoder with `encode_query` and `encode_document` these read the two sides of a ranking.
-    Raises UserError for what gives no vectors.
+    `encode_query` and `encode_document` of an encoder read the two sides of a ranking. Raises UserError for output
+    that is not vectors.
     """
 
     plan_type = CosinePlan
@@ -304,7 +304,7 @@ class VectorEvaluator(Evaluator):
         raise NotImplementedError("vectors come from elsewhere, not from batches")
 
     def vectors(self, plan: EncodingPlan) -> Float[np.ndarray, "sentences dim"]:
-        """One for each sentence of the plan. Raises UserError for another number of them, or no numbers."""
+        """One per sentence of the plan. Raises UserError for another number of vectors, or for NaN."""
         assert isinstance(plan, CosinePlan)  # made by `plan`
         parts: dict[int, np.ndarray] = {}
         for side in np.unique(plan.read).tolist():
@@ -325,7 +325,7 @@ class VectorEvaluator(Evaluator):
 
 
 def embedding_cache_dir(is_kept: bool, cache_dir: str | None) -> str | None:
-    """Where `evaluation.cache_embeddings` keeps embeddings. Raises UserError where there is no place for it."""
+    """Folder of `evaluation.cache_embeddings`. Raises UserError if there is none."""
     if is_kept and cache_dir is None:
         raise UserError(
             "cache_embeddings=true: embeddings are kept below cache_dir, which is null; "

@@ -63,12 +63,12 @@ Outputs = list[tuple[np.ndarray, np.ndarray]]
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What one pass over some sets has given.
+    """Results of one pass over some sets.
 
-    scores     metric key `split/dataset/metric` → Score: the columns of a result
-    per_row    `split/dataset` → similarity of each row, (rows,), or (rows, candidates) where an anchor has several
-    per_query  metric key → one number per query of a ranking, (queries,); the score is their mean
-    rows       `split/dataset` → both, as a run keeps them
+    scores     metric key `split/dataset/metric` → Score: the columns of a result per_row    `split/dataset` →
+    similarity of each row, (rows,), or (rows, candidates) for an anchor with several texts per_query  metric key → one
+    number per query of a ranking, (queries,). The score is their mean rows       `split/dataset` → both, as a run
+    stores them
     """
 
     scores: dict[str, Score]
@@ -78,11 +78,11 @@ class Evaluation:
 
     @property
     def thresholds(self) -> dict[str, Threshold]:
-        """Name of each set of pairs with a dev split → from which score on two texts count as the same."""
+        """Set of pairs with a dev split → score from which two texts count as the same."""
         return fitted_thresholds(self.rows)
 
     def __str__(self) -> str:
-        """A table: of each set what it is measured by, the value with its 95 % interval, and the rows; thresholds."""
+        """Table of sets: metric, value with its 95 % interval, rows; then thresholds."""
         spoken = main_metric_keys(self.scores)
         columns = [key.rpartition("/")[0] for key in self.scores]
         body = [
@@ -117,10 +117,10 @@ def measure(
     dims: Sequence[int] = (),
     **options: Any,
 ) -> Evaluation:
-    """Scores everything that is planned, from what the encoder gave for `plan.examples`.
+    """Score all planned sets from the outputs for `plan.examples`.
 
-    dims     the first so many numbers of embeddings are scored too, under the names of the sets with @64 at their ends
-    options  as `_measured` takes them
+    dims     truncated sizes of embeddings to score as well, as sets with a name that ends in @64
+    options  as in `_measured`
     """
     full = _measured(evaluator, plan, outputs, **options)
     scores = full.scores | evaluator.finished(plan, outputs)
@@ -142,12 +142,12 @@ def _measured(
     clusterings: int = 0,
     **sampling: int,
 ) -> Evaluation:
-    """All scores but those that an evaluator has besides.
+    """All scores but the additional ones of an evaluator.
 
-    seen      `split/dataset` → rows, or queries, that training has seen: these sets are scored without them too
-    rankings  measures of rankings besides RANKINGS
-    clusterings  starts of the V-measure of texts with classes, see `juzhen.metrics.classification`; 0: it is left out
-    how       bootstrap_samples and seed, as `score_set` takes them
+    seen      `split/dataset` → rows, or queries, that training has seen. These sets are also scored without them
+    rankings  ranking metrics besides RANKINGS
+    clusterings  starts of the V-measure, see `juzhen.metrics.classification`. 0: no V-measure
+    how       bootstrap_samples and seed, as in `score_set`
     """
     scores = plan.scores(outputs)
     measured = score_sets(plan.sets, scores, temperature=plan.temperature, seen=seen, **sampling)
@@ -191,9 +191,9 @@ def _measured(
 def rows_of_set(
     examples: Examples, scores: np.ndarray, found: Mapping[str, np.ndarray] | None = None
 ) -> SetRows:
-    """The rows of a set with their scores, (rows,) or (rows, candidates), as they are kept.
+    """Rows of a set with their scores, (rows,) or (rows, candidates), as they are stored.
 
-    found  of positive pairs what `standard_rows` gives: it stands instead of scores among a few candidates
+    found  output of `standard_rows` for positive pairs, used instead of scores among a few candidates
     """
     line_numbers = np.zeros(len(examples), np.int32) if examples.lines is None else examples.lines
     columns = {"row": np.arange(len(examples), dtype=np.int32), "line": line_numbers.astype(np.int32)}
@@ -227,11 +227,11 @@ def _rows_of_ranking(
 def standard_rows(
     questions: StandardQuestions, first: FirstAnswers
 ) -> dict[str, Float[np.ndarray, "orders rows"]]:
-    """What a search for the standard question of each row gives.
+    """Results of a search for the standard question of each row.
 
-    score  that of its best standard question that is right
-    other  that of the nearest one that is not, NaN where there is none: then the measures are NaN, too
-    STANDARD_RANKS  as `first_answer_numbers` has them, by three orders of equals
+    score  of its best correct standard question
+    other  of the nearest incorrect one. NaN if there is none: then the metrics are NaN as well
+    STANDARD_RANKS  as in `first_answer_numbers`, for three orders of equal scores
     """
     numbers = {"score": first.right[None], "other": first.other[None]} | first_answer_numbers(first)
     of_rows = {name: values[:, questions.queries].astype(np.float64) for name, values in numbers.items()}
@@ -249,9 +249,9 @@ def score_standard_questions(
     bootstrap_samples: int,
     seed: int,
 ) -> dict[str, Score]:
-    """The means of STANDARD_RANKS over the rows of positive pairs, and over those that training has not seen.
+    """Means of STANDARD_RANKS over the rows of positive pairs, and over those that training has not seen.
 
-    found  what `standard_rows` gives
+    found  output of `standard_rows`
     """
     rows = np.flatnonzero(np.isfinite(found["other"][0]))
     return _means(
@@ -273,9 +273,9 @@ def score_ranking_set(
     bootstrap_samples: int,
     seed: int,
 ) -> dict[str, Score]:
-    """The mean of each metric over all queries, and over those that training has not seen where it has seen some.
+    """Mean of each metric over all queries, and over the unseen ones if training has seen some.
 
-    numbers  metric → what `order_numbers` gives, (three, queries)
+    numbers  metric → output of `order_numbers`, (three, queries)
     """
     return _means(
         ranking.column,
@@ -298,10 +298,10 @@ def _means(
     bootstrap_samples: int,
     seed: int,
 ) -> dict[str, Score]:
-    """The mean of each metric over some rows, and over those that training has not seen where it has seen some.
+    """Mean of each metric over some rows, and over the unseen ones if training has seen some.
 
-    numbers  metric → (three, rows): the expected value, in the worst order of equals and in the best
-    why      there is no value where no row is left
+    numbers  metric → (three, rows): the expected value, in the worst order of equal scores and in the best
+    why      reason for a missing value when no row is left
     """
     chosen = {"": rows}
     if seen is not None and len(seen.rows):
@@ -321,7 +321,7 @@ def _means(
 
 
 def _of_orders(worst_and_best: np.ndarray) -> dict[str, float]:
-    """`worst` and `best` of a Score, where the order of documents of equal scores makes a difference."""
+    """`worst` and `best` of a Score, if the order of documents with equal scores matters."""
     if np.array_equal(*worst_and_best):
         return {}
     return dict(zip(("worst", "best"), worst_and_best.mean(axis=1).tolist(), strict=True))
@@ -343,9 +343,9 @@ def score_sets(
     temperature: float = COSINE_TEMPERATURE,
     **sampling: int,
 ) -> dict[str, Score]:
-    """Metric key `split/dataset/metric` → Score for every set; thresholds come from the dev split of the same set.
+    """Score every set: metric key `split/dataset/metric` → Score. Thresholds come from the dev split of the same set.
 
-    seen, how  as of `measure`
+    seen, how  as in `measure`
     """
     dev = {
         dataset.name: (values, dataset)
@@ -378,20 +378,23 @@ def score_set(
     seed: int,
     temperature: float = COSINE_TEMPERATURE,
 ) -> dict[str, Score]:
-    """Metric name → Score, as fractions: `spearman` (with interval), `pearson`, and for labelled pairs also
-    `accuracy`, `f1`, `average_precision`, `auc`; and what `score_distribution` gives, in units of the score.
-    For positive pairs and triplets what `score_ranking` gives.
+    """Score one set of pairs or texts.
 
-    scores  the model's similarity per row, (rows,), higher = closer; (rows, candidates) of positive pairs and triplets
-    dev     scores and examples of the dev split of the same set, None where it has none
-    temperature  divides scores in `ranking_loss`
+    Args:
+        scores: Similarity of each row, (rows,), higher = closer. (rows, candidates) for positive pairs and triplets.
+        examples: The rows.
+        dev: Scores and examples of the dev split of the same set. None without one.
+        temperature: Divides scores in `ranking_loss`.
 
-    Thresholds of accuracy and F1 are fitted on dev; dev itself is cross-fitted; without dev both are None. Whatever is
-    undefined is None, and its Score says why.
-    NLI pairs are correlated with the grades 1, 0.5, 0. Of single texts there is nothing to measure: the answer is
-    empty.
+    Returns:
+        Metric name → Score, as fractions: `spearman` (with interval), `pearson`, for labelled pairs also `accuracy`,
+        `f1`, `average_precision`, `auc`, and the output of `score_distribution` in units of the score. For positive
+        pairs and triplets the output of `score_ranking`. Empty for single texts. Thresholds are fitted on dev, and dev
+        itself is cross-fitted. Without dev the thresholds are None. An undefined value is None, and its Score has the
+        reason. NLI pairs are correlated with the grades 1, 0.5, 0.
 
-    Raises ValueError naming set, split and the first row whose score is not finite.
+    Raises:
+        ValueError: A score that is not finite, with set, split and first row.
     """
     if len(TEXT_COLUMNS[examples.kind]) == 1:
         return {}
@@ -423,7 +426,7 @@ def score_set(
 def _decisions(
     scores: np.ndarray, examples: Examples, *, dev: tuple[np.ndarray, Examples] | None
 ) -> dict[str, Score]:
-    """Metrics that need a threshold or class, for labelled pairs."""
+    """Metrics of labelled pairs that need a threshold or a class."""
     labels = examples.targets
     assert labels is not None  # labelled pairs have labels
     accuracy = f1 = mcc = why = None
@@ -468,11 +471,12 @@ def score_together(
     bootstrap_samples: int,
     seed: int,
 ) -> dict[str, Score]:
-    """`<split>/sts_all/spearman` and `<split>/sts_mean/spearman`, for splits in which all seven sets were scored.
+    """`<split>/sts_all/spearman` and `<split>/sts_mean/spearman`, for splits with scores of all seven sets.
 
-    all   Spearman over the pairs of all sets together, their gold scores brought to the range from 0 to 1 first;
-          what papers on unsupervised embeddings call "all" (Gao et al. 2021, appendix B)
-    mean  the mean of the seven correlations; None where one of them is undefined
+    all   Spearman over the pairs of all sets together, with gold scores scaled to [0, 1]. Papers on unsupervised
+    embeddings
+          call it "all" (Gao et al. 2021, appendix B)
+    mean  the mean of the seven correlations. None if one of them is undefined
 
     measured  metric key → Score of each set
     """
@@ -506,13 +510,13 @@ NEED_A_THRESHOLD = ("accuracy", "f1", "mcc")
 def score_unseen(
     scores: np.ndarray, examples: Examples, seen: np.ndarray, **sampling: Any
 ) -> dict[str, Score]:
-    """`spearman_without_leaks` and the like, with intervals and counts of their own; empty where nothing was seen.
+    """`spearman_without_leaks` and similar scores, with their intervals and counts. Empty if nothing was seen.
 
-    scores  the model's similarity per row of `examples`, (rows,), as for the score of the whole set
+    scores  similarity of each row of `examples`, (rows,), as for the score of the whole set
     seen    positions of rows that training has seen
-    how     bootstrap_samples, seed and temperature, as `score_set` takes them
+    how     bootstrap_samples, seed and temperature, as in `score_set`
 
-    A value is None where the other rows have no correlation: none is left, or one side is constant.
+    A value is None if the other rows have no correlation: none is left, or one side is constant.
     """
     if not len(seen):
         return {}
@@ -535,9 +539,13 @@ Labelled = tuple[np.ndarray, np.ndarray]
 
 
 def fitted_thresholds(rows: Mapping[str, SetRows]) -> dict[str, Threshold]:
-    """Name of each set of DECIDED kinds that has a dev split → its threshold.
+    """Fit a threshold for each set of DECIDED kinds that has a dev split.
 
-    rows  `split/dataset` → what its rows were scored to
+    Args:
+        rows: `split/dataset` → scored rows.
+
+    Returns:
+        Set → threshold.
     """
     thresholds = {}
     for column, dev in rows.items():
@@ -549,7 +557,7 @@ def fitted_thresholds(rows: Mapping[str, SetRows]) -> dict[str, Threshold]:
 
 
 def labelled(rows: SetRows) -> Labelled:
-    """Scores and labels of 0/1 pairs. Rows that rank give two: the own text as 1, and the nearest other as 0."""
+    """Scores and labels of 0/1 pairs. Ranked rows give two: their own text as 1, and the nearest other as 0."""
     if rows.kind not in RANKED:
         return rows["score"], rows["gold"]
     right, other = (rows[name][np.isfinite(rows["other"])] for name in ("score", "other"))
@@ -557,7 +565,7 @@ def labelled(rows: SetRows) -> Labelled:
 
 
 def fitted_threshold(dev: Labelled, test: Labelled | None) -> Threshold:
-    """The threshold with the best accuracy on dev, and what it decides on test; without test on halves of dev."""
+    """Fit the threshold with the best accuracy on dev, and judge it on test, or without test on halves of dev."""
     (scores, labels), judged_on = dev, HALVES if test is None else TEST
     if len(np.unique(labels)) < 2:
         return Threshold(None, len(labels), judged_on, why="the dev split has pairs of one label alone")
