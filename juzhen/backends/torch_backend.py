@@ -43,11 +43,13 @@ ONNX_PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 def open_backend(encoder: PooledEncoder, name: str) -> Backend:
     """Open a backend for the current weights of an encoder.
 
-    The torch backends follow later changes of the weights. Graphs are copies, which take seconds to export.
-
     Args:
         encoder: The encoder.
         name: torch, torch_bf16, onnx, onnx_int8 or openvino.
+
+    Returns:
+        The backend. The torch backends follow later changes of the weights. Graphs are copies, which take seconds to
+        export.
 
     Raises:
         UserError: The name is unknown, a package is missing, or the encoder cannot be exported.
@@ -73,7 +75,12 @@ def open_backend(encoder: PooledEncoder, name: str) -> Backend:
 
 
 class Deferred:
-    """Backend that opens at the first call, since a cache may know all texts. Errors as in `open_backend`."""
+    """Backend that opens at the first call, since a cache may know all texts. Errors as in `open_backend`.
+
+    Args:
+        encoder: The encoder.
+        name: Name of the backend.
+    """
 
     def __init__(self, encoder: PooledEncoder, name: str) -> None:
         self.name = backend_name(name, key="backend")
@@ -84,6 +91,14 @@ class Deferred:
         return open_backend(self._encoder, self.name)
 
     def encode(self, tokens: Tokens) -> Float[np.ndarray, "sentences dim"]:
+        """Embeddings of packed sentences.
+
+        Args:
+            tokens: Packed sentences.
+
+        Returns:
+            float32 array (sentences, dim).
+        """
         return self._opened.encode(tokens)
 
 
@@ -93,7 +108,14 @@ def _say_once(warning: str) -> None:
 
 
 def require_packages(name: BackendName) -> None:
-    """Raise UserError if a package of the backend is not installed."""
+    """Check that the packages of a backend are installed.
+
+    Args:
+        name: The backend.
+
+    Raises:
+        UserError: A package is missing.
+    """
     if not name.is_graph:
         return
     is_openvino = name is BackendName.OPENVINO

@@ -414,6 +414,9 @@ def compile_layers(backbone: nn.Module) -> None:
     """Let torch.compile fuse the operations of each layer, in place. The weights keep their names.
 
     One compiled layer serves all layers of its type. The first step takes tens of seconds longer.
+
+    Args:
+        backbone: The transformer.
     """
     for stack in [module for module in backbone.modules() if isinstance(module, nn.ModuleList)]:
         if len({type(layer) for layer in stack}) == 1:
@@ -422,10 +425,15 @@ def compile_layers(backbone: nn.Module) -> None:
 
 
 def checkpoint_layers(backbone: nn.Module) -> None:
-    """Keep only the input of each layer in training, and recompute the layer, with the same dropout, in the backward
-    pass.
+    """Keep only the input of each layer in training, and recompute the layer in the backward pass.
 
-    Chen et al. 2016, https://arxiv.org/abs/1604.06174. Raises UserError if the architecture does not support it.
+    The recomputed layer has the same dropout. Chen et al. 2016, https://arxiv.org/abs/1604.06174.
+
+    Args:
+        backbone: The transformer.
+
+    Raises:
+        UserError: The architecture does not support it.
     """
     if not getattr(backbone, "supports_gradient_checkpointing", False):
         raise UserError(

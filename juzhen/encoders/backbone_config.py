@@ -14,7 +14,16 @@ NO_PROMPT = "none"
 
 @dataclass(config=SCHEMA, kw_only=True)
 class AdapterConfig:
-    """Adapter: small trainable matrices next to the frozen weights of the backbone."""
+    """Adapter: small trainable matrices next to the frozen weights of the backbone.
+
+    Args:
+        kind: lora (Hu et al. 2021) or dora (Liu et al. 2024).
+        rank: Columns of a matrix.
+        alpha: The update is scaled by alpha / rank. None is 2 × rank.
+        dropout: Dropout of the inputs of the matrices.
+        targets: Endings of names of linear layers. None takes those of attention.
+        base: Format of the frozen weights. nf4 (QLoRA) needs CUDA and bitsandbytes.
+    """
 
     kind: Literal["lora", "dora"] = Field(
         default="lora",

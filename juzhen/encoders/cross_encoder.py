@@ -288,7 +288,7 @@ class CrossEncoder(PairEncoder):
     def load(
         cls, source: str | Path, *, revision: str | None = None, device: str | torch.device = "cpu"
     ) -> Any:
-        """Load a cross-encoder from a folder, a run or the hub, in float32, in evaluation mode.
+        """Load a cross-encoder.
 
         A language model that scores pairs by its answer is a `GenerativeReranker`.
 
@@ -296,6 +296,9 @@ class CrossEncoder(PairEncoder):
             source: Folder, run or hub id.
             revision: As in `SentenceEncoder.load`.
             device: As in `SentenceEncoder.load`.
+
+        Returns:
+            The cross-encoder in float32, in evaluation mode.
 
         Raises:
             UserError: The source is not a cross-encoder, or a file is broken.
@@ -362,7 +365,17 @@ class CrossEncoder(PairEncoder):
         symmetric: bool | None,
         head_dropout: float | None = None,
     ) -> None:
-        """Set all arguments that are not None. Raises UserError for segments that the encoder does not have."""
+        """Change settings of a loaded cross-encoder. None keeps a setting.
+
+        Args:
+            pooling: cls or mean.
+            segments: Mark the tokens of the second sentence.
+            symmetric: Score the mean of both orders.
+            head_dropout: Dropout before the head.
+
+        Raises:
+            UserError: The encoder has no segments.
+        """
         if segments and not self.marks_segments:
             raise UserError(SEGMENTS_UNKNOWN)
         self.inner.pooling = pooling or self.inner.pooling

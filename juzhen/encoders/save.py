@@ -212,7 +212,7 @@ def _cell(value: Any) -> str:
 
 
 def save_encoder(encoder: Any, folder: str | Path, *, card: dict[str, Any]) -> Path:
-    """Save a sentence encoder or a cross-encoder, and return the folder.
+    """Save a sentence encoder or a cross-encoder.
 
     The files appear together (`juzhen.core.atomic_write`). A folder that was saved by juzhen is replaced. An encoder
     that
@@ -224,6 +224,9 @@ def save_encoder(encoder: Any, folder: str | Path, *, card: dict[str, Any]) -> P
         folder: Target folder.
         card: Facts for the README. `name` is the title, the rest becomes tables. `thresholds`, set → score, are the
             decision thresholds of `encoder.is_same`.
+
+    Returns:
+        The folder.
 
     Raises:
         UserError: The folder holds other files, or files that have changed since they were saved.

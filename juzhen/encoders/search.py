@@ -474,6 +474,9 @@ def quantize(
         whole: Original embeddings for the final scores of a search. `whole=vectors` keeps them.
         rescore: Candidates per hit.
 
+    Returns:
+        Corpus for `SentenceEncoder.search`.
+
     Raises:
         UserError: The precision is unknown, or a value is NaN.
 

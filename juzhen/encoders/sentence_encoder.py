@@ -92,7 +92,16 @@ class Options(TypedDict, total=False):
 class SentenceEncoder(ThresholdMixin, HubMixin, PassageMixin, PooledEncoder):
     """Texts to embeddings.
 
-    As a module it gives embeddings with gradients: `encoder(encoder.collate(encoder.tokenize(texts)))`.
+    As a module it returns embeddings with gradients: `encoder(encoder.collate(encoder.tokenize(texts)))`.
+
+    Args:
+        backbone: A Hugging Face encoder without a head.
+        tokenizer: Its tokenizer.
+        pooling: A name of `juzhen.encoders.pooling.POOLINGS`.
+        normalize: Embeddings have length 1.
+        max_length: Tokens per sentence, special tokens included.
+        projections: Layers after pooling.
+        prompts: Known prompts.
     """
 
     family: ClassVar[str] = "bi_encoder"
@@ -109,13 +118,14 @@ class SentenceEncoder(ThresholdMixin, HubMixin, PassageMixin, PooledEncoder):
     ) -> Self:
         """Load an encoder from a folder, a run, a built-in name such as builtin/mini_zh, or the Hugging Face hub.
 
-        The encoder is in float32 and in evaluation mode. An encoder with templates loads as a `PromptEncoder`.
-
         Args:
             source: Folder, run, built-in name or hub id.
             revision: Branch, tag or commit on the hub.
             device: Device of the weights, such as cuda:1. `encoder.to(device)` moves them later.
             truncate_dim: Default of `encode`.
+
+        Returns:
+            The encoder in float32, in evaluation mode. An encoder with templates is a `PromptEncoder`.
 
         Raises:
             UserError: No encoder is found, or it is a cross-encoder, which has no embeddings.
@@ -253,14 +263,30 @@ class SentenceEncoder(ThresholdMixin, HubMixin, PassageMixin, PooledEncoder):
 
     @takes_peer_options
     def encode_query(self, texts: str | Iterable[str], **options: Any) -> Float[np.ndarray, "*sentences dim"]:
-        """As `encode`, behind the prompt for queries, `query`, where the encoder has one and the options name none."""
+        """Encode queries, with the prompt `query` if the encoder has one and no other is given.
+
+        Args:
+            texts: One text or a list.
+            options: As in `encode`.
+
+        Returns:
+            As `encode`.
+        """
         return self._reading(Side.QUERY, options).encode(texts, **options)
 
     @takes_peer_options
     def encode_document(
         self, texts: str | Iterable[str], **options: Any
     ) -> Float[np.ndarray, "*sentences dim"]:
-        """As `encode`, behind the prompt for documents: `document`, else `passage`, else `corpus`."""
+        """Encode documents, with the first prompt among `document`, `passage` and `corpus`.
+
+        Args:
+            texts: One text or a list.
+            options: As in `encode`.
+
+        Returns:
+            As `encode`.
+        """
         return self._reading(Side.DOCUMENT, options).encode(texts, **options)
 
     def _reading(self, side: Side, options: Mapping[str, Any]) -> "SentenceEncoder":
@@ -316,10 +342,21 @@ class SentenceEncoder(ThresholdMixin, HubMixin, PassageMixin, PooledEncoder):
         /,
         **options: Any,
     ) -> Float[np.ndarray, "*pairs"]:
-        """The score of each pair in its order, as evaluation has it: the cosine, or the learnt form of this encoder.
+        """Score pairs by the cosine, or by the learnt score head.
 
-        Of one pair a number. `score("a", "b")`, `score(firsts, seconds)`: the two sides apart.
-        Options and errors: as `encode`.
+        Args:
+            pairs: Pairs of texts, one pair, or the first texts. `score("a", "b")` and `score(firsts, seconds)` work
+                too.
+            second: Second texts, if `pairs` are first texts.
+            options: As in `encode`.
+
+        Returns:
+            float32 array (pairs,), in order, higher = closer. A number for a single pair.
+
+        Example:
+            >>> encoder = SentenceEncoder.load("builtin/mini_zh")
+            >>> encoder.score([("怎么退货", "如何退货"), ("怎么退货", "今天天气很好")]).argmax().item()
+            0
         """
         first, second, is_one = as_pairs(side_by_side(pairs, second))
         embeddings = self.encode([*first, *second], **options)
@@ -436,13 +473,31 @@ class SentenceEncoder(ThresholdMixin, HubMixin, PassageMixin, PooledEncoder):
 
 
 def load_encoder(folder_or_run: str | Path) -> SentenceEncoder:
-    """The encoder in a folder or of a run, in training mode. Errors: as `SentenceEncoder.load`."""
+    """Load the encoder of a folder or a run, in training mode.
+
+    Args:
+        folder_or_run: Folder or run. The hub is not asked.
+
+    Returns:
+        The encoder.
+
+    Raises:
+        UserError: As in `SentenceEncoder.load`.
+    """
     encoder_folder(folder_or_run)  # the hub is not asked
     return SentenceEncoder.load(folder_or_run).train()
 
 
 class PromptEncoder(TemplateEncoder, SentenceEncoder):
-    """A SentenceEncoder that reads sentences through templates."""
+    """A SentenceEncoder that reads sentences through templates.
+
+    Args:
+        backbone: A Hugging Face encoder without a head.
+        tokenizer: Its tokenizer.
+        templates: Templates and their reading.
+        max_length: Tokens of the whole input.
+        options: As in `SentenceEncoder`.
+    """
 
     family = "template"
 
@@ -468,6 +523,9 @@ def load_backbone(config: BackboneConfig, *, seed: int, reader: str | None = Non
         config: The encoder. A null setting keeps the value of the folder.
         seed: Seed of new weights: those of `initialize=random`, of added layers and of an adapter.
         reader: As in `read_components`.
+
+    Returns:
+        The encoder.
 
     Raises:
         UserError: As in `juzhen.encoders.components.read_components`.
