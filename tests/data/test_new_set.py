@@ -359,10 +359,3 @@ def test_a_description_has_no_key_that_has_a_default(tmp_path):
     assert text.startswith("# @package dataset.mine\n# Made of: ")
     keys = [line.partition(":")[0] for line in text.splitlines() if not line.startswith((" ", "#"))]
     assert keys == ["name", "kind", "language", "source", "layout", "layouts", "labels"]
-
-
-@pytest.mark.parametrize("name", ["", "../x", "a b", "a.b", "-", "长" * 100])
-def test_names_that_cannot_be_keys_are_refused(tmp_path, name):
-    table = read_raw(write(tmp_path / "pairs.csv", PLAIN))
-    with pytest.raises(UserError, match="--name"):
-        make_set(name, table, guess(table))

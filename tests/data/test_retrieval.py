@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
-from juzhen.data.rankings import RankingSet, as_ranking
+from juzhen.data.rankings import as_ranking
 
 
 def labelled(rows):
@@ -85,18 +85,6 @@ def test_negatives_of_triplets_are_known_not_to_answer():
     found = as_ranking(Examples.from_texts("some", "dev", kind=Kind.TRIPLET, texts=texts))
     assert sorted(found.corpus) == ["P", "Q", "R"]
     assert by_text(found) == {"q": ({"P", "Q"}, {"R"}, None), "P": ({"R"}, set(), "P")}
-
-
-def test_a_sentence_alone_is_no_ranking():
-    alone = Examples.from_texts("some", "dev", kind=Kind.SENTENCE, texts={"text": ["a"]})
-    with pytest.raises(UserError, match="dev/some: rows of kind sentence are not judgements"):
-        as_ranking(alone)
-
-
-@pytest.mark.parametrize("how", [{"own": np.array([0])}, {"irrelevant": [np.array([0, 1])]}])
-def test_what_answers_cannot_be_known_not_to(how):
-    with pytest.raises(UserError, match="dev/mine: query 0 is answered by document 0, which is"):
-        RankingSet("mine", "dev", ["a"], ["b", "c"], [{0: 1.0}], **how)
 
 
 @pytest.mark.slow

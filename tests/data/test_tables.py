@@ -262,12 +262,6 @@ def test_columns_go_by_number_from_1_wherever_they_are_said(tmp_path):
         as_examples(write_csv(tmp_path / "three.csv", [("标准问", "相似问", "答案"), ("甲", "乙", "丙")]))
 
 
-def test_rows_that_are_all_left_out_are_refused(tmp_path):
-    path = write_csv(tmp_path / "faq.csv", [("anchor", "positive"), ("甲", ""), ("", "乙")])
-    with pytest.raises(UserError, match="no rows are left"):
-        as_examples(path, on_bad_row="drop")
-
-
 def test_a_header_with_fewer_cells_than_the_rows_is_refused(tmp_path):
     path = tmp_path / "faq.csv"
     path.write_text("question,answer\n甲,乙,\n丙,丁,\n", encoding="utf-8")

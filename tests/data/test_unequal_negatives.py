@@ -99,11 +99,6 @@ def test_numbered_columns_keep_their_order_and_their_scores():
     assert read.teacher_scores.tolist() == [[0, 1, 2, 3]]
 
 
-def test_a_row_without_any_negative_is_a_fault():
-    with pytest.raises(UserError, match=r"row 2.*negative"):
-        as_examples([in_columns(ROWS[0]), {"anchor": "a", "positive": "b"}])
-
-
 def test_new_writes_them_and_they_are_read_again(tmp_path):
     rows = [(f"问题{row}", f"说法{row}", *(f"别的{row}{n}" for n in range(1 + row % 3))) for row in range(30)]
     path = tmp_path / "faq.csv"
