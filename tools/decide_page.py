@@ -312,7 +312,7 @@ def page(scores: pd.DataFrame, table: pd.DataFrame, folder: Path) -> str:
     counted = trained.drop_duplicates(["source", "encoder", "budget", "seed"])
     num_sources = counted["source"].nunique()
     parts = [
-        (FOLDER / "head.md").read_text(encoding="utf-8").rstrip() if (FOLDER / "head.md").is_file() else ""
+        (FOLDER / "head.txt").read_text(encoding="utf-8").rstrip() if (FOLDER / "head.txt").is_file() else ""
     ]
     done = [
         (

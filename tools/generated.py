@@ -118,7 +118,7 @@ PAGES = (
         "results/decide/README.md results/decide/scores.csv results/decide/decisions.csv results/decide/decisions.svg "
         "results/decide/prior.csv",
         "python -m tools.decide_page build/results/decide/runs results/decide",
-        f"results/decide/{ARCHIVE} results/decide/cheap_scores.csv results/decide/head.md {_TRANSFER}/{ARCHIVE} "
+        f"results/decide/{ARCHIVE} results/decide/cheap_scores.csv results/decide/head.txt {_TRANSFER}/{ARCHIVE} "
         "results/leaks/pairs.json juzhen/report/published/chinese_transfer.csv",
     ),
     Page(

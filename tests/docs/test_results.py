@@ -14,7 +14,7 @@ from tools.archives import ARCHIVE, archives, pack, unpacked
 from tools.results import unpack
 
 MOST_BYTES = 2_000_000
-PAGES = ("cot", "cross_encoder", "distill", "encoders", "losses", "retrieval", "transfer")
+PAGES = ("cot", "cross_encoder", "decide", "distill", "encoders", "losses", "retrieval", "transfer")
 
 
 def files(folder):

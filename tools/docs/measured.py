@@ -24,6 +24,7 @@ ABOUT = {
         "Transfer matrix",
         "which training set helps which evaluation set, beside published numbers",
     ),
+    "decide": ("What decides", "how far small trainings and nearness choose between training sets"),
     "losses": ("Losses", "what each loss gains on one small budget, and which go wrong"),
     "retrieval": ("Retrieval", "which way of mining hard negatives helps, and what it costs"),
     "cross_encoder": ("Cross-encoders", "cross entropy and CoSENT on the same pairs"),
