@@ -29,11 +29,11 @@ Start = Callable[[SavedRun, Result], Any]
 
 @dataclass
 class Changes:
-    """What has changed in a result.
+    """Changes of a result.
 
-    added  metric keys that have a value and had none
-    moved  metric key → value before and after, where an existing score was replaced by another
-    notes  what could not be done, in words
+    added  metric keys with a value that had none
+    moved  metric key → value before and after, if an existing score was replaced
+    notes  steps that failed, in words
     """
 
     added: list[str] = field(default_factory=list)
@@ -68,10 +68,10 @@ class Backfill:
     _beside: Any = None
 
     def add(self, run: SavedRun, sets: Descriptions) -> Changes:
-        """Scores `sets` and writes the result again; the caller holds the lock of the run.
+        """Score `sets` and write the result again. The caller holds the lock of the run.
 
-        Raises UserError when the encoder is gone or another one, when rows are others than the run has seen, and when
-        the run would have learnt something else with these sets in its evaluation.
+        Raises UserError if the encoder is gone or another one, if rows differ from those of the run, and if these
+        sets in its evaluation would have changed its training.
         """
         result = Result.read(run.folder)
         model, changes = result.config["model"], Changes()
@@ -136,7 +136,7 @@ class Backfill:
         return changes
 
     def _settings(self, result: Result, sets: Descriptions) -> EvaluationSettings:
-        """Those of a run with `sets` in its evaluation, on one device."""
+        """Settings of a run with `sets` in its evaluation, on one device."""
         config = copy(result.config)  # which names the file where a key is missing
         config["dataset"] = {
             name: sets.get(name, description) for name, description in config["dataset"].items()
@@ -154,9 +154,9 @@ class Backfill:
         return settings
 
     def _keep_arithmetic(self, result: Result, settings: EvaluationSettings) -> list[str]:
-        """Lets new scores be computed as the others of the row were. Raises UserError where other hardware cannot.
+        """Compute new scores as the others of the row were. Raises UserError if other hardware cannot.
 
-        In bf16, and in 8 bits, a text's numbers depend on how many tokens go through the encoder with it.
+        In bf16, and in 8 bits, a text's numbers depend on the tokens that share its batch.
         """
         then, now = result.config.get("hardware") or {}, settings.hardware
         for key in ("precision", "compile"):
@@ -184,7 +184,7 @@ class Backfill:
         )
 
     def _load(self, settings: EvaluationSettings, unscored: Mapping[Kind, str]) -> JobData:
-        """The rows to score; those of the last run are kept, since runs of one sweep are alike."""
+        """The rows to score. Those of the last run are kept, because runs of one sweep share them."""
         classified = any(description.kind == Kind.LABELLED_TEXT for description in settings.evaluate.values())
         deciding = asdict(settings) | {"hardware": None, "unscored": list(unscored)}
         deciding["evaluation"] = [
@@ -207,7 +207,7 @@ class Backfill:
         others: Descriptions,
         data: JobData,
     ) -> dict[str, Seen]:
-        """What training has seen of each split, where the run or the caller asks for it. Errors: as `trained_rows`."""
+        """Rows of each split that training has seen, if the run or the caller asks for it."""
         counts = settings.evaluation.without_leaks
         if not result.trained_on or not (settings.filter_leaks or counts):
             return {}
@@ -227,7 +227,7 @@ class Backfill:
     def _before_training(
         self, run: SavedRun, result: Result, data: JobData, settings: EvaluationSettings, changes: Changes
     ) -> dict[str, Score]:
-        """Scores of the weights that the stage started from; none, with a note, where these are gone."""
+        """Scores of the stage's initial weights. None, with a note, if these are gone."""
         if self.start is None:
             return {}
         try:
@@ -246,7 +246,7 @@ class Backfill:
         *,
         place: str,
     ) -> None:
-        """Puts new scores among those of the result; one that exists is touched only when it is to be replaced."""
+        """Merge new scores into the result. An existing one is replaced only when asked for."""
         for key, score in after.items():
             old, is_read = earlier.get(key), key.rpartition("/")[0] not in data.absent
             if old is None or (old.value is None and is_read):
@@ -258,12 +258,12 @@ class Backfill:
 
 
 def _unscored(run: SavedRun) -> Mapping[Kind, str]:
-    """Kinds of sets of which the encoder of a run has no measure, and why."""
+    """Kinds of sets without a metric for the encoder of a run, and why."""
     return (family_in(run.encoder) or FAMILIES["bi_encoder"]).unscored
 
 
 def _with_companions(sets: Descriptions, result: Result) -> Descriptions:
-    """The sets, and those scored before without which a number over several sets would lack."""
+    """The sets, and scored sets without which a number over several sets would be missing."""
     read = {key.split("/")[1] for key in result.data if not key.startswith("train/")}
     if set(sets).isdisjoint(STS_SETS) or not set(STS_SETS) <= read | set(sets):
         return sets
@@ -282,7 +282,7 @@ def _require_same_rows(data: JobData, result: Result) -> None:
 
 
 def _worth_scoring(data: JobData, result: Result, seen: Mapping[str, Seen]) -> JobData:
-    """Without the splits that were scored, of which training has seen nothing, and that nothing new has need of.
+    """Drop scored splits of which training has seen nothing, and which nothing new needs.
 
     A threshold needs the dev split of its set, and a number over several sets all of them.
     """
@@ -305,7 +305,7 @@ def _key(dataset: Examples) -> str:
 
 
 def _told(seen: Mapping[str, Seen]) -> list[str]:
-    """What was looked for, in words; nothing where nobody has looked."""
+    """Sets that were searched for, in words. Empty if there was no search."""
     notes = [
         f"training has seen {len(rows.rows):,} rows of {key} ({100 * rows.share:.1f} %)"
         for key, rows in seen.items()
@@ -315,7 +315,7 @@ def _told(seen: Mapping[str, Seen]) -> list[str]:
 
 
 def _record(settings: EvaluationSettings, rows: Described) -> dict[str, Any]:
-    """What a result remembers of having been added to: when, which rows, and with what they were scored."""
+    """Record of an addition to a result: time, rows and environment."""
     device = {"device": device_name(settings.hardware)} if rows else {}
     return {
         "at": datetime.now(UTC).isoformat(timespec="seconds"),

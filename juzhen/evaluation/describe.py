@@ -28,9 +28,9 @@ def describe_rows(
     *,
     temperature: float | None,
 ) -> Described:
-    """`split/dataset` → what is known of its rows.
+    """Row statistics: `split/dataset` → counts and fingerprints.
 
-    temperature  divides the scores of positive pairs; None where none are scored
+    temperature  divides the scores of positive pairs. None if none are scored
     """
     described: Described = {}
     for key, examples in sets.items():
@@ -52,7 +52,7 @@ def describe_rows(
 
 
 def with_leaks(data: Described, seen: Mapping[str, Seen]) -> Described:
-    """What is known of each split, and how much of it training has seen where that was looked for."""
+    """Row statistics of each split, with the rows that training has seen if they were counted."""
     leaks = {
         key: {"leaked": {"rows": len(rows.rows), "share": rows.share, "by_set": dict(rows.by_set)}}
         for key, rows in seen.items()
@@ -63,7 +63,7 @@ def with_leaks(data: Described, seen: Mapping[str, Seen]) -> Described:
 def cut_in_training(
     encoder: Any, collate: SentenceCollator, sets: Mapping[str, Examples]
 ) -> dict[str, TruncationStats]:
-    """`train/set` → how many of its texts are cut, from the tokens that training reads; empty without an encoder."""
+    """`train/set` → number of truncated texts, from the tokens of the training. Empty without an encoder."""
     if encoder is None or not (family := family_of(encoder)).cuts:
         return {}
     cuts = {}
@@ -77,7 +77,7 @@ def cut_in_training(
 def cut_in_evaluation(
     encoder: Any, collate: SentenceCollator, plan: EncodingPlan | None
 ) -> dict[str, TruncationStats]:
-    """`split/set` → how many of its texts, or pairs, are cut, from the tokens of the sentences that were encoded."""
+    """`split/set` → number of truncated texts, or pairs, from the tokens of the encoded sentences."""
     if getattr(encoder, "chunk_overlap", None) is not None:
         return {}
     if encoder is None or plan is None or not (family := family_of(encoder)).cuts:
@@ -97,9 +97,9 @@ def cut_in_evaluation(
 def unknown_in_training(
     encoder: Any, collate: SentenceCollator, sets: Mapping[str, Examples]
 ) -> dict[str, Unknown]:
-    """`train/set` → what the encoder does not know of its texts, from the tokens that training reads.
+    """`train/set` → characters and texts that the encoder cannot tell apart, from the tokens of the training.
 
-    Of running text, whose tokens are not kept, nothing is said.
+    Running text is left out, because its tokens are not stored.
     """
     if encoder is None or not family_of(encoder).cuts:
         return {}
@@ -117,9 +117,9 @@ def unknown_in_training(
 def read_in_evaluation(
     encoder: Any, collate: SentenceCollator, plan: EncodingPlan | None
 ) -> ReadSentences | None:
-    """What the encoder knows of the sentences of a plan, from the tokens that were encoded; None without an encoder.
+    """Unknown characters in the sentences of a plan, from the encoded tokens. None without an encoder.
 
-    Sentences whose embeddings came from a cache, or were read in chunks, have no tokens by now: they are tokenised.
+    Sentences with embeddings from a cache, or read in chunks, have no tokens at this point, and are tokenised.
     """
     if encoder is None or plan is None or not family_of(encoder).cuts:
         return None
@@ -143,7 +143,7 @@ def read_in_evaluation(
 def unknown_in_evaluation(
     encoder: Any, plan: EncodingPlan | None, read: ReadSentences | None
 ) -> dict[str, Unknown]:
-    """`split/set` → what the encoder does not know of its texts; `read` as `read_in_evaluation` gives it."""
+    """`split/set` → characters that the encoder does not know. `read`: output of `read_in_evaluation`."""
     if plan is None or read is None:
         return {}
     return {
@@ -155,13 +155,13 @@ def unknown_in_evaluation(
 
 
 def unknown_line(counts: Mapping[str, Unknown], where: str) -> str | None:
-    """One line about all of them; None where all characters are known, and no two texts are one."""
+    """One line about all of them. None if all characters are known and no two texts are equal."""
     line = added([*counts.values()]).line()
     return f"{where}: {line}" if line else None
 
 
 def _lengths(counts: np.ndarray, sentences: Sequence[str], encoder: SentenceEncoder) -> np.ndarray:
-    """Tokens of each sentence; of those whose embeddings came from a cache (−1) as many as there can be."""
+    """Tokens of each sentence. The maximum for those with embeddings from a cache (−1)."""
     unknown = np.flatnonzero(counts < 0)
     if len(unknown):
         texts = [sentences[number] for number in unknown.tolist()]
@@ -170,7 +170,7 @@ def _lengths(counts: np.ndarray, sentences: Sequence[str], encoder: SentenceEnco
 
 
 def cut_line(cuts: Mapping[str, TruncationStats], where: str) -> str | None:
-    """One line about all of them; None where nothing is cut."""
+    """One line about all of them. None if nothing is truncated."""
     if not any(counted.cut for counted in cuts.values()):
         return None
     worst = max(cuts, key=lambda key: cuts[key].share)

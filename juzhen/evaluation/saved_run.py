@@ -25,13 +25,13 @@ Descriptions = dict[str, dict[str, Any]]
 
 @dataclass(frozen=True)
 class SavedRun:
-    """A folder that holds a result: that of a run, or of one stage of a curriculum."""
+    """Folder with the result of a run, or of one stage of a curriculum."""
 
     folder: Path
 
     @property
     def run(self) -> Path:
-        """The run folder that it belongs to, which is the one that is locked."""
+        """The run folder that it belongs to. It is the one that is locked."""
         return self.folder.parent.parent if self.folder.parent.name == STAGES else self.folder
 
     @property
@@ -39,14 +39,14 @@ class SavedRun:
         return self.folder / ENCODER_FOLDER
 
     def earlier(self, index: int) -> "SavedRun":
-        """An earlier stage of the same curriculum. Raises UserError when it is gone."""
+        """An earlier stage of the same curriculum. Raises UserError if it is gone."""
         folders = list((self.run / STAGES).glob(f"{index}-*"))
         if len(folders) != 1:
             raise UserError(f"{self.run}: the folder {STAGES}/{index}-… of an earlier stage is gone")
         return SavedRun(folders[0])
 
     def require_weights(self, result: Result) -> str:
-        """The digest of the encoder. Raises UserError when it is gone, or another one than was measured."""
+        """The digest of the encoder. Raises UserError if it is gone, or differs from the measured one."""
         digest = weights_digest(self.encoder)
         if not digest:
             raise UserError(
@@ -63,9 +63,9 @@ class SavedRun:
 
 
 def load_start(result: Result) -> Any:
-    """The encoder that a run has begun with, in evaluation mode: that of `init_from`, or its backbone as it was.
+    """Load the initial encoder of a run in evaluation mode: that of `init_from`, or its backbone.
 
-    Raises UserError where it is gone.
+    Raises UserError if it is gone.
     """
     from juzhen.encoders import load_backbone
     from juzhen.families.registry import open_encoder
@@ -77,7 +77,7 @@ def load_start(result: Result) -> Any:
 
 
 def is_lexical(result: Result) -> bool:
-    """Whether a result is of a lexical baseline, which has no encoder. Raises UserError for a foreign model."""
+    """True for the result of a lexical baseline, which has no encoder. Raises UserError for a foreign model."""
     model = result.config["model"]
     if not re.fullmatch(r"lightning_modules\.[a-z]\w*\.[A-Z]\w*", str(model["_target_"]), re.ASCII):
         raise UserError(f"{model['_target_']}: no class of juzhen's, and no other code is run for a result")
@@ -85,9 +85,9 @@ def is_lexical(result: Result) -> bool:
 
 
 def saved_runs(folders: Sequence[Path]) -> list[SavedRun]:
-    """Everything with a result below the folders, by path; superseded attempts are left out.
+    """List the runs below the folders by path, without superseded attempts.
 
-    Raises UserError for a folder that is not there, and when there is no result at all.
+    Raises UserError for a missing folder, and for no result at all.
     """
     runs: dict[Path, SavedRun] = {}
     for folder in folders:
@@ -105,13 +105,11 @@ def saved_runs(folders: Sequence[Path]) -> list[SavedRun]:
 def missing_sets(
     result: Result, named: Descriptions | None = None, *, data_dir: str | None = None, again: bool = False
 ) -> Descriptions:
-    """The sets with a split that `result` has no score of and that can be read now.
+    """Sets with a split that `result` has no score of and that can be read now. Opens no file of rows.
 
-    named     sets that are asked for besides those of the run, as they are described today
+    named     sets to score besides those of the run, with their current descriptions
     data_dir  instead of the run's
-    again     also splits that were scored: of the named sets, or of all where none is named
-
-    Opens no file of rows.
+    again     also splits with scores: of the named sets, or of all if none is named
     """
     named = named or {}
     scored = [key for key in result.data if not key.startswith("train/")]
@@ -124,7 +122,7 @@ def missing_sets(
 
 
 def unchecked_sets(result: Result, *, data_dir: str | None = None) -> Descriptions:
-    """The sets of pairs that were scored, but of which nobody has looked how many rows training has seen.
+    """Sets of pairs with scores, but without a count of the rows that training has seen.
 
     data_dir  instead of the run's
     """
@@ -143,7 +141,7 @@ def unchecked_sets(result: Result, *, data_dir: str | None = None) -> Descriptio
 def _readable(
     result: Result, described: dict[str, dict[str, Any] | None], data_dir: str | None
 ) -> Descriptions:
-    """By name those sets of `split/dataset` → description that have a file of the split."""
+    """By name those sets of `split/dataset` → description with a file of the split."""
     where = {"source": result.config["source"], "data_dir": data_dir or result.config["data_dir"]}
     readable = {}
     for key, description in described.items():
@@ -156,11 +154,11 @@ def _readable(
 def trained_rows(
     settings: EvaluationSettings, result: Result, unscored: Mapping[Kind, str]
 ) -> dict[str, Examples]:
-    """What the stage of a result has learnt from: dataset key → rows, after their view and their limit.
+    """Training rows of the stage of a result: dataset key → rows, after conversion and limit.
 
-    settings  what it evaluates on decides what `filter_leaks` leaves out
+    settings  its evaluation sets decide which rows `filter_leaks` drops
 
-    Raises UserError when these are not the rows that were learnt from.
+    Raises UserError if they differ from the rows of the training.
     """
     kinds, scored = {}, set()
     for key, about in result.data.items():
@@ -195,11 +193,11 @@ def _require_same(examples: Examples, then: Mapping[str, Any], *, data_dir: str)
 
 
 def texts_of_run(run: str | Path, *, data_dir: Path | None) -> dict[str, list[str]]:
-    """Set → the texts that a finished run that learns from text alone has learnt from, its filter applied again.
+    """Set → training texts of a finished run that learns from text alone, with its filter applied again.
 
-    data_dir  where the sets lie; None: where the run read them
+    data_dir  folder of the sets. None: that of the run
 
-    Raises UserError where the run has learnt from pairs, and where the files hold other rows than they did.
+    Raises UserError if the run has learnt from pairs, and if the files have changed.
     """
     result = Result.read(run)
     kinds = {rows["kind"] for key, rows in result.data.items() if key.startswith("train/")}

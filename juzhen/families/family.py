@@ -35,11 +35,11 @@ from juzhen.models.settings import TF_IDF
 
 
 class Family(ABC):
-    """A kind of encoders. What is here suits encoders around a transformer, `encoder.inner`, that reads texts.
+    """Base of kinds of encoders. The defaults suit encoders around a transformer, `encoder.inner`, that reads texts.
 
-    unscored        kinds of sets that it has no measure of, and why
-    has_embeddings  texts become vectors, which can be kept in a cache, computed by a back end, and searched
-    cuts            texts are cut that are longer than `encoder.inner` reads
+    unscored        kinds of sets without a metric, and why
+    has_embeddings  texts become vectors, which can be cached, computed by a back end, and searched
+    cuts            texts longer than the maximum of `encoder.inner` are truncated
     """
 
     unscored: ClassVar[Mapping[Kind, str]] = UNSCORED
@@ -48,14 +48,14 @@ class Family(ABC):
 
     @abstractmethod
     def holds(self, folder: Path) -> bool:
-        """Whether a folder holds an encoder of this family, by its files."""
+        """True if a folder has an encoder of this family, by its files."""
 
     @abstractmethod
     def load(self, source: str | Path, **options: Any) -> Any:
-        """The encoder of a run, of a folder or of that name, ready to be used. Raises UserError where there is none."""
+        """Load the encoder of a run, of a folder or of that name. Raises UserError if there is none."""
 
     def save(self, encoder: Any, folder: Path, *, card: dict[str, Any]) -> Path:
-        """Writes what `load` finds again. card: facts for the README, as of `save_encoder`."""
+        """Write a folder that `load` reads. card: facts for the README, as in `save_encoder`."""
         raise UserError(f"{type(encoder).__name__}: encoders of this kind are not saved")
 
     def collate(
@@ -67,9 +67,9 @@ class Family(ABC):
         progress: bool = False,
         **options: Any,
     ) -> SentenceCollator:
-        """What makes batches of rows; options are those of the collator.
+        """Return the collator of rows. options: those of the collator.
 
-        tokenize  None: the encoder's own, which keeps tokens of large sets below `cache_dir`
+        tokenize  None: the encoder's own, which stores tokens of large sets below `cache_dir`
         """
         if tokenize is None:
             tokenize = CachedTokenizer(encoder.inner, cache_dir, progress=progress)
@@ -86,12 +86,12 @@ class Family(ABC):
         cache_dir: str | None = None,
         precision: str = "32-true",
     ) -> Evaluator:
-        """What plans and scores an evaluation. The options are for embeddings, as of `EmbeddingEvaluator`."""
+        """Return the evaluator, which plans and scores. The options are for embeddings, as in `EmbeddingEvaluator`."""
         return EmbeddingEvaluator(encoder, backend=backend, cache_dir=cache_dir, precision=precision)
 
     @contextmanager
     def fitted(self, encoder: Any, hardware: HardwareConfig) -> Iterator[None]:
-        """The encoder without dropout, on the device of the hardware, and with its micro-batches."""
+        """Put the encoder into evaluation mode, on the device of the hardware and with its micro-batches."""
         before = encoder.training, encoder.inner.micro_batch_tokens
         budget = hardware.micro_batch_tokens  # decides which sentences meet in one product
         encoder.inner.micro_batch_tokens = None if budget == "auto" else budget
@@ -105,24 +105,24 @@ class Family(ABC):
             encoder.inner.micro_batch_tokens = before[1]
 
     def cut(self, encoder: Any, examples: Examples, lengths: np.ndarray | None = None) -> TruncationStats:
-        """How many texts, or pairs, of the rows are longer than the encoder reads.
+        """Count texts, or pairs, of the rows that are longer than the encoder reads.
 
-        lengths  tokens of each sentence as the encoder reads it alone; None: not known
+        lengths  tokens of each sentence by itself. None: unknown
         """
         return truncated_sentences(encoder.inner, examples, lengths)
 
     def require_order(  # noqa: B027  most families read the sides in their order
         self, encoder: Any, name: str, kind: Kind | None, symmetric: bool | None
     ) -> None:
-        """Raises UserError for a set whose two sides may not be exchanged, where the encoder exchanges them."""
+        """Raise UserError for a set with two different sides, if the encoder exchanges them."""
 
     def export(self, encoder: Any, path: Path, *, quantised: bool) -> Path:
-        """Writes the encoder as an ONNX graph; gives its path back. Errors: as `export_onnx`."""
+        """Write the encoder as an ONNX graph and return its path. Errors: as `export_onnx`."""
         raise UserError(f"{type(encoder).__name__}: encoders of this kind are not exported")
 
 
 class BiEncoders(Family):
-    """Sentences, each for itself, to embeddings."""
+    """Encoders of single sentences to embeddings."""
 
     def holds(self, folder: Path) -> bool:
         return any((folder / name).is_file() for name in ("config.json", MODULES_FILE))
@@ -139,7 +139,7 @@ class BiEncoders(Family):
 
 
 class TemplateEncoders(BiEncoders):
-    """Sentences read through templates."""
+    """Encoders that read sentences through templates."""
 
     export = Family.export
 
@@ -178,7 +178,7 @@ class AskingEncoders(Family):
 
 
 class CrossEncoders(Family):
-    """Two sentences as one input."""
+    """Encoders of two sentences as one input."""
 
     unscored = PairEvaluator.unscored
     has_embeddings = False
@@ -217,7 +217,7 @@ class CrossEncoders(Family):
 
 
 class LexicalBaselines(Family):
-    """TF-IDF, word overlap and BM25: no encoder and no folder; the evaluator stands for it."""
+    """TF-IDF, word overlap and BM25, without encoder and folder. The evaluator is used as the encoder."""
 
     has_embeddings = cuts = False
 
@@ -225,11 +225,11 @@ class LexicalBaselines(Family):
         return False
 
     def load(self, source: str | Path, **numbers: Any) -> LexicalEvaluator:
-        """numbers  those of the evaluator of that name in LEXICAL"""
+        """numbers: those of the evaluator of that name in LEXICAL."""
         return LexicalEvaluator(**numbers) if source == TF_IDF else BM25Evaluator(**numbers)
 
     def collate(self, encoder: Any, tokenize: Any = None, **options: Any) -> SentenceCollator:
-        """Of nothing: what is scored are the texts themselves."""
+        """Not used: lexical models score raw text."""
         return SentenceCollator(lambda texts: [[0]] * len(texts), pack)
 
     def evaluator(self, encoder: LexicalEvaluator, **options: Any) -> LexicalEvaluator:

@@ -34,13 +34,13 @@ def family_of(encoder: Any) -> Family:
 
 
 def family_in(folder: Path) -> Family | None:
-    """The family of the encoder in a folder, or of a run; None where there is none."""
+    """Return the family of the encoder in a folder or run. None if there is none."""
     folder = folder / ENCODER_FOLDER if (folder / ENCODER_FOLDER).is_dir() else folder
     return next((family for family in reversed(FAMILIES.values()) if family.holds(folder)), None)
 
 
 def find_family(source: str | Path) -> Family:
-    """The family of a run, a folder, a built-in name, or of a name in LEXICAL. Raises UserError where there is none."""
+    """Find the family of a run, a folder, a built-in name, or a name in LEXICAL. Raises UserError if there is none."""
     if str(source) in LEXICAL:
         return FAMILIES["lexical"]
     folder = locate_folder(str(source))
@@ -51,19 +51,18 @@ def find_family(source: str | Path) -> Family:
 
 
 def open_encoder(encoder: Any) -> Any:
-    """An encoder by the path of a run or a folder, a built-in name, or a name in LEXICAL; one that is loaded as it is.
+    """Load an encoder by the path of a run or a folder, a built-in name, or a name in LEXICAL.
 
-    Raises UserError where there is none.
+    A loaded encoder is returned unchanged. Raises UserError if there is none.
     """
     return find_family(encoder).load(encoder) if isinstance(encoder, str | Path) else encoder
 
 
 class PairScorer:
-    """The scores of a finished run, or of two as one, computed without gradients in float32.
+    """Scores of a finished run, or of two fused runs, computed without gradients in float32.
 
-    folders  of a run, or of an encoder; a cross-encoder gives logits, every other one the cosine or its learnt form
-    fusion   how `juzhen fuse` weighs two runs, which are given in the order in which they were fitted. Raises
-             UserError for others
+    folders  of a run, or of an encoder. A cross-encoder gives logits, other encoders the cosine or their learnt form
+    fusion   weights of two runs from `juzhen fuse`, in the order of the fit. Raises UserError for other runs
     """
 
     def __init__(self, *folders: str | Path, fusion: Fusion | None = None) -> None:
@@ -75,7 +74,7 @@ class PairScorer:
         self.has_embeddings = family_of(self._encoders[0]).has_embeddings
 
     def require_order(self, examples: Examples) -> None:
-        """Raises UserError for a set whose two sides may not be exchanged, where a cross-encoder reads both orders."""
+        """Raise UserError for a set with two different sides, if a cross-encoder reads both orders."""
         for encoder in self._encoders:
             name = f"{examples.split}/{examples.name}"
             family_of(encoder).require_order(encoder, name, examples.kind, examples.symmetric)
@@ -83,7 +82,7 @@ class PairScorer:
     def __call__(
         self, first: Sequence[str], second: Sequence[str], *, batch_tokens: int, show_progress: bool
     ) -> Float[np.ndarray, "pairs"]:
-        """One score per pair, float64; of two runs, 0 is the mean of the set that was fitted on."""
+        """Return one score per pair, float64. For two runs, 0 is the mean of the set of the fit."""
         pairs = list(zip(first, second, strict=True))
         scores = [
             encoder.score(pairs, batch_tokens=batch_tokens, show_progress=show_progress).astype(np.float64)

@@ -16,14 +16,14 @@ POSITIVE_GRADE = 0.8
 
 
 def unit(embeddings: np.ndarray) -> np.ndarray:
-    """Each row at length 1, float64; rows of zeros stay."""
+    """Scale each row to length 1, float64. Rows of zeros stay."""
     embeddings = np.asarray(embeddings, dtype=np.float64)
     lengths = np.linalg.norm(embeddings, axis=1, keepdims=True)
     return embeddings / np.where(lengths == 0, 1, lengths)
 
 
 def norms(embeddings: np.ndarray) -> tuple[float | None, float | None]:
-    """Mean length of the embeddings, and its sample standard deviation; None under one row, and under two."""
+    """Mean length of the embeddings, and its sample standard deviation. None below one row, and below two."""
     lengths = np.linalg.norm(np.asarray(embeddings, dtype=np.float64), axis=1)
     mean = float(lengths.mean()) if len(lengths) else None
     return mean, float(lengths.std(ddof=1)) if len(lengths) > 1 else None
@@ -67,9 +67,9 @@ def mean_cosine(embeddings: np.ndarray) -> float | None:
 
 
 def explained_variance(embeddings: np.ndarray) -> np.ndarray:
-    """Share of the variance along each principal direction, falling, (dim,); empty where there is no variance.
+    """Share of the variance along each principal direction, falling, (dim,). Empty without variance.
 
-    Directions of the covariance of the embeddings as they are, centred, not normalized.
+    Directions of the covariance of the embeddings, centred, not normalized.
     """
     embeddings = np.asarray(embeddings, dtype=np.float64)
     centred = embeddings - embeddings.mean(axis=0) if len(embeddings) else embeddings
@@ -84,7 +84,7 @@ def explained_variance(embeddings: np.ndarray) -> np.ndarray:
 
 
 def singular_values(embeddings: np.ndarray) -> np.ndarray:
-    """Singular values of the centred embeddings, falling, the largest 1, (dim,); empty where there is no variance."""
+    """Singular values of the centred embeddings, falling, the largest 1, (dim,). Empty without variance."""
     shares = explained_variance(embeddings)
     return np.sqrt(shares / shares[0]) if len(shares) else shares
 
@@ -103,10 +103,10 @@ def effective_rank(embeddings: np.ndarray) -> float | None:
 
 
 def first_component_isotropy(embeddings: np.ndarray, *, num_components: int = 50) -> float | None:
-    """1 less the part of the strongest direction in the variance of the strongest `num_components`.
+    """1 minus the share of the strongest direction in the variance of the strongest `num_components`.
 
-    From 0 (a line) to 1 − 1/components (all of them alike); None without variance. The plainest measure of isotropy:
-    `iso_score` heeds all directions, and how far each is from evenness.
+    From 0 (a line) to 1 − 1/components (all equal). None without variance. The simplest measure of isotropy:
+    `iso_score` uses all directions, and the distance of each from evenness.
     """
     shares = explained_variance(embeddings)[:num_components]
     return float(1 - shares[0] / shares.sum()) if len(shares) else None
@@ -131,9 +131,9 @@ def iso_score(embeddings: np.ndarray) -> float | None:
 
 
 def neighbour_similarity(embeddings: np.ndarray, *, num_neighbours: int) -> float | None:
-    """Mean cosine of each row with its nearest other rows; None unless there are more rows than neighbours.
+    """Mean cosine of each row with its nearest other rows. None unless there are more rows than neighbours.
 
-    High beside a low `mean_cosine`: tight clusters. High beside a high one: everything is crowded.
+    With a low `mean_cosine` it means tight clusters, with a high one that everything is crowded.
     """
     vectors = unit(embeddings)
     if len(vectors) <= num_neighbours:
@@ -146,7 +146,7 @@ def neighbour_similarity(embeddings: np.ndarray, *, num_neighbours: int) -> floa
 
 
 def nearest_rows(embeddings: np.ndarray, *, num_neighbours: int) -> Int[np.ndarray, "rows neighbours"]:
-    """Row numbers of the nearest other rows by cosine, the nearest first. There must be more rows than neighbours."""
+    """Row numbers of the nearest other rows by cosine, nearest first. There must be more rows than neighbours."""
     vectors = unit(embeddings)
     nearest = []
     for start in range(0, len(vectors), BLOCK):
@@ -159,10 +159,11 @@ def nearest_rows(embeddings: np.ndarray, *, num_neighbours: int) -> Int[np.ndarr
 
 
 def hubness(embeddings: np.ndarray, *, num_neighbours: int) -> float | None:
-    """Skewness of how often a row is among the nearest of others: 0 without hubs, high where few rows are near all.
+    """Skewness of how often a row is among the nearest of others: 0 without hubs, high if few rows are near all.
 
-    E[(N − μ)³] / σ³ of the k-occurrences N. (Radovanović et al. 2010, section 2, https://jmlr.org/papers/v11/radovanovic10a)
-    None unless there are more rows than neighbours, and where all occur alike.
+    E[(N − μ)³] / σ³ of the k-occurrences N. (Radovanović et al. 2010, section 2,
+    https://jmlr.org/papers/v11/radovanovic10a) None unless there are more rows than neighbours, and if all occur
+    equally often.
     """
     if len(embeddings) <= num_neighbours:
         return None
@@ -186,7 +187,7 @@ def silhouette(embeddings: np.ndarray, classes: np.ndarray) -> float | None:
 def score_histograms(
     scores: np.ndarray, grades: np.ndarray, *, num_bins: int, low: float = -1.0, high: float = 1.0
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Edges (num_bins + 1,) and, for positives (grade above 0.5) and negatives, counts (num_bins,).
+    """Edges (num_bins + 1,), and counts (num_bins,) of positives (grade above 0.5) and of negatives.
 
     Scores beyond the ends are counted in the outermost bins, so that the counts add up to the rows.
     """
@@ -220,10 +221,10 @@ def measure_space(
     grades: Float[np.ndarray, "pairs"],
     classes: Int[np.ndarray, "texts"] | None = None,
 ) -> dict[str, float | None]:
-    """What is measured of a space, while it is learnt and afterwards: name → number, None where it is not defined.
+    """Measure a space, during training or later: name → number, None where it is not defined.
 
-    pairs    row numbers of texts of which the similarity is known, (2, pairs), and their `grades` from 0 to 1
-    classes  of each text; with them also `silhouette`
+    pairs    row numbers of texts with a known similarity, (2, pairs), and their `grades` from 0 to 1
+    classes  of each text. With them also `silhouette`
     """
     first, second = embeddings[pairs]
     close = grades >= POSITIVE_GRADE
@@ -275,7 +276,7 @@ def linear_cka(first: Float[np.ndarray, "rows dim"], second: Float[np.ndarray, "
 def neighbours_kept(
     first: Float[np.ndarray, "rows dim"], second: Float[np.ndarray, "rows other"], *, num_neighbours: int
 ) -> float | None:
-    """Mean share of the nearest rows of a row that are the same in both spaces; by chance k / (rows − 1).
+    """Mean share of a row's nearest rows that are the same in both spaces. By chance k / (rows − 1).
 
     None unless there are more rows than neighbours.
     """

@@ -26,11 +26,11 @@ PerQuery = Float[np.ndarray, "queries"]
 
 @dataclass(frozen=True)
 class RankedLists:
-    """The documents of each query, best first, and which of them score alike.
+    """The documents of each query, best first, with the places of equal scores.
 
-    documents  numbers, −1 where a list has ended
-    starts     how many documents score higher: equal scores have the same number
-    beyond     of each query, how many documents that were left out score as the last one of its list
+    documents  numbers, −1 after the end of a list
+    starts     number of documents with a higher score: equal scores have the same number
+    beyond     for each query, number of omitted documents with the score of the last listed one
     answers    those among them that answer their query: numbers of queries, and of documents
     """
 
@@ -47,7 +47,7 @@ class RankedLists:
         beyond: Int[np.ndarray, "queries"] | None = None,
         answers: Int[np.ndarray, "two answers"] | None = None,
     ) -> "RankedLists":
-        """Lists by their scores, best first; without scores no two documents are equal."""
+        """Lists by their scores, best first. Without scores no two documents are equal."""
         starts = np.broadcast_to(np.arange(documents.shape[1]), documents.shape)
         if scores is not None:
             is_next = np.ones(documents.shape, dtype=bool)
@@ -60,7 +60,7 @@ class RankedLists:
 
     @property
     def sizes(self) -> Int[np.ndarray, "queries depth"]:
-        """How many documents score as the one in that place, itself and those that were left out among them."""
+        """Number of documents with the score of the one in that place, including itself and omitted ones."""
         depth = self.documents.shape[1]
         lengths = (self.documents >= 0).sum(axis=1, keepdims=True)
         is_last = np.ones(self.documents.shape, dtype=bool)
@@ -106,7 +106,7 @@ def order_numbers(
     relevant: Sequence[Mapping[int, float]],
     measures: Sequence[str] = RANKINGS,
 ) -> dict[str, Float[np.ndarray, "three queries"]]:
-    """`query_numbers`, and the same in the worst and in the best order of the documents whose scores are equal."""
+    """`query_numbers`, and the same in the worst and in the best order of documents with equal scores."""
     cutoffs = {name: ranking_measure(name) for name in measures}
     lists = lists if isinstance(lists, RankedLists) else RankedLists.of(lists)
     depth = max((cutoff for _, cutoff in cutoffs.values()), default=1)
@@ -145,9 +145,9 @@ def _numbers(
 
 @dataclass(frozen=True)
 class _Found:
-    """The documents that answer their query and are in its list, or equal to its last one.
+    """Documents that answer their query and are in its list, or have the score of its last one.
 
-    start, size  of the documents with its score: how many score higher, and how many they are
+    start, size  of the documents with its score: number with a higher score, and their number
     """
 
     query: Int[np.ndarray, "answers"]
@@ -180,7 +180,7 @@ class _Found:
         )
 
     def in_order(self, *, best: bool, depth: int) -> Float[np.ndarray, "queries depth"]:
-        """The gain in each place: of equals those that answer come first, the best of them before others; or last."""
+        """Gain in each place: of equals those that answer come first, the best of them before others, or last."""
         order = np.lexsort((-self.gain, self.start, self.query))
         query, start, size = self.query[order], self.start[order], self.size[order]
         is_first = np.ones(len(query), dtype=bool)
@@ -193,7 +193,7 @@ class _Found:
 def _placed(
     rows: np.ndarray, positions: np.ndarray, values: np.ndarray, shape: tuple[int, int]
 ) -> np.ndarray:
-    """Zeros but for `values`, as far as their places are within the shape."""
+    """Zeros but for `values`, where their places are within the shape."""
     table, inside = np.zeros(shape), positions < shape[1]
     table[rows[inside], positions[inside]] = values[inside]
     return table
@@ -205,7 +205,7 @@ def _plain(
     counts: Int[np.ndarray, "queries"],
     cutoffs: Mapping[str, tuple[str, int]],
 ) -> dict[str, PerQuery]:
-    """The measures of one order of the documents."""
+    """Metrics of one order of the documents."""
     ranks = np.arange(1, gains.shape[1] + 1)
     hits, discounts = gains > 0, 1 / np.log2(1 + ranks)
     numbers: dict[str, Callable[[int], PerQuery]] = {
@@ -227,11 +227,11 @@ def _expected(
     cutoffs: Mapping[str, tuple[str, int]],
     queries: Int[np.ndarray, "some"],
 ) -> dict[str, PerQuery]:
-    """The mean of the measures over all orders of equals, of some queries.
+    """Mean of the metrics over all orders of equal scores, for some queries.
 
-    Of n equals, r answer. In the t-th of their places, from 0, stands one that answers with the probability r / n, its
-    gain is their mean, and the number of answers before it among them is t (r − 1) / (n − 1). It is the first that
-    answers with the probability Π_{u < t} (1 − r / (n − u)) · r / (n − t), where none does before them.
+    Of n equals, r answer. The t-th of their places, from 0, has one that answers with the probability r / n. Its gain
+    is their mean, and the number of answers before it among them is t (r − 1) / (n − 1). It is the first that answers
+    with the probability Π_{u < t} (1 − r / (n − u)) · r / (n − t), if none does before them.
     """
     depth = ideal.shape[1]
     width = min(depth, lists.documents.shape[1])
@@ -266,12 +266,12 @@ def _expected(
 
 @dataclass(frozen=True)
 class FirstAnswers:
-    """Where the first document that answers each query stands among all of a corpus.
+    """Rank of the first document that answers each query, among all of a corpus.
 
-    right   the highest score of a document that answers it
-    other   the highest score of one that does not, NaN where all do
-    above   how many documents that do not answer score higher than `right`
-    equal_right, equal_other  how many documents of either sort score as `right`, which does itself
+    right   highest score of a document that answers it
+    other   highest score of one that does not. NaN if all do
+    above   number of documents that do not answer and score higher than `right`
+    equal_right, equal_other  number of documents of either sort with the score `right`, including itself
     """
 
     right: PerQuery
@@ -356,9 +356,9 @@ def score_ranking(
 def right_answers(
     scores: Float[np.ndarray, "rows candidates"],
 ) -> tuple[Float[np.ndarray, "rows"], Float[np.ndarray, "rows"]]:
-    """The highest score of another candidate, and 1 where the own text has a higher one, 1/k where k texts share it.
+    """Highest score of another candidate, and 1 if the own text has a higher one, 1/k if k texts share it.
 
-    scores  as of `score_ranking`; NaN for both of a row that has no other candidate
+    scores  as in `score_ranking`. NaN for both of a row without another candidate
     """
     positives, candidates = scores[:, 0].astype(np.float64), scores[:, 1:].astype(np.float64)
     best = candidates.max(axis=1)

@@ -18,10 +18,18 @@ Objective = Literal["accuracy", "f1", "mcc"]
 
 
 def fit_threshold(scores: np.ndarray, labels: np.ndarray, *, objective: Objective) -> float:
-    """The threshold with the best accuracy, F1 or MCC on these rows, found by an exact scan.
+    """Find the threshold with the best accuracy, F1 or MCC on these rows, by an exact scan.
 
-    It lies half way between two neighbouring scores, or at ∓inf where accepting every or no row is best.
-    Among equals the lowest is taken. Raises ValueError for labels but 0 and 1, and for scores that are not finite.
+    It is half way between two neighbouring scores, or ∓inf where accepting every or no row is best. Of equally good
+    ones the lowest is taken.
+
+    Args:
+        scores: Score of each row, higher = closer.
+        labels: 0 or 1.
+        objective: "accuracy", "f1" or "mcc".
+
+    Raises:
+        ValueError: Other labels, or scores that are not finite.
     """
     scores, labels = _checked(scores, labels)
     distinct, group = np.unique(scores, return_inverse=True)
@@ -42,19 +50,19 @@ def fit_threshold(scores: np.ndarray, labels: np.ndarray, *, objective: Objectiv
 
 
 def accuracy_at(scores: np.ndarray, labels: np.ndarray, *, threshold: float) -> float | None:
-    """Share of rows on the right side of the threshold; None without rows."""
+    """Share of rows on the right side of the threshold. None without rows."""
     scores, labels = _checked(scores, labels)
     return _accuracy(scores >= threshold, labels)
 
 
 def f1_at(scores: np.ndarray, labels: np.ndarray, *, threshold: float) -> float | None:
-    """F1 of the positive class: 2·TP / (2·TP + FP + FN); None without positive rows."""
+    """F1 of the positive class: 2·TP / (2·TP + FP + FN). None without positive rows."""
     scores, labels = _checked(scores, labels)
     return _f1(scores >= threshold, labels)
 
 
 def mcc_at(scores: np.ndarray, labels: np.ndarray, *, threshold: float) -> float | None:
-    """Matthews' correlation of decision and label, −1 to 1; 0 where all rows get one decision. None for one class."""
+    """Matthews' correlation of decision and label, −1 to 1. 0 if all rows get one decision, None for one class."""
     scores, labels = _checked(scores, labels)
     return _mcc(scores >= threshold, labels)
 
@@ -62,13 +70,13 @@ def mcc_at(scores: np.ndarray, labels: np.ndarray, *, threshold: float) -> float
 def accepted_rows(
     scores: np.ndarray, labels: np.ndarray, *, threshold: float | None
 ) -> Bool[np.ndarray, "rows"] | None:
-    """Which rows score at least the threshold; threshold None as of `decisions_at`, None below two rows of a label."""
+    """Rows that score at least the threshold. threshold None: as in `decisions_at`. None below two rows of a label."""
     scores, labels = _checked(scores, labels)
     return _cross_fitted(scores, labels, objective="accuracy") if threshold is None else scores >= threshold
 
 
 class Decisions(NamedTuple):
-    """How good the answers of a threshold are, as fractions: None where undefined.
+    """Quality of the answers of a threshold, as fractions. None where undefined.
 
     precision  TP / (TP + FP)
     recall     TP / (TP + FN)
@@ -81,9 +89,9 @@ class Decisions(NamedTuple):
 
 
 def decisions_at(scores: np.ndarray, labels: np.ndarray, *, threshold: float | None) -> Decisions:
-    """What it means to accept the rows that score at least the threshold.
+    """Judge the decision to accept rows that score at least the threshold.
 
-    threshold  None: each half of the rows is judged by the threshold of the other that has the best accuracy
+    threshold  None: each half of the rows is judged by the threshold of the other half with the best accuracy
     """
     accepted = accepted_rows(scores, labels, threshold=threshold)
     scores, labels = _checked(scores, labels)
@@ -99,40 +107,40 @@ def decisions_at(scores: np.ndarray, labels: np.ndarray, *, threshold: float | N
 
 
 def cross_fitted_accuracy(scores: np.ndarray, labels: np.ndarray) -> float | None:
-    """Accuracy where each half of the rows is judged by the other half's threshold; None below two rows of a label."""
+    """Accuracy with each half of the rows judged by the other half's threshold. None below two rows of a label."""
     scores, labels = _checked(scores, labels)
     accepted = _cross_fitted(scores, labels, objective="accuracy")
     return None if accepted is None else _accuracy(accepted, labels)
 
 
 def cross_fitted_f1(scores: np.ndarray, labels: np.ndarray) -> float | None:
-    """F1 where each half of the rows is judged by the other half's threshold; None below two rows of a label."""
+    """F1 with each half of the rows judged by the other half's threshold. None below two rows of a label."""
     scores, labels = _checked(scores, labels)
     accepted = _cross_fitted(scores, labels, objective="f1")
     return None if accepted is None else _f1(accepted, labels)
 
 
 def cross_fitted_mcc(scores: np.ndarray, labels: np.ndarray) -> float | None:
-    """MCC where each half of the rows is judged by the other half's threshold; None below two rows of a label."""
+    """MCC with each half of the rows judged by the other half's threshold. None below two rows of a label."""
     scores, labels = _checked(scores, labels)
     accepted = _cross_fitted(scores, labels, objective="mcc")
     return None if accepted is None else _mcc(accepted, labels)
 
 
 def average_precision(scores: np.ndarray, labels: np.ndarray) -> float | None:
-    """Σ (recall step × precision) over falling thresholds, in [0, 1]; None for one class: of positives it is 1."""
+    """Σ (recall step × precision) over falling thresholds, in [0, 1]. None for one class: of positives it is 1."""
     scores, labels = _checked(scores, labels)
     return float(average_precision_score(labels, scores)) if 0 < labels.sum() < len(labels) else None
 
 
 def area_under_curve(scores: np.ndarray, labels: np.ndarray) -> float | None:
-    """Probability that a positive row scores higher than a negative one, ties half, in [0, 1]; None for one class."""
+    """Probability that a positive row scores higher than a negative one, ties half, in [0, 1]. None for one class."""
     scores, labels = _checked(scores, labels)
     return float(roc_auc_score(labels, scores)) if 0 < labels.sum() < len(labels) else None
 
 
 def _cross_fitted(scores: np.ndarray, labels: np.ndarray, *, objective: Objective) -> np.ndarray | None:
-    """Which rows are accepted, each half by the threshold of the other; on one class no threshold can be fitted."""
+    """Accepted rows, each half by the threshold of the other. No threshold can be fitted on one class."""
     if min(labels.sum(), len(labels) - labels.sum()) < 2:
         return None
     first, second = halves(labels)
@@ -144,7 +152,7 @@ def _cross_fitted(scores: np.ndarray, labels: np.ndarray, *, objective: Objectiv
 
 
 def halves(targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Row numbers of two halves that share the targets evenly and depend on them alone, never on scores.
+    """Row numbers of two halves with equal shares of the targets. They depend on targets alone, never on scores.
 
     Rows are shuffled first, by a fixed permutation: files often alternate between classes or repeat a sentence in the
     next row.

@@ -28,7 +28,7 @@ def all_settings() -> dict[str, type[ModelSettings]]:
 
 
 def settings_of(model: Mapping[str, Any]) -> type[ModelSettings]:
-    """The settings of the model of a job, wherever its class lies; those that all share for a model that has none."""
+    """Return the settings of a job's model. Models without settings of their own get the common ones."""
     own = all_settings().get(class_of(model))
     if own is None and model.get("name"):
         named = (kind for kind in all_settings().values() if kind.name == name_of(model))
@@ -37,5 +37,5 @@ def settings_of(model: Mapping[str, Any]) -> type[ModelSettings]:
 
 
 def targets() -> Iterator[str]:
-    """What a configuration may name as the `_target_` of its model."""
+    """Yield the allowed `_target_` names of models."""
     yield from sorted(kind.target() for kind in all_settings().values())

@@ -76,7 +76,7 @@ VIEW_OF_KEY = {"translations": "translation"}
 
 
 def idle_sizes(views: Sequence[str]) -> dict[str, Any]:
-    """Keys of the sizes of views that are not chosen → what stands for them."""
+    """Keys of the sizes of unused views → their neutral values."""
     return {key: value for key, value in SIZED_VIEWS.items() if VIEW_OF_KEY.get(key, key) not in views}
 
 
@@ -119,14 +119,14 @@ class ModelSettings:
 
     @classmethod
     def unread(cls, job: Job) -> Iterator[tuple[str, Unread]]:
-        """Dotted keys, or groups of keys, that a job with this model does not read; of equal ones the first counts."""
+        """Dotted keys, or groups of keys, that a job with this model does not read. The first of equal ones counts."""
         model = f"model={name_of(job['model'])}"
         for key, why in cls.reads_not.items():
             yield key, Unread(CHOSEN[key], why.replace("{model}", model))
 
     @classmethod
     def label(cls) -> str:
-        """How a table calls it."""
+        """Name of the model in a table."""
         return cls.name if cls.title is None else cls.title
 
     @classmethod
@@ -139,7 +139,7 @@ class ModelSettings:
 
     @classmethod
     def uses_loss(cls) -> bool:
-        """Its objective is a loss of the configuration."""
+        """True if its objective is a loss of the configuration."""
         return cls.trains and (cls.input_kind is None or cls.loss_kind is not None)
 
 
@@ -235,7 +235,7 @@ class CotEncoderSettings(BiEncoderSettings):
 
 
 def _idle_templates(job: Job) -> dict[str, Any]:
-    """Keys of templates that other keys leave without a meaning → what stands for them."""
+    """Keys of templates that other keys make meaningless → their neutral values."""
     model = job["model"]
     language, templates = model.get("language"), model.get("templates") or {}
     if language is None:
@@ -302,7 +302,7 @@ LEXICAL = (TF_IDF, "bm25")
 
 @dataclass(frozen=True, kw_only=True)
 class BaselineSettings(ModelSettings):
-    """What the models of this file share."""
+    """Common settings of the lexical models."""
 
     trains: ClassVar[bool] = False
 
