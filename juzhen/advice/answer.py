@@ -266,7 +266,7 @@ def command_of(stages: Stages, target: Target, sources: dict[str, TrainingSet], 
         names.append(name)
         if source != OWN or training_set.place is None:
             words.append(f"dataset.{name}.limit={count}")
-        if training_set.config is not None and training_set.config.kind is Kind.NLI_PAIR:
+        if training_set.config is not None and training_set.config.kind == Kind.NLI_PAIR:
             words.append(f"dataset.{name}.view=triplet")
         rounds = passes(source, count)
         words.append(f"+schedule.stages.{name}.training.duration='{rounds} epoch{'s' * (rounds > 1)}'")

@@ -7,6 +7,7 @@ import pytest
 
 import juzhen.advice.target as chosen_rows
 from juzhen.advice.advise import advise
+from juzhen.advice.answer import command_of
 from juzhen.advice.search import Search
 from juzhen.advice.target import Reading, read_sources, read_target
 from juzhen.advice.trials import OWN, Recipe, Trials, resampled, row_values
@@ -145,3 +146,14 @@ def test_a_clear_winner_is_named_and_a_tie_is_not(encoder_folder, faq, reading):
         search = Search(trials, ["demo_qmc", "demo_sts"], minutes=1, report=lambda _: None)
         assert (len(search.contenders()) == 1) == clear
         assert search.contenders()[0][0][0] == ("demo_sts" if clear else search.recipes[0][0][0])
+
+
+def test_the_command_trains_what_was_tried(faq, reading):
+    target = read_target(str(faq), reading)
+    sources, _ = read_sources(["demo_nli"], target, reading)
+    known = {source.name: source for source in sources} | {OWN: target.own}
+    command = command_of((("demo_nli", 500), (OWN, 60)), target, known, "builtin/mini_zh")
+    assert command.startswith(f"juzhen dataset {faq} && python train.py 'dataset=[demo_nli,客服]'")
+    for word in ("dataset.demo_nli.view=triplet", "dataset.demo_nli.limit=500", "schedule=serial"):
+        assert word in command.split()
+    assert "+schedule.stages.客服.training.duration='3 epochs'" in command
