@@ -61,8 +61,8 @@ TABLES = {
 }
 """Name → text of the tables of which pages make sets."""
 
-OF_OTHER_TESTS = ("my_conf", "squared_error_of_long")
-"""Words of commands that need a package of a reader's own, or a tensor: a test of its own adds that."""
+OF_OTHER_TESTS = ("my_conf", "mined/conf", "squared_error_of_long")
+"""Words of commands that need a reader's package, an earlier mining or a new tensor. Other tests add these."""
 
 MADE_BY_RUNS = ("runs/", "encoder/", "encoder/model.safetensors", "previous/")
 
