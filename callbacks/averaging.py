@@ -101,7 +101,7 @@ class EMA(WeightAverage):
     """The exponential moving average: θ̄ ← d θ̄ + (1 − d) θ, with d the smaller of `decay` and n / (n + 9).
 
     n counts the averaged steps. The rise of d lets go of the first weights in short trainings (Tarvainen and Valpola
-    2017, https://arxiv.org/abs/1703.01780, do so by hand; the form is TensorFlow's).
+    2017, https://arxiv.org/abs/1703.01780, do so by hand. The form is TensorFlow's).
     """
 
     def __init__(self, *, decay: float, start_percent: float, every_steps: int) -> None:

@@ -46,7 +46,7 @@ class SpaceMeter:
         ]
 
     def measure(self) -> dict[str, float | None]:
-        """Name → number; None where one is not defined for this probe. Raises UserError for NaN and infinity."""
+        """Name → number. None where one is not defined for this probe. Raises UserError for NaN and infinity."""
         self._embeddings = np.empty((len(self._probe.sentences), self._encoder.dim), dtype=np.float32)
         for rows, token_lists in self._batches:
             self._embeddings[rows] = self._encoder.infer(self._encoder.collate(token_lists))
@@ -173,7 +173,7 @@ def log_health(module: pl.LightningModule, values: dict[str, float | None]) -> N
 
 
 def append_line(trainer: pl.Trainer, name: str, values: dict[str, Any]) -> None:
-    """One line of JSON with the step, in a file beside the checkpoints; a resumed stage goes on in the same file.
+    """One line of JSON with the step, in a file beside the checkpoints. A resumed stage goes on in the same file.
 
     A number that is not finite is null: JSON has none.
     """
@@ -192,7 +192,7 @@ def append_line(trainer: pl.Trainer, name: str, values: dict[str, Any]) -> None:
 
 
 def gradient_norms(module: pl.LightningModule) -> dict[str, float]:
-    """Mean and largest length of the gradients since the last time, before clipping; empty where none was clipped."""
+    """Mean and largest length of the gradients since the last time, before clipping. Empty where none was clipped."""
     if not module.gradient_norms:
         return {}
     norms = torch.stack(list(module.gradient_norms)).float()
@@ -271,7 +271,7 @@ class LossGradient(pl.Callback):
                           one once, by each process that has it
     of scores and logits  √ Σ_i ‖∂L/∂s_i‖², over the rows of the batch
 
-    (The notes on CoSENT, equation 45, and a range of 0.1 to 10. There u has length 1; the factor ‖u_i‖ makes that of
+    (The notes on CoSENT, equation 45, and a range of 0.1 to 10. There u has length 1. The factor ‖u_i‖ makes that of
     embeddings of any length, since cosines do not change with it.) Only ranking losses such as CoSENT
     (`Loss.is_ranking`) are checked against the range. A mean over rows pulls 1/√rows as hard and has no such range.
 
@@ -328,7 +328,7 @@ class LossGradient(pl.Callback):
 
 @torch.no_grad()
 def _square(values: Float[Tensor, "rows *numbers"], are_embeddings: bool) -> Float[Tensor, ""]:
-    """Squared length of the gradient of what was watched; of embeddings as if each had length 1."""
+    """Squared length of the gradient of what was watched. Of embeddings as if each had length 1."""
     gradient = values.grad.float()
     if are_embeddings:
         gradient = gradient * values.float().norm(dim=-1, keepdim=True)

@@ -32,7 +32,7 @@ class Phases:
     """Training in phases, each with its own time between two minings and its own rise of the share of hard negatives.
 
     ends         shares of training at which phases end, rising to 1
-    every_steps  optimizer steps between two minings, of each phase; None: there is one alone, before the first step
+    every_steps  optimizer steps between two minings, of each phase. None: there is one alone, before the first step
     hard_share   at the start and at the end of each phase, and in between along a line
     key          what the configuration calls them, for messages
 
@@ -90,14 +90,14 @@ class NegativeMining(pl.Callback):
     of rows whose negatives have changed, and the mean score are logged, and go to `mining.jsonl`. Of several processes
     the first one mines for all.
 
-    phases, every_steps, hard_share  when it is due, and the share of hard negatives; the others are drawn at random
+    phases, every_steps, hard_share  when it is due, and the share of hard negatives. The others are drawn at random
                  (`Phases`)
-    hard_at_most hard negatives of a row; null: as many as the share says
+    hard_at_most hard negatives of a row. null: as many as the share says
     background   true: a second process mines with the weights of a step while training goes on, and what it finds comes
                  into force at the next mining, which waits for it (Xiong et al. 2021, https://arxiv.org/abs/2007.00808)
-    until_easy   hard negatives stay until they have become easy (`juzhen.mining.in_training`); false: all are new
-    sets         trained sets whose negatives are mined; null: all
-    stages       stages of a curriculum in which this is so, wherever they come; null: all
+    until_easy   hard negatives stay until they have become easy (`juzhen.mining.in_training`). False: all are new
+    sets         trained sets whose negatives are mined. null: all
+    stages       stages of a curriculum in which this is so, wherever they come. null: all
 
     The others are those of `MiningOptions`.
     """
@@ -269,7 +269,7 @@ class NegativeMining(pl.Callback):
         self._put_in_force(trainer)
 
     def _next(self, trainer: pl.Trainer, module: BiEncoder) -> dict[str, InForce]:
-        """What comes into force now; {} where the second process has been started, and nothing is there yet."""
+        """What comes into force now. {} where the second process has been started, and nothing is there yet."""
         if self._second is None or trainer.global_step == 0:
             with trainer.precision_plugin.forward_context():
                 requests = self._requests(trainer, module, trainer.global_step)

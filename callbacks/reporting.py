@@ -186,7 +186,7 @@ class StageProgress(pl.Callback):
             self._write()
 
     def _note(self, wide: bool) -> str:
-        """Loss and dev score; the numbers of a GPU are waited for only when somebody sees them."""
+        """Loss and dev score. The numbers of a GPU are waited for only when somebody sees them."""
         if not self._work.startswith("training"):
             return ""
         parts = [] if self.loss is None else [f"loss {float(self.loss):#.4g}"]
@@ -282,7 +282,7 @@ class PruneOnDev(Checkpoint):
 
 
 def pruning(job: JobConfig, folder: Path, *, monitor: str) -> list[PruneOnDev]:
-    """The callback of a run that belongs to a search; none for others, and for stages before the last."""
+    """The callback of a run that belongs to a search. None for others, and for stages before the last."""
     if job.trial is None or folder != Path(job.run_dir):
         return []
     return [PruneOnDev(TrialAddress.parse(job.trial), monitor=monitor)]

@@ -27,7 +27,7 @@ class AtomicCheckpointIO(TorchCheckpointIO):
 
     Lightning's own goes through the temporary folder, which may be another file system, where a move copies.
 
-    folder  the one whose checkpoints may be removed; None: none are
+    folder  the one whose checkpoints may be removed. None: none are
     """
 
     def __init__(self, folder: Path | None = None) -> None:
@@ -64,7 +64,7 @@ class AtomicCheckpointIO(TorchCheckpointIO):
 
 
 def read_checkpoint(path: Path, *, map_location: Any = "cpu", mmap: bool = False) -> dict[str, Any]:
-    """The content of a checkpoint. Runs no code of it; raises UserError where it cannot be read."""
+    """The content of a checkpoint. Runs no code of it. Raises UserError where it cannot be read."""
     try:
         content = torch.load(require_file(path), map_location=map_location, mmap=mmap, weights_only=True)
         return dict(content)
@@ -123,7 +123,7 @@ class ResumePoint(Checkpoint):
     as done when it resumes, and a lost one could change which checkpoint is best. It is not saved between two
     optimizer steps either, because gradients are not part of a checkpoint.
 
-    The first Ctrl-C in a step waits for its end, so that nothing is lost; a second one stops at once, and so does one
+    The first Ctrl-C in a step waits for its end, so that nothing is lost. A second one stops at once, and so does one
     while the model is validated or negatives are mined, where the last save counts.
 
     Must be the last of the callbacks, so that the others have seen the validation. It is a Checkpoint because

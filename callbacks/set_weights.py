@@ -1,4 +1,4 @@
-"""Weights of the losses of several sets, which change in training; the formulas are in juzhen.training.weighing."""
+"""Weights of the losses of several sets, which change in training. The formulas are in juzhen.training.weighing."""
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ KEY = "callbacks.weights"
 
 
 class SetWeights(pl.Callback):
-    """Multiplies the loss of each set by its fixed weight and by what a subclass decides; logs `train/<set>/weight`.
+    """Multiplies the loss of each set by its fixed weight and by what a subclass decides. Logs `train/<set>/weight`.
 
     A stage of one set is left alone. All that decides the weights is in the checkpoint.
 
@@ -73,7 +73,7 @@ class SetWeights(pl.Callback):
         pl_module.weigh = self.weigh
 
     def begin(self, module: pl.LightningModule) -> None:
-        """Makes what the weights are decided by; the sets are known."""
+        """Makes what the weights are decided by. The sets are known."""
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         for name in self.kept if self.names else ():
@@ -152,13 +152,13 @@ class _ByLosses(SetWeights):
 
     @abstractmethod
     def change(self, means: Tensor) -> None:
-        """The next weights, by the mean loss of each set; NaN where none was drawn."""
+        """The next weights, by the mean loss of each set. NaN where none was drawn."""
 
 
 class MeanLoss(_ByLosses):
     """What loses more weighs more: `by_mean_loss` every so many steps, beginning with the fixed weights.
 
-    alpha  share of the new weights; the rest is the old ones'
+    alpha  share of the new weights. The rest is the old ones'
     """
 
     def __init__(self, *, every_steps: int, alpha: float) -> None:
@@ -174,9 +174,9 @@ class MeanLoss(_ByLosses):
 
 
 class LossRatio(_ByLosses):
-    """Dynamic weight average: `by_loss_ratio` of the last two periods; all weigh alike in the first two.
+    """Dynamic weight average: `by_loss_ratio` of the last two periods. All weigh alike in the first two.
 
-    temperature  divides ratios; large: all alike
+    temperature  divides ratios. Large: all alike
     """
 
     kept = (*_ByLosses.kept, "before")
@@ -197,7 +197,7 @@ class LossRatio(_ByLosses):
 class Uncertainty(SetWeights):
     """`by_uncertainty`: a log-variance for each set, which the optimizer learns along with the encoder.
 
-    lr  their own peak learning rate; they are neither decayed nor clipped
+    lr  their own peak learning rate. They are neither decayed nor clipped
     """
 
     kept = ()  # the module has them
@@ -224,7 +224,7 @@ class Uncertainty(SetWeights):
 class GradNorm(SetWeights):
     """`by_gradient_norm` at each step, of the gradients by the last matrix of the encoder that has one.
 
-    alpha  how strongly sets that lag behind are helped; 0: gradients of equal length
+    alpha  how strongly sets that lag behind are helped. 0: gradients of equal length
     lr     of the weights
     """
 
@@ -281,7 +281,7 @@ class GradNorm(SetWeights):
 
 
 class PCGrad(SetWeights):
-    """`without_conflicts` of the sets' gradients over all parameters; weights stay fixed. Memory: a gradient a set."""
+    """`without_conflicts` of the sets' gradients over all parameters. Weights stay fixed. Memory: a gradient a set."""
 
     needs_blend = True
 
@@ -331,7 +331,7 @@ class PCGrad(SetWeights):
 
 
 class Focal(SetWeights):
-    """`by_score` of the dev scores, after each validation; all weigh alike before the first.
+    """`by_score` of the dev scores, after each validation. All weigh alike before the first.
 
     gamma  how much less sets weigh that score high
     """

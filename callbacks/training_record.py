@@ -21,10 +21,10 @@ RECENT = 100
 
 
 class SetCounts(pl.Callback):
-    """Counts batches and rows of each set, over all processes; goes on counting after a resume.
+    """Counts batches and rows of each set, over all processes. Goes on counting after a resume.
 
     Of several sets, it logs at each logged step the share of batches and of rows of every set so far, and the length of
-    the gradient of the step's sets over encoder and heads, before clipping; the result has the means of the last RECENT
+    the gradient of the step's sets over encoder and heads, before clipping. The result has the means of the last RECENT
     losses and lengths, of the first process where there are several.
     """
 
@@ -88,7 +88,7 @@ class SetCounts(pl.Callback):
         )
 
     def summary(self) -> dict[str, dict[str, float]]:
-        """Set → batches, rows, and their shares of all, fractions; the set that was drawn most often first.
+        """Set → batches, rows, and their shares of all, fractions. The set that was drawn most often first.
 
         Of several sets their mean losses and lengths of gradients, too.
         """
@@ -124,7 +124,7 @@ def _gradients(module: pl.LightningModule) -> list[Tensor | None]:
 
 
 def gradient_length(after: Sequence[Tensor | None], before: Sequence[Tensor | None]) -> Tensor:
-    """‖after − before‖ over all tensors; None counts as 0."""
+    """‖after − before‖ over all tensors. None counts as 0."""
     grown = [
         new if old is None else new - old for new, old in zip(after, before, strict=True) if new is not None
     ]
@@ -134,7 +134,7 @@ def gradient_length(after: Sequence[Tensor | None], before: Sequence[Tensor | No
 class PeakMemory(pl.Callback):
     """The most memory that was taken from the first step to the last, validations included, in this session.
 
-    mib         of the CUDA device that trains, else of the whole process; None before the end of training
+    mib         of the CUDA device that trains, else of the whole process. None before the end of training
     before_mib  what was taken before the first step: libraries, rows, weights
     """
 
@@ -173,7 +173,7 @@ KEPT = ("rows", "train_seconds", "validation_seconds")
 
 
 class Throughput(pl.Callback):
-    """Counts rows and seconds of training, without validation; goes on counting after a resume."""
+    """Counts rows and seconds of training, without validation. Goes on counting after a resume."""
 
     def __init__(self) -> None:
         self.rows = 0

@@ -22,7 +22,7 @@ FIRST_BYTES = b'{"op_code":'
 
 @dataclass(frozen=True)
 class TrialAddress:
-    """One trial of the study that a journal holds; the study is named after the file.
+    """One trial of the study that a journal holds. The study is named after the file.
 
     >>> TrialAddress.parse("runs/.sweep/rates.journal#3")
     TrialAddress(journal='runs/.sweep/rates.journal', number=3)
@@ -64,7 +64,7 @@ def require_optuna() -> None:
 
 
 def open_journal(path: str | Path) -> "JournalStorage":
-    """The journal in that file, made where there is none; any number of processes may write to it.
+    """The journal in that file, made where there is none. Any number of processes may write to it.
 
     Raises UserError for a file that is something else. The lock is the system's, which a process gives up when it dies,
     however that happens.
@@ -92,7 +92,7 @@ def open_journal(path: str | Path) -> "JournalStorage":
 
 
 def _drop_torn_line(path: Path) -> None:
-    """A process was stopped while it wrote the last line; what comes after would make it unreadable for all."""
+    """A process was stopped while it wrote the last line. What comes after would make it unreadable for all."""
     if not path.exists():
         return
     with path.open("rb+") as file:

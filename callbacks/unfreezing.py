@@ -11,11 +11,11 @@ from juzhen.training.optimizer import layer_of
 
 
 class Unfreezing(pl.Callback):
-    """Keeps layers as they are until their time comes; a function of the optimizer step, so that it can be resumed.
+    """Keeps layers as they are until their time comes. A function of the optimizer step, so that it can be resumed.
 
     Of two lengths, H is `head_warmup` and U is `layer_every`, in optimizer steps. In the first H only what is no part
     of the backbone learns (Kumar et al. 2022, https://arxiv.org/abs/2202.10054, section 4, who train the head to its
-    end first). Then the last layer learns, too, and every U steps the one below it; where U is 0, all of them at once.
+    end first). Then the last layer learns, too, and every U steps the one below it. Where U is 0, all of them at once.
     (Howard and Ruder 2018, https://arxiv.org/abs/1801.06146, section 3.3, one layer with each epoch) Embeddings of
     tokens learn with the first layer. What is frozen has no gradient: neither momentum nor weight decay moves it, and
     below the lowest layer that learns nothing is computed on the way back.

@@ -32,7 +32,7 @@ class Duration:
 
     @classmethod
     def parse(cls, text: str, *, key: str = "duration") -> "Duration":
-        """Reads "<number> <unit>"; `key` names the configuration key in the error."""
+        """Reads "<number> <unit>". `key` names the configuration key in the error."""
         match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s+(\w+)\s*", str(text))
         units = {unit.value: unit for unit in Unit} | {unit.value.rstrip("s"): unit for unit in Unit}
         if not match or match[2] not in units:

@@ -12,7 +12,7 @@ READABLE = ("JUZHEN_DATA", "JUZHEN_CACHE", "HOME", "TMPDIR", "SCRATCH")
 
 
 def register_environment() -> None:
-    """Makes `${oc.env:…}` give the variables of READABLE and refuse all others; may be called again."""
+    """Makes `${oc.env:…}` give the variables of READABLE and refuse all others. May be called again."""
 
     def read(name: str, *default: str | None) -> str | None:
         if name not in READABLE:

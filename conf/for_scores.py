@@ -21,7 +21,7 @@ def unit_of_scores(model: str) -> str:
     """COSINE or LOGIT: what a model, given by the dotted path of its class, scores a pair by.
 
     Its settings say so: one that `provides` cosines to a loss scores by them. A path that leads to no class counts as
-    COSINE; the check of targets refuses it in better words.
+    COSINE. The check of targets refuses it in better words.
     """
     return COSINE if "cosines" in settings_of({"_target_": model}).provides else LOGIT
 
@@ -40,5 +40,5 @@ def for_scores(numbers: DictConfig, *, _root_: DictConfig, _parent_: Container) 
 
 
 def register() -> None:
-    """Makes `${for_scores:…}` known to OmegaConf; may be called again."""
+    """Makes `${for_scores:…}` known to OmegaConf. May be called again."""
     OmegaConf.register_new_resolver("for_scores", for_scores, replace=True)

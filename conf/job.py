@@ -1,7 +1,7 @@
 """The shape of a job's configuration: every key, its type, its values and what it means. Values live in `conf/`.
 
 A job is made of the configs in `juzhen.data.spec` and `juzhen.encoders.backbone_config`. Fields carry no defaults
-that `conf/` also has; `None` means "may be left out". Needs no torch.
+that `conf/` also has. `None` means "may be left out". Needs no torch.
 """
 
 from typing import Annotated, Any, Literal, Self
@@ -27,25 +27,25 @@ class OptimizerConfig:
     lr: float = Field(gt=0, description="peak learning rate")
     weight_decay: float = Field(ge=0, description="not applied to biases and normalisation weights")
     betas: list[Annotated[float, Field(ge=0, lt=1)]] = Field(
-        min_length=2, max_length=2, description="of AdamW, two numbers"
+        min_length=2, max_length=2, description="AdamW, two numbers"
     )
-    eps: float = Field(gt=0, description="of AdamW")
-    warmup: Length = Field(description="the learning rate rises linearly from 0")
+    eps: float = Field(gt=0, description="epsilon of AdamW")
+    warmup: Length = Field(description="linear rise of the learning rate from 0")
     decay: Literal["linear", "constant", "inverse_sqrt"] = Field(
         description="linear: falls to 0 at the end · constant · inverse_sqrt: by the root of the steps"
     )
     clip_norm: float | None = Field(
-        default=None, gt=0, description="gradients are scaled down to this length; null: not"
+        default=None, gt=0, description="gradients are scaled down to this norm · null: no clipping"
     )
     layer_decay: float | None = Field(
         default=None,
         gt=0,
         le=1,
-        description="learning rate of a layer, as a share of that of the layer above; null: all alike",
+        description="learning rate of a layer as a share of the layer above · null: equal rates",
     )
     # Old results lack it.
     state_bits: Literal[32, 8] = Field(
-        default=32, description="bits of each of the two moments of AdamW; 8: a quarter of their memory"
+        default=32, description="bits per AdamW moment · 8: a quarter of their memory"
     )
 
     @model_validator(mode="after")
@@ -66,23 +66,25 @@ class TrainingConfig:
     duration: SomeLength = Field(
         description='"3 epochs", "500 steps", "100000 examples" or "50 percent" (of an epoch)'
     )
-    batch_size: int = Field(ge=1, description="rows that a loss sees together, over all devices")
+    batch_size: int = Field(ge=1, description="rows per batch, over all devices")
     share_sentences: bool = Field(
-        description="equal sentences of a batch are encoded once, and share a dropout mask"
+        description="true: equal sentences of a batch are encoded once and share a dropout mask"
     )
-    accumulate: int = Field(ge=1, description="batches per optimizer step; rows couple only inside a batch")
-    length_window: int = Field(ge=1, description="batches whose rows are put in order of length; 1: none")
+    accumulate: int = Field(ge=1, description="batches per optimizer step. Rows interact only within a batch")
+    length_window: int = Field(
+        ge=1, description="batches whose rows are sorted by length · 1: random batches"
+    )
     stratify_by: Literal["none", "label", "length", "label_length"] = Field(
-        description="held in proportion by a batch"
+        description="property that each batch has in proportion"
     )
-    validate_every: SomeLength = Field(description="percent is of the whole training")
+    validate_every: SomeLength = Field(description="time between validations. Percent: of the whole training")
     patience: int | None = Field(
-        default=None, ge=1, description="validations without a better score, then stop; null: never"
+        default=None, ge=1, description="validations without a better score before stopping · null: never"
     )
     monitor: str = Field(
-        description="auto: dev of the trained sets, each by the metric of its kind; or a key such as dev/csts/spearman",
+        description="auto: dev of the trained sets, by the metric of their kinds · or a key such as dev/csts/spearman",
     )
-    checkpoint_every: SomeLength = Field(description="how much work the end of the machine may cost")
+    checkpoint_every: SomeLength = Field(description="time between checkpoints, the most work lost by a kill")
 
     @model_validator(mode="after")
     def _goes_together(self) -> Self:
@@ -96,21 +98,19 @@ class TrainingConfig:
 
 @dataclass(config=SCHEMA, kw_only=True)
 class AugmentationConfig:
-    """How sentences of labelled sets are changed while they are learnt from; labels stay, evaluation too."""
+    """Changes of training sentences of labelled sets. Labels and evaluation stay unchanged."""
 
-    views: list[View] = Field(description="in this order; []: nothing is changed")
-    probability: float = Field(gt=0, le=1, description="of a sentence of a batch to be changed")
+    views: list[View] = Field(description="changes, in this order · []: none")
+    probability: float = Field(gt=0, le=1, description="probability that a sentence of a batch is changed")
     sets: list[str] | None = Field(
-        default=None, min_length=1, description="trained sets whose sentences are changed; null: all"
+        default=None, min_length=1, description="trained sets with changed sentences · null: all"
     )
     delete: float = Field(gt=0, lt=1, description="share of words left out")
     repeat: float = Field(gt=0, lt=1, description="share of words written twice")
-    cutoff: float = Field(gt=0, lt=1, description="share of words left out in one run")
-    shuffle: int = Field(ge=2, description="words that change places among each other")
-    synonym: float = Field(gt=0, lt=1, description="share of the words of the lexicon that are replaced")
-    translations: str | None = Field(
-        default=None, description="file of texts and their translations there and back"
-    )
+    cutoff: float = Field(gt=0, lt=1, description="share of words left out in one span")
+    shuffle: int = Field(ge=2, description="words that are shuffled together")
+    synonym: float = Field(gt=0, lt=1, description="share of lexicon words that are replaced")
+    translations: str | None = Field(default=None, description="file of texts and their back-translations")
 
 
 @dataclass(config=SCHEMA, kw_only=True)
@@ -119,45 +119,44 @@ class LoggerConfig:
     every_steps: int = Field(ge=1, description="optimizer steps between two logged points")
     csv: bool = Field(description="metrics.csv below the run folder")
     wandb: Literal["auto", "offline", "online", "off"] = Field(
-        description="auto: online where a key is present and the network answers, else offline"
+        description="auto: online with a key and a network, else offline"
     )
-    project: str = Field(description="of Weights & Biases")
+    project: str = Field(description="Weights & Biases project")
     entity: str | None = Field(
-        default=None, description="team or user of Weights & Biases; null: the account's default"
+        default=None, description="Weights & Biases team or user · null: the account's default"
     )
     group: str | None = Field(
-        default=None, description="null: the sweep's, or the run's name without its seed"
+        default=None,
+        description="Weights & Biases group · null: the sweep's, or the run's name without its seed",
     )
-    tags: list[str] = Field(description="of Weights & Biases")
+    tags: list[str] = Field(description="Weights & Biases project")
 
 
 @dataclass(config=SCHEMA, kw_only=True)
 class SetConfig:
-    """What one set of a mixture has of its own."""
+    """Settings of one set of a mixture."""
 
     weight: float | None = Field(
-        default=None, gt=0, description="its share of the batches with sample_by=weight or drawn; null: 1"
+        default=None, gt=0, description="share of the batches with sample_by=weight or drawn · null: 1"
     )
-    batch_size: int | None = Field(default=None, ge=1, description="null: as the job says")
+    batch_size: int | None = Field(default=None, ge=1, description="rows per batch · null: as in the job")
     loss: dict[str, Any] | None = Field(default=None, description="instead of the job's")
     loss_weight: float | None = Field(
-        default=None, gt=0, description="multiplies its loss; null: 1, or with weigh_loss its weight"
+        default=None, gt=0, description="factor of its loss · null: 1, or its weight with weigh_loss"
     )
 
 
 @dataclass(config=SCHEMA, kw_only=True)
 class StageConfig:
-    """What one stage of a curriculum has of its own; null: as the job says."""
+    """Settings of one stage of a curriculum · null: as in the job."""
 
     dataset: list[str] | None = Field(
-        default=None, description="sets that it mixes; null: the one of the stage's name"
+        default=None, description="sets that it mixes · null: the set with the stage's name"
     )
     share_percent: float | None = Field(
-        default=None, gt=0, description="it lasts for this part of training.duration"
+        default=None, gt=0, description="length in percent of training.duration"
     )
-    limit: int | None = Field(
-        default=None, ge=1, description="it trains on at most this many rows of each of its sets"
-    )
+    limit: int | None = Field(default=None, ge=1, description="training rows per set, at most")
     loss: dict[str, Any] | None = Field(default=None, description="instead of the job's")
     training: dict[str, Any] | None = Field(default=None, description="keys of `training`")
     optimizer: dict[str, Any] | None = Field(default=None, description="keys of `optimizer`")
@@ -165,24 +164,24 @@ class StageConfig:
 
 @dataclass(config=SCHEMA, kw_only=True)
 class ScheduleConfig:
-    """In which order, and in which shares, sets are learnt from."""
+    """Order and shares of the trained sets."""
 
     name: Literal["mix", "serial"] = Field(description="mix: one stage · serial: one stage after another")
     order: list[str] | None = Field(
-        default=None, description="serial: stages, repeated at will; null: one per set, in order"
+        default=None, description="serial: stages, repeats allowed · null: one per set, in order"
     )
-    stages: dict[str, StageConfig | None] = Field(description="serial: stage → what it has of its own")
-    sets: dict[str, SetConfig] = Field(description="set → what it has of its own where sets are mixed")
+    stages: dict[str, StageConfig | None] = Field(description="serial: stage → its settings")
+    sets: dict[str, SetConfig] = Field(description="set → its settings in a mixture")
     sample_by: SampleBy = Field(
         description="size: every row once per epoch · weight: by weights · uniform: all sets alike · drawn: the set "
         "of each batch is drawn by weights · round_robin: one after another · blend: each step has a batch of every set"
     )
     temperature: float = Field(
-        gt=0, description="shares are raised to 1/temperature; 1: as they are, large: equal"
+        gt=0, description="shares are raised to 1/temperature. 1: unchanged, large: equal"
     )
-    weigh_loss: bool = Field(default=False, description="a set's weight multiplies its loss, too")
+    weigh_loss: bool = Field(default=False, description="true: a set's weight multiplies its loss, too")
     store: str | None = Field(
-        default=None, description="folder of stages that runs share; null: each run keeps its own"
+        default=None, description="folder of stages shared by runs · null: each run keeps its own"
     )
 
     @model_validator(mode="after")
@@ -196,39 +195,35 @@ class ScheduleConfig:
 
 @dataclass(config=SCHEMA, kw_only=True)
 class JobConfig:
-    """Everything that decides one run."""
+    """Configuration of one run."""
 
     name: str = Field(description="folder name, before the hash")
-    seed: int = Field(ge=0, lt=2**32, description="of all that is drawn")
-    data_dir: str = Field(description="where local data sets lie")
+    seed: int = Field(ge=0, lt=2**32, description="random seed")
+    data_dir: str = Field(description="folder of local data sets")
     cache_dir: str | None = Field(
-        default=None, description="keeps what can be computed again; null: nothing is kept"
+        default=None, description="folder of caches, may be deleted · null: no cache"
     )
-    output_dir: str = Field(description="folder of runs; . is the one that this is started in")
+    output_dir: str = Field(description="folder of runs · .: the current folder")
     run_dir: str = Field(description="folder of this run")
     source: Source = Field()
     on_bad_row: Literal["error", "drop"] = Field()
     resume: Literal["never", "auto"] = Field()
     trial: str | None = Field(
-        default=None, description="<journal>#<number>: a trial whose pruner may end the run"
+        default=None, description="<journal>#<number> of a search, whose pruner may end the run"
     )
-    sweep_row: str | None = Field(
-        default=None, description="name of the row of a sweep that this run is: what tables call it"
-    )
+    sweep_row: str | None = Field(default=None, description="row name of a sweep, for tables")
     init_from: str | None = Field(
         default=None, description="a run or an encoder folder: start from its weights"
     )
     filter_leaks: bool = Field(
-        description="leave out training rows that an evaluation set of this job has too"
+        description="true: drop training rows that are in an evaluation set of this job"
     )
-    debug_rows: int | None = Field(
-        default=None, ge=1, description="rows kept per split, at most; for trying things out"
-    )
-    dataset: dict[str, DatasetConfig] = Field(description="what is trained on, in order")
-    evaluate: dict[str, DatasetConfig] = Field(description="what is evaluated on besides")
-    model: dict[str, Any] = Field(description="what is trained; the group `model`")
+    debug_rows: int | None = Field(default=None, ge=1, description="rows per split, at most, for trials")
+    dataset: dict[str, DatasetConfig] = Field(description="trained sets, in order")
+    evaluate: dict[str, DatasetConfig] = Field(description="further evaluation sets, the group `benchmark`")
+    model: dict[str, Any] = Field(description="model, the group `model`")
     backbone: BackboneConfig
-    loss: dict[str, Any] = Field(description="what is minimised; the group `loss`")
+    loss: dict[str, Any] = Field(description="loss, the group `loss`")
     schedule: ScheduleConfig
     training: TrainingConfig
     optimizer: OptimizerConfig
@@ -236,7 +231,7 @@ class JobConfig:
     hardware: HardwareConfig
     evaluation: EvaluationConfig
     callbacks: dict[str, dict[str, Any] | None] = Field(
-        description="name → a callback of callbacks/: `_target_`, `decides_weights` and its numbers; null: left out"
+        description="name → callback of callbacks/: `_target_`, `decides_weights` and its settings · null: left out"
     )
     logger: LoggerConfig
 

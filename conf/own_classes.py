@@ -49,7 +49,7 @@ def declared_losses() -> set[str]:
 
 
 def base_of(module: str) -> str:
-    """What the classes of a module are subclasses of; of a package that declares losses, of a loss."""
+    """What the classes of a module are subclasses of. Of a package that declares losses, of a loss."""
     return BASES.get(module.rpartition(".")[0], BASES[LOSSES])
 
 
@@ -124,7 +124,7 @@ PLAIN = (float, int, bool, str, NoneType, dict, list, Sequence, Mapping)
 
 
 def _spelt(kind: Any) -> Any:
-    """A type as far as a configuration can spell it; else Any."""
+    """A type as far as a configuration can spell it. Else Any."""
     kind = NoneType if kind is None else kind
     origin, parts = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):

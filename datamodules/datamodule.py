@@ -29,7 +29,7 @@ class Stage:
 
     index     0-based position in the curriculum
     name      of the stage, for folders and logs
-    datasets  keys of the datasets that are mixed in this stage; empty: nothing is trained
+    datasets  keys of the datasets that are mixed in this stage. Empty: nothing is trained
     history   what was trained on up to and including this stage, oldest first: keys of datasets, or "a+b" for a
               mixture that is one stage of several
     """
@@ -41,15 +41,15 @@ class Stage:
 
 
 def only_stage(datasets: Sequence[str]) -> Stage:
-    """The one stage of a mixture of `datasets`; nothing is trained without any."""
+    """The one stage of a mixture of `datasets`. Nothing is trained without any."""
     return Stage(0, "+".join(datasets) or "untrained", tuple(datasets), tuple(datasets))
 
 
 @dataclass(frozen=True)
 class Selection:
-    """The dev sets that choose the weights, each by a metric, higher = better; without sets the last ones are kept.
+    """The dev sets that choose the weights, each by a metric, higher = better. Without sets the last ones are kept.
 
-    metrics    of each set; of several sets the mean counts
+    metrics    of each set. Of several sets the mean counts
     untrained  none of the sets is trained on: no set that is has a dev split that is scored
     """
 
@@ -100,7 +100,7 @@ def select(
     """What chooses, by `training.monitor`.
 
     auto    the dev splits of the trained sets, each by what speaks for its kind (`juzhen.core.kinds.chooses`).
-            Where none of them has one, all sets that have the model's metric on dev; else the first of the positive
+            Where none of them has one, all sets that have the model's metric on dev. Else the first of the positive
             pairs, triplets and judgements, and those that share its metric
     dev/<set>/<metric>  that one
 
@@ -152,7 +152,7 @@ def blends(job: JobConfig) -> bool:
 
 
 def loss_weights(job: JobConfig, sets: Sequence[str]) -> dict[str, float]:
-    """What multiplies the loss of each set in the steps of a stage; {} where one set is alone, or all count alike."""
+    """What multiplies the loss of each set in the steps of a stage. {} where one set is alone, or all count alike."""
     schedule = job.schedule
     weights = {}
     for name in sets:
@@ -163,7 +163,7 @@ def loss_weights(job: JobConfig, sets: Sequence[str]) -> dict[str, float]:
 
 
 class _Rows(Dataset):
-    """Batches by their row numbers; runs in the worker processes of a loader."""
+    """Batches by their row numbers. Runs in the worker processes of a loader."""
 
     def __init__(self, tables: dict[str, Examples], collate: Callable[[Examples, np.ndarray], Batch]) -> None:
         self.tables = tables
@@ -183,7 +183,7 @@ class SentenceDataModule(pl.LightningDataModule):
     A stage is a single Lightning epoch: the stream runs through as many epochs of the data as its duration
     asks for. So a resumed stage has one thing to restore, the number of batches done.
 
-    selection  dev sets whose mean score chooses the checkpoint; `selecting` are their names
+    selection  dev sets whose mean score chooses the checkpoint. `selecting` are their names
     train        dataset key → rows to learn from
     rows_change  entries of `train` are replaced between two steps: no other process may have a copy of them
 
@@ -230,7 +230,7 @@ class SentenceDataModule(pl.LightningDataModule):
         self.stream.num_batches = self.total_steps * self.batches_per_step
 
     def _sampling(self, batch_sizes: dict[str, int]) -> dict[str, Any]:
-        """In which order and shares the stream mixes sets; {} where every row comes once per epoch."""
+        """In which order and shares the stream mixes sets. {} where every row comes once per epoch."""
         schedule = self.job.schedule
         by = schedule.sample_by
         if len(batch_sizes) < 2 or (by == "size" and schedule.temperature == 1):
@@ -259,7 +259,7 @@ class SentenceDataModule(pl.LightningDataModule):
         return {"steps_per_epoch": self.steps_per_epoch, "batch_size": rows}
 
     def serve(self, collate: Callable[[Examples, np.ndarray], Batch], plan: Callable[..., Any]) -> None:
-        """Takes the model's way of making batches and plans; call once before handing this to a Trainer."""
+        """Takes the model's way of making batches and plans. Call once before handing this to a Trainer."""
         self.collate = collate
         self.validation_plan = plan(*_validated(self.selection)) if self.selection.sets else None
         is_tested = self.data.evaluation or self.data.tasks

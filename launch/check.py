@@ -64,7 +64,7 @@ class Command:
     """A checked command line.
 
     words   after the flags
-    config  the composition of a single run, or of a sweep; None where the line asks for neither
+    config  the composition of a single run, or of a sweep. None where the line asks for neither
     job     what the single run means, or the first cell of a sweep
     cells   the runs
     """
@@ -82,7 +82,7 @@ class Command:
         return self.config is not None and self.config.hydra.mode is not RunMode.MULTIRUN
 
     def run(self, task: Callable[[DictConfig], Any]) -> None:
-        """Does what the command line asks for; `task` runs one composed job, as often as need be."""
+        """Does what the command line asks for. `task` runs one composed job, as often as need be."""
         hydra = self.check.hydra
         if self.is_run:
             take_folder(Path(self.job.run_dir))
@@ -98,7 +98,7 @@ class Command:
 
 
 def check_command_line(arguments: Sequence[str], *, conf_dir: Path) -> Command:
-    """What a program's arguments ask for. Raises UserError for the first mistake; each cell of a sweep is checked.
+    """What a program's arguments ask for. Raises UserError for the first mistake. Each cell of a sweep is checked.
 
     What hardware=auto is here, and what is allowed but would take far longer than need be, is said on stderr.
     """
@@ -127,7 +127,7 @@ def check_command_line(arguments: Sequence[str], *, conf_dir: Path) -> Command:
 
 
 def checked_job(overrides: Sequence[str], *, conf_dir: Path, extra: str | None) -> JobConfig:
-    """The job that a command line means; `extra` as its --config-dir."""
+    """The job that a command line means. `extra` as its --config-dir."""
     arguments = [*overrides, *(["--config-dir", extra] if extra is not None else [])]
     job = check_command_line(arguments, conf_dir=conf_dir).job
     assert job is not None  # these words ask for a run
@@ -204,7 +204,7 @@ class Check:
         return config, [CheckedCell(tuple(words), config, job, {})]
 
     def sweep(self, words: Sequence[str]) -> tuple[DictConfig, list[CheckedCell]]:
-        """The composition of a sweep, and its cells; of a search, those at the ends of what it varies."""
+        """The composition of a sweep, and its cells. Of a search, those at the ends of what it varies."""
         config = self._known([*words, "hydra.mode=MULTIRUN"])
         self._check_launcher(config)
         loader = self.hydra.config_loader
@@ -307,7 +307,7 @@ def _with_progress(cells: Sequence[list[str]]) -> Iterator[list[str]]:
 
 
 def hardware_note(choices: Mapping[str, str]) -> str | None:
-    """What hardware=auto is here; None where it is not among the choices of a composition.
+    """What hardware=auto is here. None where it is not among the choices of a composition.
 
     Raises ConfigError where the runs will be on machines that cannot be looked at.
     """

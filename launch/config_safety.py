@@ -23,7 +23,7 @@ TARGETS = re.compile(
     r"hydra\._internal\.core_plugins\.\w+\.Basic(Launcher|Sweeper)"
     r"|hydra_plugins\.\w+\.\w+\.[A-Z]\w*(Launcher|Sweeper)"
 )
-"""Launchers and sweepers of Hydra, of its plugins and of juzhen; nothing else is made from a name."""
+"""Launchers and sweepers of Hydra, of its plugins and of juzhen. Nothing else is made from a name."""
 
 HANDLERS = re.compile(
     r"logging\.(handlers\.)?\w+(Handler|Formatter)|colorlog\.ColoredFormatter|ext://sys\.std(out|err)"
@@ -95,7 +95,7 @@ HEADER = re.compile(r"\A(?:\s*#.*\n)*?\s*#\s*@package\s+(\S+)")
 def check_set_files(config: DictConfig, folders: Sequence[Path]) -> None:
     """Raises ConfigError where a set's file says not whose keys it holds, or two say the same: they would be merged.
 
-    folders  of configuration trees; of files with one name Hydra takes that of the first
+    folders  of configuration trees. Of files with one name Hydra takes that of the first
     """
     sets = config.get("dataset")
     if not isinstance(sets, DictConfig) or not sets:
@@ -161,7 +161,7 @@ def _shown(path: Path) -> str:
 
 @cache
 def _class_in(file: Path) -> str | None:
-    """The class that a file of a model or a loss names; None where there is no such file, or it names none."""
+    """The class that a file of a model or a loss names. None where there is no such file, or it names none."""
     content = yaml.safe_load(read_text(file)) if file.is_file() else None
     target = content.get("_target_") if isinstance(content, dict) else None
     return target.rpartition(".")[2] if isinstance(target, str) else None

@@ -55,7 +55,7 @@ def show_result(result: Result, *, folder: str, earlier: Sequence[Result] = ()) 
 
 
 def show_finished(job: JobConfig) -> bool:
-    """Shows the result of a job that is finished; False where something is left to do, or all is to be done afresh.
+    """Shows the result of a job that is finished. False where something is left to do, or all is to be done afresh.
 
     Raises UserError where the run was made from other data than the job would read now.
     """
@@ -71,7 +71,7 @@ def show_finished(job: JobConfig) -> bool:
 
 
 def best_on_dev(training: dict) -> str:
-    """The dev score that chose the weights; where there is none, why, and which weights were kept."""
+    """The dev score that chose the weights. Where there is none, why, and which weights were kept."""
     best = next((key for key in training if key.startswith("best_dev_")), "best_dev_spearman")
     best_dev = f"best dev {_words(best.removeprefix('best_dev_'))} {_percent(training.get(best))}"
     sets = ", ".join(training.get("selected_on") or ())
@@ -88,7 +88,7 @@ MEASURED = {"loss": "loss", "gradient_norm": "gradient", "weight": "weight"}
 
 
 def set_lines(sets: dict[str, dict[str, float]]) -> list[str]:
-    """One line for each set of a mixture: how much of the training was its own; none where there was one set."""
+    """One line for each set of a mixture: how much of the training was its own. None where there was one set."""
     if len(sets) < 2:
         return []
     batches, rows = (sum(counts[unit] for counts in sets.values()) for unit in ("batches", "rows"))
@@ -102,7 +102,7 @@ def set_lines(sets: dict[str, dict[str, float]]) -> list[str]:
 
 
 def leaky_counts(result: Result) -> dict[str, int]:
-    """Training set → rows that `filter_leaks` left out; empty where it was not asked for."""
+    """Training set → rows that `filter_leaks` left out. Empty where it was not asked for."""
     read = {key: rows.get("leaky") for key, rows in result.data.items() if key.startswith("train/")}
     return {key.split("/")[1]: count for key, count in read.items() if count is not None}
 
@@ -208,7 +208,7 @@ def result_table(result: Result) -> Table:
 def stage_table(results: Sequence[Result]) -> Table:
     """Rows: evaluation sets. Columns: test ×100 (dev without a test) after each stage, and what the stage changed.
 
-    results  of the stages of one job, in order; the first may know the scores before training. What a stage has learnt
+    results  of the stages of one job, in order. The first may know the scores before training. What a stage has learnt
              from is in bold type
     """
     stages = [f"{number}. {_stage_name(result)}" for number, result in enumerate(results, start=1)]
@@ -249,14 +249,14 @@ def _is_for_training_alone(result: Result, name: str) -> bool:
 
 
 def _measured(scores: dict[str, Score]) -> Iterator[tuple[str, str]]:
-    """Every set with the measures that speak for it; a set of texts alone with the one that a table is about."""
+    """Every set with the measures that speak for it. A set of texts alone with the one that a table is about."""
     for name in dict.fromkeys(key.split("/")[1] for key in scores):
         metrics = {key.split("/")[2] for key in scores if key.split("/")[1] == name}
         yield from ((name, measure) for measure in speaking(metrics) or ["spearman"])
 
 
 def _speaker(result: Result, column: str) -> str | None:
-    """The measure that speaks for a column of a result; None where it has none."""
+    """The measure that speaks for a column of a result. None where it has none."""
     spoken = main_metric_keys(key for key in result.scores if key.startswith(f"{column}/"))
     return next((key.rpartition("/")[2] for key in spoken), None)
 

@@ -75,16 +75,16 @@ BYTES_PER_PARAMETER = 4 * (1 + 3 + 3 + 1)  # best, resume, the next resume while
 
 @dataclass
 class StageRun:
-    """What a stage needs; `run` adds the module, the data and the trainer that it makes of that.
+    """What a stage needs. `run` adds the module, the data and the trainer that it makes of that.
 
     job       the stage's own (see `launch.job`)
     rows      what it reads
     encoder   is trained in place
     folder    where `encoder/` and `result.json` are written
-    entry     where checkpoints go; a finished one gives its weights, and nothing is trained
+    entry     where checkpoints go. A finished one gives its weights, and nothing is trained
     settings  the job's configuration in plain containers, as loggers and the Result store it
     key       run key of the job
-    seen      account of what this stage and those before it learn from; None: it is not asked for
+    seen      account of what this stage and those before it learn from. None: it is not asked for
     """
 
     job: JobConfig
@@ -212,7 +212,7 @@ class StageRun:
         return int(checkpoint["global_step"])
 
     def _fit_memory(self) -> dict[str, Any]:
-        """What a step will take; the micro-batches of `auto`, those of before where a run goes on."""
+        """What a step will take. The micro-batches of `auto`, those of before where a run goes on."""
         newest = saved_state(self.entry.checkpoints)
         chosen = (
             read_checkpoint(newest.path, mmap=True).get("micro_batch_tokens") if newest is not None else None
@@ -226,7 +226,7 @@ class StageRun:
         cut: Mapping[str, TruncationStats],
         unknown: Mapping[str, Unknown],
     ) -> None:
-        """Tells everything measured in the stage that was just tested; `training` as `describe_training` gives it."""
+        """Tells everything measured in the stage that was just tested. `training` as `describe_training` gives it."""
         job, data, read = self.job, self.data, self.rows
         rows: dict[str, Examples] = {}
         for name, examples in data.train.items():
@@ -261,9 +261,9 @@ class StageRun:
             self._leave_behind(result)
 
     def _measure(self, step: int | None) -> None:
-        """The scores of the module; those of a shared stage are measured once for all runs with the same sets.
+        """The scores of the module. Those of a shared stage are measured once for all runs with the same sets.
 
-        step  the one whose weights were just learnt; None: they are from elsewhere
+        step  the one whose weights were just learnt. None: they are from elsewhere
         """
         digest = evaluation_digest(self.job, self.rows) if self.entry.shared else ""
         measured = self.entry.measured(digest) if self.entry.finished else None
@@ -281,7 +281,7 @@ class StageRun:
             self.trainer.test(self.module, datamodule=self.data, verbose=False)
 
     def _take_over(self) -> dict[str, Any]:
-        """Puts the weights of a finished stage into the encoder; what is known of their training."""
+        """Puts the weights of a finished stage into the encoder. What is known of their training."""
         trained = self._model.load_encoder(self.job, folder=self.entry.path / ENCODER_FOLDER)
         self.encoder.load_state_dict(trained.state_dict())
         _say(f"stage {self.stage.name}: its weights are there already and are reused ({self.entry.path})")
@@ -342,7 +342,7 @@ def _chooses(data: SentenceDataModule) -> str:
 
 
 def early_stop_line(training: Mapping[str, Any], patience: int | None) -> str | None:
-    """That patience ended training before its last step; None where it did not."""
+    """That patience ended training before its last step. None where it did not."""
     steps, planned = training["steps"], training["planned_steps"]
     if patience is None or steps >= planned:
         return None
@@ -353,7 +353,7 @@ def early_stop_line(training: Mapping[str, Any], patience: int | None) -> str | 
 
 
 def trained_line(training: Mapping[str, Any]) -> str | None:
-    """How many numbers have learnt, and the memory of the process; None where all have."""
+    """How many numbers have learnt, and the memory of the process. None where all have."""
     parameters, before, peak = (
         training[key] for key in ("parameters", "memory_before_mib", "peak_memory_mib")
     )
@@ -367,7 +367,7 @@ def trained_line(training: Mapping[str, Any]) -> str | None:
 
 
 def planned_lines(data: SentenceDataModule, matches: Mapping[str, Match]) -> list[str]:
-    """What a stage of several sets will draw, a line for each, before it does; none where there is one set."""
+    """What a stage of several sets will draw, a line for each, before it does. None where there is one set."""
     stream, schedule = data.stream, data.job.schedule
     if len(data.train) < 2:
         return []
@@ -407,7 +407,7 @@ class Curriculum:
         self.store = StageStore(self.job.schedule.store)
 
     def run(self, folder: RunFolder) -> None:
-        """Every stage that is not finished; all rows are read and checked before the first."""
+        """Every stage that is not finished. All rows are read and checked before the first."""
         matches = [match_losses(job) for job in self.jobs]
         for job in self.jobs:
             self.model.check_start(job)
@@ -448,7 +448,7 @@ class Curriculum:
     def _require_learnable(
         self, folder: RunFolder, matches: Sequence[Mapping[str, Match]], data: Sequence[JobData]
     ) -> None:
-        """Raises UserError for a stage that could not learn anything; what it can do only in part is said on stderr."""
+        """Raises UserError for a stage that could not learn anything. What it can do only in part is said on stderr."""
         for job, stage, losses, read in zip(self.jobs, self.stages, matches, data, strict=True):
             if folder.is_done(folder.stage_folder(stage.index, len(self.stages), stage.name)):
                 continue

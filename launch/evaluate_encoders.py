@@ -59,7 +59,7 @@ def _is_no_run(name: str) -> bool:
 
 
 def measure_encoders(options: SimpleNamespace, today: "JobConfig") -> None:
-    """Prints a table for each set, a row for each encoder; with --out also writes the numbers.
+    """Prints a table for each set, a row for each encoder. With --out also writes the numbers.
 
     Raises UserError without sets, for options of what fills results, and for an encoder that is not there.
     """
@@ -97,7 +97,7 @@ def measure_encoders(options: SimpleNamespace, today: "JobConfig") -> None:
 
 
 def _sets(options: SimpleNamespace, today: "JobConfig") -> "list[Examples | RankingSet]":
-    """The rows of all sets, and the search of the tables; `limit` cuts the queries of rankings."""
+    """The rows of all sets, and the search of the tables. `limit` cuts the queries of rankings."""
     from juzhen.core.examples import JUDGED
     from juzhen.data.loading import load_job_data
     from juzhen.data.rankings import as_ranking

@@ -58,7 +58,7 @@ flag_parser = get_args_parser
 
 
 def known_flags(parser: argparse.ArgumentParser) -> list[str]:
-    """Every spelling of every flag, for hints; argparse tells them in no other way."""
+    """Every spelling of every flag, for hints. Argparse tells them in no other way."""
     return [flag for action in parser._actions for flag in action.option_strings]
 
 
@@ -69,7 +69,7 @@ def root_of(node: Container | None) -> DictConfig | None:
 
 @contextmanager
 def opened(folder: Path, extra: str | None) -> Iterator[Hydra]:
-    """Hydra over a configuration tree, `extra` in front of it; its global state is then as before."""
+    """Hydra over a configuration tree, `extra` in front of it. Its global state is then as before."""
     for flag, path in (("--config-path", folder), ("--config-dir", Path(extra or folder))):
         if not path.is_dir():  # which Hydra passes over
             raise UserError(f"{flag} {path}: there is no such folder")
@@ -95,7 +95,7 @@ Task = Callable[[DictConfig], Any]
 
 
 def run_composed(hydra: Hydra, config: DictConfig, task: Task) -> None:
-    """Runs a task as `Hydra.run` does: log, folder and notes in it; of a configuration that is composed already."""
+    """Runs a task as `Hydra.run` does: log, folder and notes in it. Of a configuration that is composed already."""
     configure_log(config.hydra.hydra_logging, config.hydra.verbose)
     config.hydra.mode = RunMode.RUN
     callbacks = Callbacks(config)

@@ -41,7 +41,7 @@ def run_key(config: Mapping[str, Any] | DictConfig) -> str:
 
 
 def deciding_settings(config: Mapping[str, Any] | DictConfig) -> dict[str, Any]:
-    """As of `juzhen.identity`; of a composition, each `${…}` counts by what it stands for."""
+    """As of `juzhen.identity`. Of a composition, each `${…}` counts by what it stands for."""
     return identity.deciding_settings(_filled_in(config) if isinstance(config, DictConfig) else config)
 
 
@@ -84,7 +84,7 @@ def this_machine(key: str) -> Any:
 
 
 def register_resolvers() -> None:
-    """Makes the resolvers of `conf/` known to OmegaConf; may be called again."""
+    """Makes the resolvers of `conf/` known to OmegaConf. May be called again."""
     for_scores.register()
     for name, resolver in {
         "this_machine": this_machine,
@@ -102,7 +102,7 @@ EXAMPLES = {
     "backbone": "python train.py backbone=random_small",
 }
 PACKAGES = {"model": "lightning_modules", "callbacks": "callbacks"}
-"""Group → where its classes are; those of all others are losses."""
+"""Group → where its classes are. Those of all others are losses."""
 
 AFTER_TRAINING = ("transfer_accuracy", "transfer_f1", "transfer_majority", V_MEASURE)
 NO_GOAL = ("ranking_loss", "positive_score", "negative_score")
@@ -154,7 +154,7 @@ def read_job(config: DictConfig) -> JobConfig:
 
 
 def _by_current_names(plain: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings with today's keys; of a file with those of 0.2, a notice."""
+    """The settings with today's keys. Of a file with those of 0.2, a notice."""
     for key, _ in leaves(plain):
         if (name := current_key(key)) != key:
             note_once(f"the key {key}", name)
@@ -285,7 +285,7 @@ class StagePlan:
     """One stage of a job.
 
     name      the stage's own: of a folder, of a log
-    datasets  the sets that it mixes; empty: nothing is trained
+    datasets  the sets that it mixes. Empty: nothing is trained
     job       the job as this stage sees it: its sets alone are in `dataset`, the others in `evaluate`
     """
 
@@ -295,7 +295,7 @@ class StagePlan:
 
 
 def plan_job(job: JobConfig) -> list[StagePlan]:
-    """The stages of a job, in order; always at least one.
+    """The stages of a job, in order. Always at least one.
 
     Raises ConfigError for stages that name no set of the job, for sets that no stage learns from, and for keys or
     types that a stage's own numbers do not have.
@@ -321,7 +321,7 @@ def plan_job(job: JobConfig) -> list[StagePlan]:
 def history(plans: list[StagePlan], index: int) -> tuple[str, ...]:
     """What has been learnt from up to and including a stage, oldest first.
 
-    A single stage names its sets one by one; a stage of a longer curriculum is one word, "a+b" for a mixture.
+    A single stage names its sets one by one. A stage of a longer curriculum is one word, "a+b" for a mixture.
     """
     if len(plans) == 1:
         return plans[0].datasets

@@ -13,7 +13,7 @@ _announced: set[str] = set()
 
 
 def announce(package: str) -> None:
-    """Says once that `package` is being loaded; nothing where it is loaded already."""
+    """Says once that `package` is being loaded. Nothing where it is loaded already."""
     if package not in sys.modules and package not in _announced:
         _announced.add(package)
         print(f"loading {package} …", file=sys.stderr, flush=True)

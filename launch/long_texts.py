@@ -32,7 +32,7 @@ def require_no_other(options: SimpleNamespace) -> None:
 
 
 def compare_long_texts(options: SimpleNamespace, compose: Callable[[], "JobConfig"]) -> None:
-    """Prints a table for each run, and writes its numbers as JSON; no result is touched: that is of texts that are cut.
+    """Prints a table for each run, and writes its numbers as JSON. No result is touched: that is of texts that are cut.
 
     Raises UserError without sets, and for an encoder that gives no vectors.
     """

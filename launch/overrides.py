@@ -228,7 +228,7 @@ class Groups:
         return choices
 
     def keys_set(self, word: str) -> list[str]:
-        """Dotted keys that a word sets; none where it only takes something away."""
+        """Dotted keys that a word sets. None where it only takes something away."""
         override = self.parse(word)
         if override.is_delete() or override.is_hydra_override() or override.value() == []:
             return []
@@ -315,7 +315,7 @@ def _is_text(key: str) -> bool:
 
 @cache
 def _texts_of_classes(first: str) -> frozenset[str]:
-    """Settings that hold text in every model, callback or loss which has them; `first` is the first part of a key.
+    """Settings that hold text in every model, callback or loss which has them. `first` is the first part of a key.
 
     Losses and callbacks are those that the configuration tree names.
     """
@@ -401,7 +401,7 @@ COMPOSITION_ERRORS = (HydraException, OmegaConfBaseException, YAMLError, ValueEr
 
 
 def explain_composition(error: Exception, groups: Groups, words: Sequence[str]) -> ConfigError:
-    """The mistake behind an exception of Hydra's composition; groups and what was typed are for hints."""
+    """The mistake behind an exception of Hydra's composition. Groups and what was typed are for hints."""
     if isinstance(error, MissingConfigException):
         missing = error.missing_cfg_file or ""
         group, _, option = missing.rpartition("/")
@@ -464,7 +464,7 @@ def broken_reference(error: OmegaConfBaseException) -> ConfigError:
 
 
 def place_of(key: str, message: str, overrides: Sequence[str], folder: Path) -> str:
-    """` (given as +trainer.epoch=3)` or ` (conf/experiment/x.yaml, line 3)`; empty if the message says it."""
+    """` (given as +trainer.epoch=3)` or ` (conf/experiment/x.yaml, line 3)`. Empty if the message says it."""
     if not key:
         return ""
     for line in overrides:

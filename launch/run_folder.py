@@ -71,12 +71,12 @@ class RunFolder:
     """One run's folder as a context: taken by one process, and cleared of earlier work without losing it.
 
     resume="never"  what an earlier attempt left is moved to `previous/<number>/`
-    resume="auto"   it is continued; `finished` tells whether nothing is left to do
+    resume="auto"   it is continued. `finished` tells whether nothing is left to do
 
     Processes that Lightning starts for further devices (`is_helper`) neither lock nor clear, and have no result
     to show: the first process may still be writing it.
 
-    fills           the folder is known to hold a result, which is added to; nothing is asked of its form
+    fills           the folder is known to hold a result, which is added to. Nothing is asked of its form
 
     Raises UserError when another process works in the folder, or no run has made the folder.
     """
@@ -138,7 +138,7 @@ class RunFolder:
         return Result.read(self.path)
 
     def earlier_results(self) -> list[Result]:
-        """Results of the stages before the last one, in order; empty for a job of one stage."""
+        """Results of the stages before the last one, in order. Empty for a job of one stage."""
         files = self.path.glob(f"{STAGES}/*/{RESULT_FILE}")
         return sorted((Result.read(file.parent) for file in files), key=lambda result: result.stage)
 
@@ -163,7 +163,7 @@ class RunFolder:
 
 
 def offline_line(run_folders: Iterable[str | Path]) -> str | None:
-    """Where the files of W&B wait that were written offline, and what to type to upload them; None without any.
+    """Where the files of W&B wait that were written offline, and what to type to upload them. None without any.
 
     Args:
         run_folders: Of one run, or of all runs of a sweep. Uploaded files, and those of an earlier attempt that was set
@@ -225,13 +225,13 @@ def take_folder(path: Path) -> None:
 
 
 def _fill_folder(path: Path) -> None:
-    """As `take_folder`, of a folder with a result to which something is added; its encoders are only read."""
+    """As `take_folder`, of a folder with a result to which something is added. Its encoders are only read."""
     refuse_links(path, [*STAYS, *LEFT_BY_RUNS], within=WITH_LINKS, read=[ENCODER_FOLDER])
     mark_dir(path.resolve())
 
 
 def make_folder(path: Path) -> None:
-    """Makes a folder that runs are written below; the system refuses where that is not possible."""
+    """Makes a folder that runs are written below. The system refuses where that is not possible."""
     path.mkdir(parents=True, exist_ok=True)
 
 
@@ -408,7 +408,7 @@ def require_same_data(folder: Path, job: JobConfig) -> None:
     """Raises UserError where a finished run was made from other rows than the job would read now.
 
     GoneError is raised where they cannot be read any more. Files whose path, size and times are as they were are not
-    opened; the others are read and compared. What comes from the hub is not looked at: its revision is part of the key
+    opened. The others are read and compared. What comes from the hub is not looked at: its revision is part of the key
     of a run.
     """
     recorded, sets = _read(folder), _sets(job)
@@ -483,7 +483,7 @@ def _digest(path: str) -> str:
 
 
 def _read(folder: Path) -> Record | None:
-    """The record of a run folder; None where there is none, or none that can be read."""
+    """The record of a run folder. None where there is none, or none that can be read."""
     try:
         record = read_json(folder / RECORD_FILE)
         return {key: entry for key, entry in record.items() if isinstance(entry["fingerprint"], str)}

@@ -89,12 +89,12 @@ class StageEntry:
         return record
 
     def finish(self, record: dict[str, Any]) -> None:
-        """Makes the entry a finished one; checkpoints are of no more use."""
+        """Makes the entry a finished one. Checkpoints are of no more use."""
         self._write(RECORD, record)
         remove_folder(self.checkpoints, IN_CHECKPOINTS)
 
     def measured(self, digest: str) -> tuple[dict[str, Score], RowScores] | None:
-        """What `keep_measured` kept under that digest; None if nothing, or nothing that can be read."""
+        """What `keep_measured` kept under that digest. None if nothing, or nothing that can be read."""
         folder = self.path / f"scores-{digest[:16]}"
         try:
             scores = read_json(folder.with_suffix(".json"))
@@ -116,7 +116,7 @@ class StageEntry:
 
 
 class StageStore:
-    """The entries below `root`; without a root each stage is kept in its own folder."""
+    """The entries below `root`. Without a root each stage is kept in its own folder."""
 
     def __init__(self, root: str | Path | None) -> None:
         self.root = None if root is None else Path(root)
@@ -258,6 +258,6 @@ def evaluation_digest(job: JobConfig, data: JobData) -> str:
 
 
 def maths() -> list[str]:
-    """MATHS and the versions of LIBRARIES; builds for other devices are the same maths."""
+    """MATHS and the versions of LIBRARIES. Builds for other devices are the same maths."""
     versions = {library: version(library).partition("+")[0] for library in LIBRARIES}
     return [str(MATHS), *(f"{library} {number}" for library, number in versions.items())]

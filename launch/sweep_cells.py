@@ -129,12 +129,12 @@ def cells_of(sweep: DictConfig, words: Sequence[str], groups: Groups) -> list[li
 
 
 def _row_word(row: str) -> str:
-    """The word by which a run learns which row it is; its tables call it so."""
+    """The word by which a run learns which row it is. Its tables call it so."""
     return f"{ROW}={QuotedString(row, Quote.double).with_quotes()}"
 
 
 def _group(sweep: DictConfig, words: Sequence[str]) -> str:
-    """The group that the runs of a sweep share on W&B: its name; without one, the same for the same words."""
+    """The group that the runs of a sweep share on W&B: its name. Without one, the same for the same words."""
     name = sweep.hydra.runtime.choices.get("sweep")
     return name or f"multirun-{hashlib.sha256(' '.join(sorted(words)).encode()).hexdigest()[:8]}"
 

@@ -86,9 +86,9 @@ class PairMeasures(Metric):
     """Everything that is measured of a set of pairs on its dev split, from one score per row.
 
     kind     scored_pair, labelled_pair or nli_pair: says which measures there are, see `juzhen.core.kinds`
-    measure  one of them, such as `auc`: `compute` gives that number; None: a mapping of all
+    measure  one of them, such as `auc`: `compute` gives that number. None: a mapping of all
 
-    Float64; NaN where a measure is undefined. `compute` of a labelled pair fits thresholds on one half of the rows and
+    Float64. NaN where a measure is undefined. `compute` of a labelled pair fits thresholds on one half of the rows and
     judges the other, as validation does.
 
     >>> metric = PairMeasures("scored_pair", measure="spearman")
@@ -141,15 +141,15 @@ class SentenceModule(pl.LightningModule):
     """A model with `objective(batch)` to minimise and `score(batch)` to be judged by.
 
     losses       dataset key → Loss
-    job          the whole configuration; read for optimizer, training and evaluation numbers
+    job          the whole configuration. Read for optimizer, training and evaluation numbers
     total_steps  optimizer steps of this stage, and warmup_steps among them (0 and 0: evaluation only)
-    loss_weights  dataset key → what multiplies its loss; {}: all count alike
+    loss_weights  dataset key → what multiplies its loss. {}: all count alike
     weigh        set by a callback that decides weights while training goes on: set and loss → the loss as it counts
-    apart        groups of parameters with numbers of their own, which callbacks add; they are not clipped
+    apart        groups of parameters with numbers of their own, which callbacks add. They are not clipped
     is_sharded   a copy for training, whose weights are shared out over processes (`lightning_modules.sharding`)
     set_loss     of the last batch, before it is weighted
     step_loss    of the step so far, as it is logged
-    seen         `split/dataset` → evaluation rows that training has seen, where they are to be told apart; set
+    seen         `split/dataset` → evaluation rows that training has seen, where they are to be told apart. Set
                  before the test at the end of a stage
     """
 
@@ -200,7 +200,7 @@ class SentenceModule(pl.LightningModule):
     @staticmethod
     @abstractmethod
     def load_encoder(job: JobConfig, *, folder: Path | None = None) -> nn.Module | None:
-        """What the model learns with: from `folder`, or what the job starts from; None without weights."""
+        """What the model learns with: from `folder`, or what the job starts from. None without weights."""
 
     @staticmethod
     def save_encoder(encoder: nn.Module, folder: Path, *, card: dict[str, Any]) -> Path:
@@ -213,7 +213,7 @@ class SentenceModule(pl.LightningModule):
 
     @classmethod
     def check_start(cls, job: JobConfig) -> None:
-        """Raises UserError for weights that the model cannot learn from, as far as files tell; loads none of them."""
+        """Raises UserError for weights that the model cannot learn from, as far as files tell. Loads none of them."""
 
     @abstractmethod
     def encode(self, batch: Batch) -> dict[str, Tensor]:
@@ -267,7 +267,7 @@ class SentenceModule(pl.LightningModule):
             self.watched.append((values, are_embeddings))
 
     def whole_batch(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-        """The rows of all processes, for a loss that couples them; what it draws is then the same in all."""
+        """The rows of all processes, for a loss that couples them. What it draws is then the same in all."""
         if self._trainer is None or self._trainer.world_size == 1:
             return tensors
         rows = gather_rows(self, tensors)
@@ -340,7 +340,7 @@ class SentenceModule(pl.LightningModule):
         self._take(self.trainer.datamodule.test_plan, self._put_out())
 
     def score_as_validated(self, plan: EncodingPlan, *, step: int) -> bool:
-        """Scores the weights of `step` by what the last validation put out; False where it was of others."""
+        """Scores the weights of `step` by what the last validation put out. False where it was of others."""
         if self._validated is None or self._validated[0] != step:
             return False
         self._take(plan, self._validated[1])
@@ -380,7 +380,7 @@ class SentenceModule(pl.LightningModule):
         return self.measured(plan, outputs, bootstrap_samples=samples, **options)
 
     def measured(self, plan: EncodingPlan, outputs: np.ndarray, **options: Any) -> Evaluation:
-        """All that is planned, scored, from what `output` gave for its rows; options as of `measure`."""
+        """All that is planned, scored, from what `output` gave for its rows. Options as of `measure`."""
         return measure(self.evaluator, plan, outputs, **options)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
@@ -392,7 +392,7 @@ class SentenceModule(pl.LightningModule):
         )
 
     def load_state_dict(self, state: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
-        """As torch's; what `on_save_checkpoint` leaves out stays as it is."""
+        """As torch's. What `on_save_checkpoint` leaves out stays as it is."""
         beside = frozen_names(self)
         report = super().load_state_dict(state, strict=strict and not beside, assign=assign)
         missing = {*report.missing_keys} - beside
@@ -461,7 +461,7 @@ def seed_draws(module: pl.LightningModule, index: int, *, alike: bool) -> None:
     stopped.
 
     index  of the batch, in this stage
-    alike  the same numbers in all processes, for a loss that sees the rows of all; else each has numbers of its own
+    alike  the same numbers in all processes, for a loss that sees the rows of all. Else each has numbers of its own
     """
     trainer = module.trainer
     if trainer.world_size == 1:

@@ -37,7 +37,7 @@ from lightning_modules.loss_factory import Match, build_loss, chosen_losses, dec
 
 
 def fitted(encoder: SentenceEncoder, job: JobConfig) -> CachedTokenizer:
-    """Fits an encoder to the hardware of a job; its tokenizer, which keeps what it did for large sets."""
+    """Fits an encoder to the hardware of a job. Its tokenizer, which keeps what it did for large sets."""
     budget = job.hardware.micro_batch_tokens
     encoder.micro_batch_tokens = None if budget == "auto" else budget  # which is found when lengths are known
     if job.hardware.compile:
@@ -60,7 +60,7 @@ def changes_of(views: Views, encoder: SentenceEncoder) -> SentenceChanges:
 
 
 def augmentation_of(job: JobConfig, encoder: SentenceEncoder) -> Augmentation | None:
-    """What changes the sentences that a job learns from; None where it asks for nothing."""
+    """What changes the sentences that a job learns from. None where it asks for nothing."""
     config = job.augmentation
     if not config.views:
         return None
@@ -83,9 +83,9 @@ def nested_losses(losses: Iterable[nn.Module]) -> list[Nested]:
 class BiEncoder(SentenceModule):
     """Scores a pair by the cosine of two embeddings (Reimers and Gurevych 2019, https://arxiv.org/abs/1908.10084).
 
-    encoder  backbone and pooling; each distinct sentence of a batch passes through it once
+    encoder  backbone and pooling. Each distinct sentence of a batch passes through it once
     score    cosine, or bilinear: a learnt form of the two embeddings (juzhen.encoders.pooling), which is part of
-              the encoder and trained with it; None: what the folder that is started from says, else cosine
+              the encoder and trained with it. None: what the folder that is started from says, else cosine
     """
 
     Settings = BiEncoderSettings
@@ -203,5 +203,5 @@ class BiEncoder(SentenceModule):
 
     @property
     def evaluator(self) -> EmbeddingEvaluator:
-        """The final evaluation has the back end and the cache of the job; validation within training has neither."""
+        """The final evaluation has the back end and the cache of the job. Validation within training has neither."""
         return self._final if self._trainer is not None and self._trainer.testing else self._validating

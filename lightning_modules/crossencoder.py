@@ -45,14 +45,14 @@ def require_no_embeddings(job: JobConfig, model: str) -> None:
 class CrossEncoderModule(SentenceModule):
     """Scores a pair by a head over the joint input (Devlin et al. 2019, https://arxiv.org/abs/1810.04805, section 4.1).
 
-    The head has one node per class where a loss consumes class logits, else one node; `similarity` makes one number
+    The head has one node per class where a loss consumes class logits, else one node. `similarity` makes one number
     of either, on which CoSENT is trained (Su 2022, https://kexue.fm/archives/9341) and by which sets are scored.
 
-    pooling             cls or mean: what of the joint input the head sees; None: what the folder says, else cls
-    segments            the second sentence's tokens are marked; None: what the folder says, else as the tokenizer does
-    symmetric           scores are the mean of (a, b) and (b, a); None: what the folder says, else false
+    pooling             cls or mean: what of the joint input the head sees. None: what the folder says, else cls
+    segments            the second sentence's tokens are marked. None: what the folder says, else as the tokenizer does
+    symmetric           scores are the mean of (a, b) and (b, a). None: what the folder says, else false
     symmetric_training  so is what the loss consumes
-    head_dropout        share of what the head sees that is dropped in training; None: as in the transformer's layers
+    head_dropout        share of what the head sees that is dropped in training. None: as in the transformer's layers
     """
 
     Settings = CrossEncoderModuleSettings
@@ -79,7 +79,7 @@ class CrossEncoderModule(SentenceModule):
 
     @classmethod
     def _require_order(cls, job: JobConfig) -> None:
-        """Raises UserError for a set whose sides would be exchanged; what its rows say of them, the plan asks."""
+        """Raises UserError for a set whose sides would be exchanged. What its rows say of them, the plan asks."""
         symmetric, start = job.model["symmetric"], job.init_from
         if symmetric is None and start and is_cross_encoder(start):
             symmetric = CrossEncoder.saved_as_symmetric(start)
@@ -163,7 +163,7 @@ class CrossEncoderModule(SentenceModule):
 
 
 def _class_grades(job: JobConfig, matches: Mapping[str, Match]) -> tuple[float, ...] | None:
-    """A grade for each node of the head that the losses need; None where any head will do, since only scores are read.
+    """A grade for each node of the head that the losses need. None where any head will do, since only scores are read.
 
     Raises UserError where they need different heads, and for graded pairs of which nobody knows the grades.
     """

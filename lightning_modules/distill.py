@@ -36,7 +36,7 @@ class Taught(BiEncoder):
     """What is shared by models with a teacher: its vectors are computed once per text and lie below `cache_dir`.
 
     teacher  a run, an encoder's folder, a built-in one or a hub id, and teacher_revision there
-    teacher_prompt  what stands before each sentence that it reads; None: what its folder says
+    teacher_prompt  what stands before each sentence that it reads. None: what its folder says
     """
 
     collate: TaughtCollator
@@ -196,7 +196,7 @@ class DistillModule(Taught):
         return targets
 
     def encode(self, batch: Batch) -> dict[str, torch.Tensor]:
-        """Of a taught batch, one row per sentence of each of its rows; of another, as the bi-encoder."""
+        """Of a taught batch, one row per sentence of each of its rows. Of another, as the bi-encoder."""
         if "teacher" not in batch.tensors:
             return super().encode(batch)
         embeddings = self.encoder(batch.tokens)

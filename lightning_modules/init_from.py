@@ -55,7 +55,7 @@ def start_without_adapter(job: JobConfig, start: str | Path | None) -> SentenceE
 
 
 def put_adapter(encoder: Any, job: JobConfig) -> Any:
-    """The encoder with a new adapter where the job has one; its folder will hold it merged into the weights."""
+    """The encoder with a new adapter where the job has one. Its folder will hold it merged into the weights."""
     if job.backbone.adapter is not None:
         offered("adapters", "add_merged")(encoder.backbone, job.backbone.adapter, seed=job.seed)
     return encoder

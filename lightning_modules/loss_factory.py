@@ -32,7 +32,7 @@ class Match:
     """How a dataset is learnt from.
 
     kind  example kind that is read, after at most one view: what the loss is fed, or what the model asks for
-    loss  configuration of the loss (`_target_` and its numbers), with what the set says of its own; empty where the
+    loss  configuration of the loss (`_target_` and its numbers), with what the set says of its own. Empty where the
           model needs none
     """
 
@@ -60,7 +60,7 @@ def _needs(loss: Any) -> Needs:
 
 
 def declared_loss(node: Mapping[str, Any]) -> Needs:
-    """What a loss asks, by its settings; of one around another loss, what that one learns from.
+    """What a loss asks, by its settings. Of one around another loss, what that one learns from.
 
     Raises UserError where it cannot be made around that one, and for a path to no class of juzhen's.
     """
@@ -205,7 +205,7 @@ def _as_the_set_says(
 def _obstacle(
     key: str, value: Any, loss: Mapping[str, Any], kind: Kind, model: type[ModelSettings]
 ) -> str | None:
-    """Why a value would not be what it says, and what to do about it; None where nothing is in its way."""
+    """Why a value would not be what it says, and what to do about it. None where nothing is in its way."""
     learner = f"loss={name_of(loss)}" if loss else model.class_name()
     if key == "temperature":
         if not loss or "temperature" not in keys_of(loss["_target_"]).model_fields:
@@ -359,7 +359,7 @@ def _require_teacher_scores(job: JobConfig, matches: Mapping[str, Match]) -> Non
 
 
 def build_loss(config: Mapping[str, Any], *, dim: int, num_classes: int) -> Loss:
-    """The loss of a configuration node; only one with a head is told the sizes."""
+    """The loss of a configuration node. Only one with a head is told the sizes."""
     target = own_class(config["_target_"])
     numbers = numbers_of(config)
     sizes = {"dim": dim, "num_classes": num_classes} if target.has_parameters else {}
@@ -372,7 +372,7 @@ def build_loss(config: Mapping[str, Any], *, dim: int, num_classes: int) -> Loss
 
 
 def build_losses(matches: Mapping[str, Match], *, dim: int, num_classes: Mapping[str, int]) -> nn.ModuleDict:
-    """One loss per dataset; datasets of one kind share it, and with it the head it may own, unless it remembers rows.
+    """One loss per dataset. Datasets of one kind share it, and with it the head it may own, unless it remembers rows.
 
     dim          size of an embedding
     num_classes  dataset key → classes of its labels

@@ -29,13 +29,13 @@ EVALUATION_STEP = -1
 """Stands for the step wherever dev is masked: each validation hides the same tokens."""
 
 HEAD_PIECE = 8192
-"""Tokens that pass through the head at a time where no gradients are kept; a large vocabulary fills the memory."""
+"""Tokens that pass through the head at a time where no gradients are kept. A large vocabulary fills the memory."""
 
 
 class MaskedPlan(EncodingPlan):
     """Texts to guess in, beside sets and tasks that are scored by embeddings, as for the bi-encoder.
 
-    sets   every set; those in which nothing is compared are scored by no cosine, but by `text_scores`
+    sets   every set. Those in which nothing is compared are scored by no cosine, but by `text_scores`
     texts  sets as sentences: those trained on, or all where none of them was
     """
 
@@ -105,7 +105,7 @@ class MaskedLanguageModel(BiEncoder):
     are evaluated on are scored by the cosine of embeddings, which shows what the encoder is worth without
     training for similarity. Numbers are those of juzhen.encoders.masking.Masking.
 
-    The head is the architecture's own, pretrained where the backbone's folder holds it; it is part of checkpoints,
+    The head is the architecture's own, pretrained where the backbone's folder holds it. It is part of checkpoints,
     but not of the encoder that a run leaves behind.
     """
 
@@ -147,7 +147,7 @@ class MaskedLanguageModel(BiEncoder):
         return loss - loss.detach() + mean_loss, {"mlm_accuracy": accuracy}
 
     def output(self, batch: Batch) -> Float[Tensor, "batch outputs"]:
-        """Per sentence: summed loss, hidden tokens named rightly, hidden tokens; then its embedding."""
+        """Per sentence: summed loss, hidden tokens named rightly, hidden tokens. Then its embedding."""
         rows = batch.columns["text"]
         in_text = torch.zeros(len(batch.sentence_ids), device=rows.device)
         in_text[rows] = batch.tensors["targets"]
@@ -173,7 +173,7 @@ class MaskedLanguageModel(BiEncoder):
     def _masked(
         self, tokens: Tokens, numbers: Tensor, *, step: int, where: Bool[Tensor, "sentences"] | None = None
     ) -> tuple[Tokens, Int[Tensor, "hidden"]]:
-        """The tokens as the encoder sees them, and the places of those it must guess; elsewhere than `where`, none."""
+        """The tokens as the encoder sees them, and the places of those it must guess. Elsewhere than `where`, none."""
         self.vocabulary = self.vocabulary.to(numbers.device)
         seen, hidden = self.masking(tokens, numbers, self.vocabulary, seed=self.job.seed, step=step)
         if where is not None:

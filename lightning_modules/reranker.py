@@ -24,9 +24,9 @@ from lightning_modules.loss_factory import Match
 class RerankerModule(CrossEncoderModule):
     """Trains logit(yes) − logit(no) behind a text that asks about a pair, as of `GenerativeReranker`.
 
-    (Nogueira et al. 2020, https://arxiv.org/abs/2003.06713; Zhang et al. 2025, https://arxiv.org/abs/2506.05176)
+    (Nogueira et al. 2020, https://arxiv.org/abs/2003.06713. Zhang et al. 2025, https://arxiv.org/abs/2506.05176)
 
-    true_answer, false_answer, instruction, template  as of `GenerativeReranker.around`; None: as the folder says
+    true_answer, false_answer, instruction, template  as of `GenerativeReranker.around`. None: as the folder says
     """
 
     Settings = RerankerModuleSettings

@@ -1,6 +1,6 @@
 """Weights, gradients and the optimizer's states shared out over processes: each holds a part of every tensor (FSDP2).
 
-A layer is put together when it is needed and taken apart again after; what lies outside of layers stays whole during a
+A layer is put together when it is needed and taken apart again after. What lies outside of layers stays whole during a
 step. The numbers are those of one process. A copy of the model is shared out, for training alone: what comes after is
 done with whole weights.
 """
@@ -91,7 +91,7 @@ def most_of_all(count: int, device: torch.device) -> int:
 
 @torch.no_grad()
 def put_together(module: nn.Module, sharded: nn.Module) -> None:
-    """Gives `module` the weights that its shared-out copy has learnt; all processes must call it."""
+    """Gives `module` the weights that its shared-out copy has learnt. All processes must call it."""
     whole = {**dict(module.named_parameters()), **dict(module.named_buffers())}
     for name, values in {**dict(sharded.named_parameters()), **dict(sharded.named_buffers())}.items():
         whole[name].copy_(whole_tensor(values))

@@ -25,13 +25,13 @@ from lightning_modules.init_from import put_adapter, require_mergeable, require_
 from lightning_modules.loss_factory import Match
 
 UNDECIDED_AT_0 = ("bce", "ce_mse", "cosent_bce")
-"""Losses that take the sigmoid of a score for a probability; others say so by their activation."""
+"""Losses that take the sigmoid of a score for a probability. Others say so by their activation."""
 
 
 class Splade(SentenceModule):
     """Scores a query and a document by the dot product of weights of tokens (Formal et al. 2021).
 
-    (SPLADE v2, https://arxiv.org/abs/2109.10086; the regulariser and its schedule:
+    (SPLADE v2, https://arxiv.org/abs/2109.10086. The regulariser and its schedule:
     https://arxiv.org/abs/2107.05720, section 3.3)
 
     The first text of a row is the query, the others are documents. The loss is that of the job plus

@@ -26,7 +26,7 @@ from lightning_modules.loss_factory import Match, build_loss, class_grades
 
 
 def check_learnable(job: JobConfig, rows: SentenceDataModule, matches: Mapping[str, Match]) -> list[str]:
-    """What a person should know before the stage that `rows` serves is trained, a line each; none: nothing.
+    """What a person should know before the stage that `rows` serves is trained, a line each. None: nothing.
 
     Raises UserError where nothing can be learnt.
     """
@@ -91,7 +91,7 @@ class _Set:
         self.has_negatives = makes_negatives or "negative" in examples.columns
 
     def __call__(self, is_alone: bool) -> list[str]:
-        """Lines about the set; `is_alone`: the stage has no other. Raises UserError where it teaches nothing."""
+        """Lines about the set. `is_alone`: the stage has no other. Raises UserError where it teaches nothing."""
         require_equal_lists(self.examples, self.loss, self.name)
         warnings = [*self._negatives()]
         match self.loss.contrast:
@@ -174,7 +174,7 @@ class _Set:
             yield f"{self._place()}, {count:,} with a negative that is the positive{first}: they teach nothing"
 
     def _only_value(self) -> str | None:
-        """The gold value of all rows as the file has it; None where there are several, or none."""
+        """The gold value of all rows as the file has it. None where there are several, or none."""
         targets = self.examples.targets
         if targets is None or not (targets == targets[0]).all():
             return None
@@ -264,7 +264,7 @@ def comparisons(rows: SentenceDataModule, losses: Mapping[str, Loss]) -> dict[st
 def empty_batches(
     rows: SentenceDataModule, name: str, loss: Loss, *, size_key: str, told_as: str
 ) -> Iterator[str]:
-    """A line where more than a few batches of a set compare nothing; it says what balanced batches would do."""
+    """A line where more than a few batches of a set compare nothing. It says what balanced batches would do."""
     examples, by = rows.train[name], rows.job.training.stratify_by
     num_empty, looked_at = _count(rows, name, loss, balanced=by == "label")
     if num_empty <= FEW * looked_at:
@@ -297,7 +297,7 @@ def _count(rows: SentenceDataModule, name: str, loss: Loss, *, balanced: bool) -
 
 
 def _drawn(rows: SentenceDataModule, name: str, *, balanced: bool) -> list[np.ndarray]:
-    """The first batches of a set; `balanced`: with its labels in proportion."""
+    """The first batches of a set. `balanced`: with its labels in proportion."""
     examples, size = rows.train[name], rows.stream.batch_sizes[name]
     stream = BatchStream({name: len(examples)}, batch_size=size, num_batches=0, seed=rows.job.seed)
     if balanced:

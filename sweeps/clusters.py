@@ -37,7 +37,7 @@ IN_SUBMITIT = {
 """Key of conf/hydra/launcher/slurm.yaml → what submitit calls it."""
 
 OF_THE_NODE = ("CUDA_VISIBLE_DEVICES", "RAY_", "SLURM_", "HOSTNAME", "TMPDIR")
-"""Variables that keep the value they have on a node of Ray; the others are those of the sweep."""
+"""Variables that keep the value they have on a node of Ray. The others are those of the sweep."""
 
 
 class ClusterAttempt:
@@ -100,7 +100,7 @@ class ClusterRunner:
 
 
 class SlurmRunner(ClusterRunner):
-    """One job per cell, through submitit; the keys are described in conf/hydra/launcher/slurm.yaml."""
+    """One job per cell, through submitit. The keys are described in conf/hydra/launcher/slurm.yaml."""
 
     def __init__(
         self,
@@ -174,7 +174,7 @@ class SlurmRunner(ClusterRunner):
 
 
 class RayRunner(ClusterRunner):
-    """One task per cell; the keys are described in conf/hydra/launcher/ray.yaml.
+    """One task per cell. The keys are described in conf/hydra/launcher/ray.yaml.
 
     A sweep that is killed takes its tasks with it, and they save what they have. Ray runs what it is sent, so a cluster
     has to be one's own. Raises UserError where no node has room for a cell of so many `devices`.
@@ -228,7 +228,7 @@ class RayRunner(ClusterRunner):
         return sum(int(min(have.get(kind, 0) // number for kind, number in share.items())) for have in nodes)
 
     def capacity(self) -> int:
-        """What all nodes that are there now have room for; nodes may come and go."""
+        """What all nodes that are there now have room for. Nodes may come and go."""
         room = max(1, self._room())
         return min(room, self.jobs or room)
 

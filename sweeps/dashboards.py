@@ -64,7 +64,7 @@ def publish(
 
 
 def group_of(report: Report) -> str:
-    """The group that the runs of a sweep are in; single runs go by their names, which is how W&B groups their seeds.
+    """The group that the runs of a sweep are in. Single runs go by their names, which is how W&B groups their seeds.
 
     Raises UserError where they are in several.
     """
@@ -96,7 +96,7 @@ def matrix_rows(matrix: Matrix) -> tuple[list[str], list[list[Any]]]:
 
 
 def log_summary(report: Report, files: Iterable[Path], folder: Path, *, group: str, **target: Any) -> str:
-    """Logs the matrix as a table, the heat map as a picture, and all files as an artifact; the run's folder."""
+    """Logs the matrix as a table, the heat map as a picture, and all files as an artifact. The run's folder."""
     import wandb
 
     os.environ.setdefault("WANDB_SILENT", "true")

@@ -21,10 +21,10 @@ from juzhen.core.secrets import redacted
 FOLDER = ".sweep"
 EVENTS = "events.jsonl"
 JOBS = "jobs"
-"""Folder of what clusters keep of each cell; submitit leaves links there."""
+"""Folder of what clusters keep of each cell. Submitit leaves links there."""
 
 LONGEST_NAME = 200
-"""Bytes of a run folder's name; files named after it are a little longer."""
+"""Bytes of a run folder's name. Files named after it are a little longer."""
 
 
 class Event(StrEnum):
@@ -42,7 +42,7 @@ class Event(StrEnum):
 class SweepCell:
     """One run of a sweep.
 
-    run_dir  its folder; the name of it ends in the key of the run, so it names the cell
+    run_dir  its folder. The name of it ends in the key of the run, so it names the cell
     words    what `train.py` is given for it
     devices  GPUs that it asks for
     """
@@ -80,7 +80,7 @@ class History:
 
 
 class Ledger:
-    """Events of the runs below `folder`, in `<folder>/.sweep/`; written by any number of processes."""
+    """Events of the runs below `folder`, in `<folder>/.sweep/`. Written by any number of processes."""
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder) / FOLDER
@@ -94,7 +94,7 @@ class Ledger:
         self.add_all([(event, facts)])
 
     def add_all(self, events: Iterable[tuple[Event, dict[str, Any]]]) -> None:
-        """Adds lines; they are on the disk when this returns."""
+        """Adds lines. They are on the disk when this returns."""
         shared = {"at": datetime.now(UTC).isoformat(timespec="milliseconds"), "host": socket.gethostname()}
         entries = [{"event": str(event)} | redacted(facts) | shared for event, facts in events]
         # A new line first: a process may have been killed while it wrote the last one.
@@ -139,7 +139,7 @@ class Ledger:
         return histories
 
     def claim(self, cell: SweepCell) -> FileLock | None:
-        """A lock by which this process alone starts the cell, until it is released; None when another has it."""
+        """A lock by which this process alone starts the cell, until it is released. None when another has it."""
         folder = self.folder / "claims"
         folder.mkdir(parents=True, exist_ok=True)
         lock = FileLock(folder / f"{cell.name}.lock", is_singleton=False)

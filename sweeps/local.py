@@ -31,7 +31,7 @@ class Ended(NamedTuple):
 
 
 class Attempt(Protocol):
-    """One try of a cell, at work since that moment; `facts` are for the ledger when it begins."""
+    """One try of a cell, at work since that moment. `facts` are for the ledger when it begins."""
 
     facts: Mapping[str, Any]
     since: float
@@ -46,7 +46,7 @@ class Runner(Protocol):
     poll_seconds  between two looks at what is going on
     capacity      cells at a time, at this moment
     start         begins an attempt, whose output is added to `log`
-    stop          the sweep ends early. True: the cells have saved and ended; False: they go on without the sweep
+    stop          the sweep ends early. True: the cells have saved and ended. False: they go on without the sweep
     """
 
     begins: Event
@@ -79,10 +79,10 @@ class LocalAttempt:
 class LocalRunner:
     """Processes, each `program` and the words of its cell, which share out threads and GPUs.
 
-    jobs     cells at a time; None: one per share of GPUs where cells ask for them, else one for every 4 cores
-    threads  CPU threads of each; None: what OMP_NUM_THREADS says, else the cores divided by `jobs`
-    gpus     numbers as in CUDA_VISIBLE_DEVICES; None: all that can be seen
-    devices  GPUs that each cell asks for; 0: none
+    jobs     cells at a time. None: one per share of GPUs where cells ask for them, else one for every 4 cores
+    threads  CPU threads of each. None: what OMP_NUM_THREADS says, else the cores divided by `jobs`
+    gpus     numbers as in CUDA_VISIBLE_DEVICES. None: all that can be seen
+    devices  GPUs that each cell asks for. 0: none
     """
 
     begins = Event.STARTED

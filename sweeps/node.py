@@ -14,10 +14,10 @@ OF_THE_CLUSTER = ("SLURM_", "SUBMITIT_", "RAY_", "HYDRA_FULL_ERROR")
 
 
 class NodeCell:
-    """A command that is run in a folder, its output added to a log; the file `state` tells the sweep how it goes.
+    """A command that is run in a folder, its output added to a log. The file `state` tells the sweep how it goes.
 
     environment  what is added to that of the node
-    requeues     a job of Slurm whose time is up, or whose node is wanted, goes back into the queue; else it ends
+    requeues     a job of Slurm whose time is up, or whose node is wanted, goes back into the queue. Else it ends
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class NodeCell:
         self.process: subprocess.Popen | None = None
 
     def __call__(self) -> None:
-        """KeyboardInterrupt, which is how Ray asks for an end, saves; so does SIGTERM, which is how Slurm does."""
+        """KeyboardInterrupt, which is how Ray asks for an end, saves. So does SIGTERM, which is how Slurm does."""
         if "SUBMITIT_EXECUTOR" in os.environ:
             signal.signal(signal.SIGTERM, self._end)
         inherited = {k: value for k, value in os.environ.items() if not k.startswith(OF_THE_CLUSTER)}

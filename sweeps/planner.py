@@ -20,7 +20,7 @@ LONGEST_LABEL = 60
 
 
 def cell_labels(cells: Iterable[SweepCell]) -> dict[str, str]:
-    """Cell name → the words that not all cells have; its name where those are none, too many or not its alone."""
+    """Cell name → the words that not all cells have. Its name where those are none, too many or not its alone."""
     cells = list({cell.name: cell for cell in cells}.values())
     shared = set.intersection(*(set(cell.words) for cell in cells)) if cells else set()
     labels = {cell.name: " ".join(word for word in cell.words if word not in shared) for cell in cells}
@@ -37,7 +37,7 @@ def cell_labels(cells: Iterable[SweepCell]) -> dict[str, str]:
 
 
 def dev_score(cell: SweepCell) -> float | None:
-    """The best dev score of a finished cell; None without one."""
+    """The best dev score of a finished cell. None without one."""
     try:
         training = Result.read(cell.run_dir).training
     except Exception:  # whatever is wrong with it, the table of results says so
@@ -52,7 +52,7 @@ def progress_words(progress: RunProgress | None) -> str:
 
 
 def share_done(progress: RunProgress | None) -> float:
-    """Of the training; 0 before and 1 after it."""
+    """Of the training. 0 before and 1 after it."""
     if progress is None or not progress.total:
         return 0.0
     if progress.work.startswith("training"):
@@ -67,7 +67,7 @@ def percent(score: float | None) -> str:
 def seconds_left(
     finished: Sequence[float], running: Sequence[tuple[float, float]], waiting: int, *, jobs: int
 ) -> float | None:
-    """About how long a sweep still takes; None before anything can be told.
+    """About how long a sweep still takes. None before anything can be told.
 
     finished  seconds of each finished cell
     running   of each at work, its seconds and its share that is done
@@ -81,7 +81,7 @@ def seconds_left(
 
 @dataclass
 class CellAttempt:
-    """A cell and how often it was tried in this sweep; at work it has a claim, which keeps other sweeps away."""
+    """A cell and how often it was tried in this sweep. At work it has a claim, which keeps other sweeps away."""
 
     cell: SweepCell
     attempts: int = 0
@@ -158,11 +158,11 @@ class Planner:
         self.waiting = [CellAttempt(cell) for cell in self.cells]
 
     def _fill(self) -> bool:
-        """Adds turns where there is room; a search asks for its cells one by one."""
+        """Adds turns where there is room. A search asks for its cells one by one."""
         return False
 
     def _start_next(self) -> bool:
-        """Starts the first cell that can be, where there is room; true if something came forward."""
+        """Starts the first cell that can be, where there is room. True if something came forward."""
         if len(self.running) >= self.runner.capacity():
             return False
         for turn in self.waiting:
@@ -237,7 +237,7 @@ class Planner:
         return f"[{done}/{len(self.cells)}]"
 
     def _stop_all(self) -> None:
-        """Ends the cells that are at work, or leaves them to their cluster; none are when the sweep ended by itself."""
+        """Ends the cells that are at work, or leaves them to their cluster. None are when the sweep ended by itself."""
         if not self.running:
             return
         if self.runner.stop([turn.attempt for turn in self.running], self.report):
@@ -264,7 +264,7 @@ def last_line(log: Path) -> str:
 
 
 def late_columns_line(cells: Iterable[SweepCell]) -> str | None:
-    """What to type for finished cells with an evaluation split that had no file and now has one; None without any."""
+    """What to type for finished cells with an evaluation split that had no file and now has one. None without any."""
 
     def lacks(cell: SweepCell) -> bool:
         try:

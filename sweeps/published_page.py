@@ -34,7 +34,7 @@ NO_RUN_BY_ITSELF = "published"
 
 @dataclass(frozen=True)
 class Job:
-    """A run that a sweep or an experiment names, as it is composed; `row` is one of the sweep, or empty."""
+    """A run that a sweep or an experiment names, as it is composed. `row` is one of the sweep, or empty."""
 
     group: str
     row: str
@@ -43,7 +43,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Offer:
-    """What a stage of a job has learnt from; `less`: in what way from less than the sets' names say."""
+    """What a stage of a job has learnt from. `less`: in what way from less than the sets' names say."""
 
     job: Job
     training: Training
@@ -52,7 +52,7 @@ class Offer:
 
 
 def all_jobs() -> Iterator[Job]:
-    """Every row of every sweep that has rows, and every experiment; composing each takes a fraction of a second."""
+    """Every row of every sweep that has rows, and every experiment. Composing each takes a fraction of a second."""
     for path in sorted((CONFIGURATION / "sweep").glob("*.yaml")):
         yield from sweep_jobs(path.stem)
     folder = CONFIGURATION / "experiment"
@@ -64,7 +64,7 @@ def all_jobs() -> Iterator[Job]:
 
 
 def sweep_jobs(name: str, rows: Sequence[str] | None = None) -> list[Job]:
-    """The rows of a sweep, or those that are named; none where it is a grid."""
+    """The rows of a sweep, or those that are named. None where it is a grid."""
     from omegaconf import OmegaConf
 
     (config,) = _composed([[f"sweep={name}"]], with_hydra=True)
@@ -87,7 +87,7 @@ def offers(jobs: Iterable[Job]) -> list[Offer]:
 
 
 def giving(number: Published, offered: Iterable[Offer]) -> list[Offer]:
-    """The stages that give a figure of the like of this one; of a group those that end with it, if any does."""
+    """The stages that give a figure of the like of this one. Of a group those that end with it, if any does."""
     column = f"{number.split}/{number.dataset}"
     alike = [
         offer
@@ -127,7 +127,7 @@ def _cell(params: Mapping[str, Any], row: Sequence[str]) -> list[str]:
 
 
 def _composed(cells: Iterable[Sequence[str]], *, with_hydra: bool = False) -> list[Any]:
-    """Compositions of command lines, in plain containers; with Hydra's own node as they are."""
+    """Compositions of command lines, in plain containers. With Hydra's own node as they are."""
     from hydra import compose, initialize_config_dir
     from omegaconf import OmegaConf
 

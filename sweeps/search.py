@@ -54,7 +54,7 @@ class SearchSpace:
 
 
 def read_space(overrides: Iterable[Override]) -> SearchSpace:
-    """The space that overrides span; of one key the last counts. Raises UserError for one that spans nothing."""
+    """The space that overrides span. Of one key the last counts. Raises UserError for one that spans nothing."""
     last = {override.get_key_element().lstrip("+"): override for override in overrides}.values()
     fixed = tuple(str(override.input_line) for override in last if not override.is_sweep_override())
     swept = [override for override in last if override.is_sweep_override()]
@@ -95,7 +95,7 @@ JUDGED_BY = "judged_by"
 
 WORKER, ABANDONED, CONTINUES, ERROR, RUNS = "worker", "abandoned", "continues", "error", "runs"
 PRUNED_AT = "pruned_at"
-"""Attributes of trials in the journal; `pruned_at` is set by the run itself (`callbacks/reporting.py`)."""
+"""Attributes of trials in the journal. `pruned_at` is set by the run itself (`callbacks/reporting.py`)."""
 
 PRUNER = "pruner"
 """Attribute of the study that tells every run how to make its pruner."""
@@ -121,7 +121,7 @@ def _pruner(name: str, **numbers: int) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class SearchSettings:
-    """How a search goes about it; conf/hydra/sweeper/optuna.yaml says what each key means.
+    """How a search goes about it. conf/hydra/sweeper/optuna.yaml says what each key means.
 
     Raises UserError for what cannot be meant, and for a study that would lie in another folder.
     """
@@ -187,7 +187,7 @@ class Search:
         remove_file(Path(self._alive.lock_file))
 
     def next(self) -> optuna.Trial | None:
-        """A trial for this process: one that a dead process left, else a new one; None when there are enough."""
+        """A trial for this process: one that a dead process left, else a new one. None when there are enough."""
         with self.lock:
             self._take_back()
             trials = self.study.get_trials(deepcopy=False)
@@ -204,7 +204,7 @@ class Search:
     def tell(
         self, number: int, outcome: float | TrialState, *, runs: Sequence[str] = (), error: str = ""
     ) -> None:
-        """How a trial has ended: with that score, or in that state; one that fails has no score and counts as tried."""
+        """How a trial has ended: with that score, or in that state. One that fails has no score and counts as tried."""
         self._note(number, RUNS, list(runs))
         if error:
             self._note(number, ERROR, error)
@@ -317,7 +317,7 @@ def differences(then: Any, now: Any) -> Iterator[str]:
 
 
 def counts(trial: FrozenTrial) -> bool:
-    """The trial is one of those that were asked for; one that a dead process left is tried again under a new number."""
+    """The trial is one of those that were asked for. One that a dead process left is tried again under a new number."""
     return trial.state is not TrialState.WAITING and ABANDONED not in trial.user_attrs
 
 
@@ -337,7 +337,7 @@ class Trial:
 class SearchPlanner(Planner):
     """Asks the search for a trial whenever there is room for one, and tells what became of it.
 
-    cells_of  makes the cells of a trial, one per seed; only the first reports validations
+    cells_of  makes the cells of a trial, one per seed. Only the first reports validations
     """
 
     def __init__(
@@ -364,7 +364,7 @@ class SearchPlanner(Planner):
         self.report(f"search {settings.study}: {settings.num_trials} trials in all; {self.runner.describe()}")
 
     def _fill(self) -> bool:
-        """Settles trials whose cell has ended, and asks for one where there is room; false when all are done."""
+        """Settles trials whose cell has ended, and asks for one where there is room. False when all are done."""
         busy = {id(turn.cell) for turn in (*self.waiting, *self.running)}
         for trial in [trial for trial in self.trials if id(trial.cells[0]) not in busy]:
             self._settle(trial)
@@ -510,7 +510,7 @@ def shown(value: Any) -> str:
 
 
 def _score(score: float, runs: Sequence[str]) -> str:
-    """One run: with its interval, where it was judged on one set; several: their mean."""
+    """One run: with its interval, where it was judged on one set. Several: their mean."""
     if len(runs) > 1:
         return f"{100 * score:.2f} (mean of {len(runs)} seeds)"
     low, high = (_interval(runs[0]) if runs else None) or (None, None)
@@ -529,7 +529,7 @@ def _interval(run_dir: str) -> tuple[float | None, float | None] | None:
 
 
 def _importances(study: optuna.Study, num_complete: int) -> str:
-    """Shares of what the score depends on; with few trials they would be noise, and nothing is said."""
+    """Shares of what the score depends on. With few trials they would be noise, and nothing is said."""
     if num_complete < ENOUGH_FOR_IMPORTANCES:
         return ""
     try:

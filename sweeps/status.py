@@ -51,7 +51,7 @@ class Status:
     """Every cell that was ever planned below a folder, with its state.
 
     jobs          cells at a time of the latest sweep
-    late_columns  what to type for finished cells that lack a column whose file has come since; None without any
+    late_columns  what to type for finished cells that lack a column whose file has come since. None without any
     """
 
     cells: list[tuple[History, State]]
@@ -63,7 +63,7 @@ class Status:
 
     @property
     def seconds_left(self) -> float | None:
-        """By the mean of finished cells, or else by the progress of those at work; None before there is any."""
+        """By the mean of finished cells, or else by the progress of those at work. None before there is any."""
         finished, running, waiting = [], [], 0
         for history, state in self.cells:
             if state is State.FINISHED:
@@ -89,7 +89,7 @@ def read_status(folder: str | Path) -> Status:
 
 
 def state_of(history: History, ledger: Ledger) -> State:
-    """A result and a claim are facts; only where there is neither does the ledger decide."""
+    """A result and a claim are facts. Only where there is neither does the ledger decide."""
     cell, last = history.cell, history.last
     if cell.finished:
         return State.FINISHED
@@ -124,7 +124,7 @@ def to_console(status: Status) -> Group:
 
 
 def watched(folder: str | Path) -> None:
-    """Shows the status in place, again and again, until no run is at work or waits; Ctrl-C ends it, and no run."""
+    """Shows the status in place, again and again, until no run is at work or waits. Ctrl-C ends it, and no run."""
     at_end = {State.FINISHED, State.FAILED, State.PRUNED, State.INTERRUPTED}
     status = read_status(folder)
     with Live(to_console(status), console=terminal(), auto_refresh=False) as live:
@@ -179,7 +179,7 @@ class SweepDisplay:
             self.live = None
 
     def report(self, line: str) -> None:
-        """Above the table; at once, also where stderr is a file."""
+        """Above the table. At once, also where stderr is a file."""
         if self.live is not None:
             self.live.console.print(line, soft_wrap=True)
         else:

@@ -124,7 +124,7 @@ def test_every_key_of_the_configuration_is_in_the_reference_and_explained():
     assert {"`training.batch_size`", "`dataset.<set>.layouts.<layout>.window`"} <= {row[0] for row in rows}
     assert all(row[0] in text for row in rows)
     assert [row[0] for row in rows if not row[-1]] == []
-    entry = "### `training.batch_size` { #training.batch_size }\n\nrows that a loss sees together"
+    entry = "### `training.batch_size` { #training.batch_size }\n\nrows per batch, over all devices"
     assert entry in text
     assert "whole number, ≥ 1 · default `64`" in text
     assert "### `loss.temperature` " in text

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 class RowSweeper(Sweeper):
     """Every cell of the grid in `params` and on the command line, once for each row: see `launch.sweep_cells`.
 
-    rows  name → words as on a command line; none: the grid alone
-    only  names of rows that are wanted; None: all
+    rows  name → words as on a command line. None: the grid alone
+    only  names of rows that are wanted. None: all
     launcher  what the launcher is given that has such keys (`launch.sweep_cells.give_to_launcher`)
     """
 
@@ -74,7 +74,7 @@ GROUP = "logger.group"
 
 
 class SearchSweeper(Sweeper):
-    """Trials of the space in `params` and on the command line; conf/hydra/sweeper/optuna.yaml says what each key is."""
+    """Trials of the space in `params` and on the command line. conf/hydra/sweeper/optuna.yaml says what each key is."""
 
     def __init__(
         self,
@@ -155,7 +155,7 @@ class SearchSweeper(Sweeper):
         return read_space(overrides)
 
     def _cells(self, search: "Search", trial: "Trial") -> list[SweepCell]:
-        """The runs of a trial, one for each seed; the first reports to it."""
+        """The runs of a trial, one for each seed. The first reports to it."""
         overrides = search.space.words(trial.params)
         cells = []
         for number, seed in enumerate(search.settings.seeds or [None]):
