@@ -152,7 +152,7 @@ class NegativeMining(pl.Callback):
         finds = {"embeddings", "tokens"} & {*model.provides}
         if not model.trains or model.input_kind is not None or not finds:
             raise UserError(
-                f"{KEY}: {model.name} does not learn embeddings from anchors and positives; type model=biencoder, or "
+                f"{KEY}: {model.name} does not learn embeddings from anchors and positives. Type model=biencoder, or "
                 "leave mining out"
             )
         for key, names in (("sets", self.sets), ("stages", self.stages)):
@@ -165,13 +165,13 @@ class NegativeMining(pl.Callback):
         mined_sets = {name for matches in mined for name in matches}
         if unread := [name for name in self.sets or () if name not in mined_sets]:
             raise UserError(
-                f"{KEY}.sets={list(self.sets)}: no stage that is mined for learns from {unread[0]}; leave it out, or "
+                f"{KEY}.sets={list(self.sets)}: no stage that is mined for learns from {unread[0]}. Leave it out, or "
                 f"name its stage in {KEY}.stages"
             )
         for name, match in ((name, match_of) for stage in mined for name, match_of in stage.items()):
             if self._is_mined(name) and Kind.TRIPLET not in declared_loss(match.loss).input_kinds:
                 raise UserError(
-                    f"{KEY}: loss={name_of(match.loss)} of {name} reads no negatives; choose one that does, such as "
+                    f"{KEY}: loss={name_of(match.loss)} of {name} reads no negatives. Choose one that does, such as "
                     f"loss=info_nce, or name the sets that are mined for: {KEY}.sets=[…]"
                 )
 

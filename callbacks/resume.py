@@ -47,8 +47,8 @@ class AtomicCheckpointIO(TorchCheckpointIO):
             if isinstance(error.__context__, KeyboardInterrupt):
                 raise error.__context__ from None
             raise UserError(
-                f"{path}: the checkpoint could not be written ({error}). The one before it is untouched; "
-                f"free some space or set output_dir=… and continue with resume=auto."
+                f"{path}: the checkpoint could not be written ({error}). The one before it is untouched. "
+                f"Free some space or set output_dir=… and continue with resume=auto."
             ) from error
 
     def load_checkpoint(

@@ -52,13 +52,13 @@ class SetWeights(pl.Callback):
         """Raises UserError where nothing can be weighed, before rows are read."""
         if all(len(matches) < 2 for matches in stages):
             raise UserError(
-                f"{KEY}: it weighs the losses of several sets, and no stage of this job mixes any; leave weights=… "
+                f"{KEY}: it weighs the losses of several sets, and no stage of this job mixes any. Leave weights=… "
                 "out, or name more sets, as in 'dataset=[demo_sts,demo_qmc]'"
             )
         if self.needs_blend and job.schedule.sample_by != "blend":
             raise UserError(
                 f"{KEY}: {type(self).__name__} compares the gradients that the sets have in one step, and with "
-                f"schedule.sample_by={job.schedule.sample_by} a step has rows of one set; type "
+                f"schedule.sample_by={job.schedule.sample_by} a step has rows of one set. Type "
                 "schedule.sample_by=blend"
             )
 
@@ -289,7 +289,7 @@ class PCGrad(SetWeights):
         super().setup(trainer, pl_module, stage)
         if self.names and trainer.world_size > 1:
             raise UserError(
-                f"{KEY}: PCGrad needs the whole gradient of each set in one process; type hardware.devices=1"
+                f"{KEY}: PCGrad needs the whole gradient of each set in one process. Type hardware.devices=1"
             )
 
     def begin(self, module: pl.LightningModule) -> None:
@@ -346,7 +346,7 @@ class Focal(SetWeights):
         if unscored := [name for name in self.names if name not in columns]:
             raise UserError(
                 f"{KEY}: Focal weighs sets by their dev scores, and {', '.join(unscored)} has none that training "
-                f"looks at (training.monitor={pl_module.job.training.monitor}); choose weights=mean_loss"
+                f"looks at (training.monitor={pl_module.job.training.monitor}). Choose weights=mean_loss"
             )
         self._columns = [columns[name] for name in self.names]
 

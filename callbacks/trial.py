@@ -47,7 +47,7 @@ class TrialAddress:
         """Raises UserError where there is no journal of a search. Changes nothing and needs no Optuna."""
         if not _is_journal(Path(self.journal)):
             problem = f"{self.journal} is no journal of a search"
-            raise UserError(f"trial={self}: {problem}; a search sets trial, leave it out")
+            raise UserError(f"trial={self}: {problem}. A search sets trial, leave it out")
 
     def open(self) -> "JournalStorage":
         """The journal that the trial is in. Raises UserError where there is none."""
@@ -76,7 +76,7 @@ def open_journal(path: str | Path) -> "JournalStorage":
     path = Path(path)
     if path.exists() and path.stat().st_size and not _is_journal(path):
         raise UserError(
-            f"{path}: no journal of a search, and it is left as it is; choose another name for the study"
+            f"{path}: no journal of a search, and it is left as it is. Choose another name for the study"
         )
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(f"{path}.lock", is_singleton=False)
@@ -86,7 +86,7 @@ def open_journal(path: str | Path) -> "JournalStorage":
         return JournalStorage(JournalFileBackend(str(path), lock_obj=lock))
     except Exception as error:  # Optuna asks lines for keys, and numbers for studies that they name
         raise UserError(
-            f"{path}: a damaged journal of a search ({type(error).__name__}: {short(str(error))}); move it away, and "
+            f"{path}: a damaged journal of a search ({type(error).__name__}: {short(str(error))}). Move it away, and "
             "begin another: hydra.sweeper.study=<name>"
         ) from error
 
@@ -126,6 +126,6 @@ def make_pruner(described: Any, *, journal: str) -> "BasePruner":
     is_pruner = isinstance(pruner, type) and issubclass(pruner, optuna.pruners.BasePruner)
     if not is_pruner or not all(isinstance(value, int | float) for value in numbers.values()):
         raise UserError(
-            f"{journal}: {described} is no pruner of a search; the journal is damaged, or no search wrote it"
+            f"{journal}: {described} is no pruner of a search. The journal is damaged, or no search wrote it"
         )
     return pruner(**numbers)

@@ -32,7 +32,7 @@ class Unfreezing(pl.Callback):
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if trainer.world_size > 1:
             raise UserError(
-                "callbacks.unfreezing: several processes wait for the gradient of each weight; type "
+                "callbacks.unfreezing: several processes wait for the gradient of each weight. Type "
                 "hardware.strategy=auto hardware.devices=1, or leave the callback out"
             )
         self._head_steps, self._layer_steps = (
@@ -45,7 +45,7 @@ class Unfreezing(pl.Callback):
         layers = {name: layer_of(name) for name in self._weights}
         self._count = max((layer for layer in layers.values() if layer), default=0)
         if not self._count:
-            raise UserError("callbacks.unfreezing: this architecture has no list of layers; leave it out")
+            raise UserError("callbacks.unfreezing: this architecture has no list of layers. Leave it out")
         # Token embeddings lie below the first layer, and learn with it.
         self._depths = {
             name: self._count - max(layer, 1) for name, layer in layers.items() if layer is not None
@@ -57,7 +57,7 @@ class Unfreezing(pl.Callback):
         if self._head_steps and headless:
             raise UserError(
                 f"callbacks.unfreezing.head_warmup: {headless[0]}: nothing lies above the layers, so that nothing "
-                "could learn; type callbacks.unfreezing.head_warmup='0 steps', or choose a loss with a head, such as "
+                "could learn. Type callbacks.unfreezing.head_warmup='0 steps', or choose a loss with a head, such as "
                 "loss=softmax"
             )
         self._apply(trainer)

@@ -37,7 +37,7 @@ class Duration:
         units = {unit.value: unit for unit in Unit} | {unit.value.rstrip("s"): unit for unit in Unit}
         if not match or match[2] not in units:
             raise UserError(
-                f"{key}={text!r}: expected a number and one unit of {', '.join(Unit)}, as in '{key}=3 epochs'; in "
+                f"{key}={text!r}: expected a number and one unit of {', '.join(Unit)}, as in '{key}=3 epochs'. In "
                 "quotes on the command line"
             )
         return cls(float(match[1]), units[match[2]])

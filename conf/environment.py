@@ -17,8 +17,8 @@ def register_environment() -> None:
     def read(name: str, *default: str | None) -> str | None:
         if name not in READABLE:
             raise ValueError(
-                f"a configuration may not read the environment variable {name}, since it is stored with each result; "
-                f"it may read {', '.join(READABLE)}"
+                f"a configuration may not read the environment variable {name}, since it is stored with each result. "
+                f"It may read {', '.join(READABLE)}"
             )
         if name not in os.environ and not default:
             raise ValueError(f"the environment variable {name} is not set")

@@ -35,7 +35,7 @@ def for_scores(numbers: DictConfig, *, _root_: DictConfig, _parent_: Container) 
     if isinstance(_parent_, DictConfig) and _parent_.get("temperature_unit", "score") != "score":
         return numbers[SPREAD]
     if not OmegaConf.select(_root_, "model._target_"):
-        raise UserError("no model is chosen whose scores this number could suit; type model=biencoder")
+        raise UserError("no model is chosen whose scores this number could suit. Type model=biencoder")
     return numbers[unit_of_scores(_root_.model["_target_"])]
 
 

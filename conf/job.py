@@ -55,8 +55,8 @@ class OptimizerConfig:
             raise ValueError(f"warmup={self.warmup}: expected at most 100 percent of the training")
         if self.decay == "inverse_sqrt" and warmup.amount == 0:
             raise ValueError(
-                f"warmup={self.warmup}: decay=inverse_sqrt is lr · √(warm-up/step), and nothing without a warm-up; "
-                "type for example 'optimizer.warmup=10 percent'"
+                f"warmup={self.warmup}: decay=inverse_sqrt is lr · √(warm-up/step), and nothing without a warm-up. "
+                "Type for example 'optimizer.warmup=10 percent'"
             )
         return self
 
@@ -91,7 +91,7 @@ class TrainingConfig:
         if self.stratify_by != "none" and self.length_window > 1:
             raise ValueError(
                 f"stratify_by={self.stratify_by}: training.length_window={self.length_window} puts rows of like length "
-                "in a batch, labels in proportion; leave one of them at its default"
+                "in a batch, labels in proportion. Leave one of them at its default"
             )
         return self
 

@@ -115,7 +115,7 @@ def select(
         named = [examples for examples in dev if examples.name == name]
         if not named:
             raise UserError(
-                f"training.monitor={monitor}: no dev split of {name} is evaluated; there is "
+                f"training.monitor={monitor}: no dev split of {name} is evaluated. There is "
                 f"{', '.join(examples.name for examples in dev) or 'none'}. Type "
                 "training.monitor=dev/<dataset>/spearman or auto."
             )

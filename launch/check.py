@@ -175,7 +175,7 @@ class Check:
                     raise UserError(option_hint(group, str(value), self.groups.options(group)))
                 chosen = value if isinstance(value, list) else []
                 if repeated := sorted({str(option) for option in chosen if chosen.count(option) > 1}):
-                    raise UserError(f"{choice}: {', '.join(repeated)} is repeated; a job takes each once")
+                    raise UserError(f"{choice}: {', '.join(repeated)} is repeated. A job takes each once")
 
     def single(self, words: Sequence[str]) -> tuple[DictConfig, list[CheckedCell]]:
         """The composition of one run, and what it means."""
@@ -193,7 +193,7 @@ class Check:
                 override.key_or_group in ("sweep", "hydra/sweeper") and not override.is_delete()
             )
             if asks_for_several and not is_one_cell(config, typed):
-                raise UserError(f"{word}: a sweep is several runs; add -m: train.py -m {word}")
+                raise UserError(f"{word}: a sweep is several runs. Add -m: train.py -m {word}")
         with self._placed(words):
             job = read_job(config)
             self._look_at_job(config, job, words)
@@ -316,7 +316,7 @@ def hardware_note(choices: Mapping[str, str]) -> str | None:
     launcher = choices.get("hydra/launcher")
     if launcher in ("ray", "slurm"):
         raise ConfigError(
-            f"hardware=auto looks at this machine, and hydra/launcher={launcher} runs on others; name what they have, "
+            f"hardware=auto looks at this machine, and hydra/launcher={launcher} runs on others. Name what they have, "
             "as in hardware=cuda"
         )
     name, reason = found_hardware()

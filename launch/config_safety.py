@@ -61,7 +61,7 @@ def check_hydra(node: Mapping[str, Any], overrides: Sequence[str]) -> None:
     for key, ours in TYPED_ONLY.items():
         chosen = _select(node, key)
         if chosen not in (*ours, None) and not any(word.startswith(f"hydra.{key}") for word in typed):
-            raise ConfigError(f"hydra.{key}: a file sets this to {chosen}; only the command line may")
+            raise ConfigError(f"hydra.{key}: a file sets this to {chosen}. Only the command line may")
     if _select(node, "output_subdir") not in (".hydra", None):
         raise ConfigError(
             "hydra.output_subdir: expected .hydra, by which the folder of a run is known, or null for none"
@@ -110,7 +110,7 @@ def check_set_files(config: DictConfig, folders: Sequence[Path]) -> None:
     if {"name", "kind"} <= {*sets} and None in owners:
         first = owners[None][0]
         raise ConfigError(
-            f"{_shown(first)}: says not whose keys these are; its first line must be '# @package dataset.{first.stem}'"
+            f"{_shown(first)}: says not whose keys these are. Its first line must be '# @package dataset.{first.stem}'"
         )
     for key in sets:
         files = owners.get(f"dataset.{key}", [])
@@ -142,8 +142,8 @@ def check_own_names(job: JobConfig, trees: Sequence[Path]) -> None:
             class_name = _class_in(file)
             if class_name and class_name != target.rpartition(".")[2]:
                 raise ConfigError(
-                    f"{where}={name}: {file.relative_to(tree.parent)} calls {class_name} so, and this is {target}; "
-                    f"give it a name of its own: {where}=<name>"
+                    f"{where}={name}: {file.relative_to(tree.parent)} calls {class_name} so, and this is {target}. "
+                    f"Give it a name of its own: {where}=<name>"
                 )
 
 

@@ -28,10 +28,10 @@ def with_data_set(words: Sequence[str], *, config_dir: str | None = None, write:
     file = Path(files[0]).expanduser()
     if len(files) > 1:
         raise UserError(
-            f"data={files[1]}: one file for a job; make sets of several by juzhen dataset, then dataset=[…]"
+            f"data={files[1]}: one file for a job. Make sets of several by juzhen dataset, then dataset=[…]"
         )
     if not file.suffix and not file.exists():
-        raise UserError(f"data={file}: expected a file; a set of conf/dataset is chosen by dataset={file}")
+        raise UserError(f"data={file}: expected a file. A set of conf/dataset is chosen by dataset={file}")
     from juzhen.cli.dataset import set_of_file, training_words
 
     typed = dict(word.lstrip("+~").split("=", 1) for word in words if "=" in word)

@@ -160,7 +160,7 @@ def evaluate(
     runs, dataset = runs or [], dataset or []
     options = SimpleNamespace(**locals())
     if data_dir is not None and not Path(data_dir).expanduser().is_dir():
-        raise UserError(f"--data-dir {data_dir}: no such folder; give the one that holds the data sets")
+        raise UserError(f"--data-dir {data_dir}: no such folder. Give the one that holds the data sets")
     if overlap is not None and long_texts == "cut":
         raise UserError("--overlap is of --long-texts chunk")
     if runs and asks_for_encoders(options):
@@ -172,7 +172,7 @@ def evaluate(
     elif runs:
         _add_all(options)
     else:
-        raise UserError("missing: runs, or --retrieve and --rerank; see juzhen evaluate --help")
+        raise UserError("missing: runs, or --retrieve and --rerank. See juzhen evaluate --help")
 
 
 def _today(options: SimpleNamespace) -> "JobConfig":

@@ -203,7 +203,7 @@ def asks_for_two_stages(options: SimpleNamespace) -> bool:
         *options.runs,
         *(f"--{name.replace('_', '-')}" for name in OF_RUNS if getattr(options, name)),
     ]:
-        raise UserError(f"{unread[0]}: is for runs that are filled in; with --{flags[0]} leave it out")
+        raise UserError(f"{unread[0]}: is for runs that are filled in. With --{flags[0]} leave it out")
     if options.retrieve is None or options.rerank is None:
         raise UserError(f"--{flags[0]}: two stages need --retrieve <run> and --rerank <run>")
     if not options.dataset and options.benchmark is None:
@@ -275,7 +275,7 @@ def _two_stage_settings(options: SimpleNamespace, today: "JobConfig") -> "Evalua
     for name, config in settings.evaluate.items():
         if config.kind != Kind.RETRIEVAL:
             raise UserError(
-                f"{name} is of kind {config.kind}; two stages look through a corpus: expected retrieval"
+                f"{name} is of kind {config.kind}. Two stages look through a corpus: expected retrieval"
             )
     settings.long_texts, settings.chunk_overlap = options.long_texts, options.overlap
     settings.data_dir = options.data_dir or settings.data_dir

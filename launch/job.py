@@ -163,7 +163,7 @@ def _by_current_names(plain: Mapping[str, Any]) -> dict[str, Any]:
 
 def _not_set(key: str) -> ConfigError:
     return ConfigError(
-        f"{key} is not set; for example: {EXAMPLES.get(key, f'python train.py {key}=<value>')}", key
+        f"{key} is not set. For example: {EXAMPLES.get(key, f'python train.py {key}=<value>')}", key
     )
 
 
@@ -176,7 +176,7 @@ def check_targets(job: JobConfig) -> None:
             raise ConfigError(f"{key}: expected a class, by its _target_, and its numbers; {expected}")
         if key.startswith("callbacks.") and not isinstance(node.get("decides_weights"), bool):
             raise ConfigError(
-                f"{key}.decides_weights: expected true or false; with true it is part of the run key, as what changes "
+                f"{key}.decides_weights: expected true or false. With true it is part of the run key, as what changes "
                 "the weights must be"
             )
         check_target(node, key)
@@ -245,7 +245,7 @@ def _settle_language(job: JobConfig) -> None:
         sets = ", ".join(f"{name} ({described.language})" for name, described in job.dataset.items())
         choices = " or ".join(f"model.language={language}" for language in job.model["templates"])
         raise ConfigError(
-            f"model.language=null: templates are in one language, and this job learns from {sets}; type {choices}, or "
+            f"model.language=null: templates are in one language, and this job learns from {sets}. Type {choices}, or "
             "learn from sets of one language"
         )
 
@@ -275,7 +275,7 @@ def _check_monitor(job: JobConfig) -> None:
         measures.append(model.metric)
     if metric not in measures:
         raise ConfigError(
-            f"{key}: {name} has {kind.replace('_', ' ')}s, which have no {metric} while this model learns; choose "
+            f"{key}: {name} has {kind.replace('_', ' ')}s, which have no {metric} while this model learns. Choose "
             f"{' or '.join(measures) or 'another set'}"
         )
 
@@ -312,8 +312,8 @@ def plan_job(job: JobConfig) -> list[StagePlan]:
     trained = {name for plan in plans for name in plan.datasets}
     if idle := [name for name in sets if name not in trained]:
         raise ConfigError(
-            f"schedule.order={order}: no stage learns from {', '.join(idle)}; "
-            "name a stage after it, or add it to the dataset of one"
+            f"schedule.order={order}: no stage learns from {', '.join(idle)}. "
+            "Name a stage after it, or add it to the dataset of one"
         )
     return plans
 
@@ -332,7 +332,7 @@ def _check_names(job: JobConfig) -> None:
     schedule, sets = job.schedule, list(job.dataset)
     if schedule.name == "mix" and (schedule.order is not None or schedule.stages):
         key = "schedule.stages" if schedule.stages else "schedule.order"
-        raise ConfigError(f"{key}: a mixture has one stage; type schedule=serial")
+        raise ConfigError(f"{key}: a mixture has one stage. Type schedule=serial")
     if schedule.order is not None and not schedule.order:
         raise ConfigError("schedule.order=[]: expected names of stages, or null")
     for name, numbers in schedule.sets.items():
@@ -343,7 +343,7 @@ def _check_names(job: JobConfig) -> None:
         ):
             raise ConfigError(
                 f"schedule.sets.{name}.weight={numbers.weight}: weights are shares with schedule.sample_by=weight or "
-                "drawn, and multiply losses with schedule.weigh_loss=true; type one of them"
+                "drawn, and multiply losses with schedule.weigh_loss=true. Type one of them"
             )
         if sets and name not in sets:
             raise ConfigError(
@@ -367,7 +367,7 @@ def _plan(name: str, job: JobConfig) -> StagePlan:
     if stage_config.share_percent is not None:
         if "duration" in training:
             raise ConfigError(
-                f"{key}: share_percent is a part of training.duration; keep one of both",
+                f"{key}: share_percent is a part of training.duration. Keep one of both",
                 f"{key}.share_percent",
             )
         training["duration"] = _part(job.training.duration, stage_config.share_percent)

@@ -28,7 +28,7 @@ OTHERS = ("again", "without_leaks", "retrieve", "rerank", "top", "limit")
 def require_no_other(options: SimpleNamespace) -> None:
     """Raises UserError for options of what fills results, or of two stages."""
     if others := [f"--{name.replace('_', '-')}" for name in OTHERS if getattr(options, name)]:
-        raise UserError(f"{others[0]}: runs are only compared with --long-texts chunk; leave it out")
+        raise UserError(f"{others[0]}: runs are only compared with --long-texts chunk. Leave it out")
 
 
 def compare_long_texts(options: SimpleNamespace, compose: Callable[[], "JobConfig"]) -> None:

@@ -172,12 +172,12 @@ def parse_flags(arguments: Sequence[str]) -> argparse.Namespace:
         flags.overrides.remove("hydra.mode=MULTIRUN")
     modes = [name for name in ("multirun", "cfg", "info", "run", "shell_completion") if getattr(flags, name)]
     if len(modes) > 1:
-        raise UserError(f"--{modes[0]} and --{modes[1]} exclude each other; keep one")
+        raise UserError(f"--{modes[0]} and --{modes[1]} exclude each other. Keep one")
     if flags.resolve and not (flags.cfg or flags.help):
         raise UserError("--resolve belongs to --cfg: train.py --cfg job --resolve")
     if flags.experimental_rerun:
         raise UserError(
-            "--experimental-rerun runs what a file of Hydra names; the command of a run is in its result.json, and "
+            "--experimental-rerun runs what a file of Hydra names. The command of a run is in its result.json, and "
             "type that again"
         )
     return flags
@@ -224,7 +224,7 @@ class Groups:
         choices = [f"{override.get_key_element()}={value}" for value in values]
         if not choices:
             options = ", ".join(self.options(override.key_or_group))
-            raise UserError(f"{word}: nothing is chosen; options: {options}")
+            raise UserError(f"{word}: nothing is chosen. Options: {options}")
         return choices
 
     def keys_set(self, word: str) -> list[str]:
@@ -245,7 +245,7 @@ class Groups:
             if override.is_delete() or not self.is_group(override.key_or_group):
                 continue
             if first.setdefault(key, word) != word:
-                raise UserError(f"{first[key]} {word}: {key} is chosen twice; keep one of them")
+                raise UserError(f"{first[key]} {word}: {key} is chosen twice. Keep one of them")
 
     def _explain_syntax(self, word: str, reason: str) -> str:
         """What is wrong with a word, and how to write it."""
@@ -409,7 +409,7 @@ def explain_composition(error: Exception, groups: Groups, words: Sequence[str]) 
             group, _, option = missing.partition("/")
         if group in groups.names or "/" in missing:
             return ConfigError(option_hint(group, option, groups.options(group)), option)
-        return ConfigError(f"there is no configuration file {option}.yaml; the job's is called train")
+        return ConfigError(f"there is no configuration file {option}.yaml. The job's is called train")
     if isinstance(error, MarkedYAMLError):
         mark = error.problem_mark
         position = f"{mark.name}, line {mark.line + 1}" if mark else "a configuration file"
@@ -423,7 +423,7 @@ def explain_composition(error: Exception, groups: Groups, words: Sequence[str]) 
         if re.search(rf"'{old}'|/{old}\b", str(error)):
             return ConfigError(f"{old}: this group is called {new} since 0.3. Write {new} in its place")
     if twice := re.search(r"Multiple values for (\S+?)\.", str(error)):
-        return ConfigError(f"{twice[1]} is chosen twice; write {twice[1]}=… once and without a +", twice[1])
+        return ConfigError(f"{twice[1]} is chosen twice. Write {twice[1]}=… once and without a +", twice[1])
     messages = [line.strip() for line in str(error).splitlines()]
     named = re.search(r"'([\w.]+)'", messages[0] if messages else "")
     return ConfigError(" ".join(filter(None, messages)), named[1] if named else "")

@@ -289,7 +289,7 @@ def require_same_job(config: DictConfig, job: JobConfig) -> None:
         raise UserError(
             f"run_dir={folder}: another job has run here, with {', '.join(named)}"
             f"{f' and {more} more' if more > 0 else ''}. Type its words again to go on with it, or give this job a "
-            f"folder of its own (another run_dir=…{further}); resume=never starts afresh here and keeps what is there "
+            f"folder of its own (another run_dir=…{further}). resume=never starts afresh here and keeps what is there "
             f"in {KEPT_ASIDE}/"
         )
 

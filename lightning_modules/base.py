@@ -283,7 +283,7 @@ class SentenceModule(pl.LightningModule):
             self.encoder.inner.backbone.config
         ):
             raise UserError(
-                "loss=r_drop compares two passes that dropout makes different, and this encoder has none; type "
+                "loss=r_drop compares two passes that dropout makes different, and this encoder has none. Type "
                 "backbone.dropout=0.1, or leave r_drop out"
             )
 
@@ -329,7 +329,7 @@ class SentenceModule(pl.LightningModule):
             self._validated = self.trainer.global_step, outputs
         scores = self._score(data.validation_plan, outputs, 0).scores
         if missing := [key for key in selection.columns if key not in scores]:
-            raise UserError(f"training.monitor: this model gives no {missing[0]}; type training.monitor=auto")
+            raise UserError(f"training.monitor: this model gives no {missing[0]}. Type training.monitor=auto")
         values = {key: score.value for key, score in scores.items() if score.value is not None}
         self.log_dict(values, rank_zero_only=False)
         chosen = [values[key] for key in selection.columns if key in values]
@@ -397,7 +397,7 @@ class SentenceModule(pl.LightningModule):
         report = super().load_state_dict(state, strict=strict and not beside, assign=assign)
         missing = {*report.missing_keys} - beside
         if strict and (missing or report.unexpected_keys):
-            raise RuntimeError(f"weights missing: {missing}; not known here: {report.unexpected_keys}")
+            raise RuntimeError(f"weights missing: {missing}. Not known here: {report.unexpected_keys}")
         return report
 
     def named_weights(self) -> Iterator[tuple[str, nn.Parameter]]:

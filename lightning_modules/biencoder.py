@@ -133,7 +133,7 @@ class BiEncoder(SentenceModule):
                 learner = f"loss={name_of(loss)}" if loss else cls.__name__
                 raise UserError(
                     f"{where}: {learner} does not read the score of a pair, so that {name} would leave the form as it "
-                    "is; choose a loss of scores, as in loss=cosent, or leave the form out: "
+                    "is. Choose a loss of scores, as in loss=cosent, or leave the form out: "
                     f"{'' if 'score' in job.model else '+'}model.score=cosine"
                 )
 
@@ -186,8 +186,8 @@ class BiEncoder(SentenceModule):
             chosen = self.job.evaluation.backend
             if plan is not None and chosen != BackendName.TORCH:
                 raise UserError(
-                    f"evaluation.backend={chosen}: {type(self).__name__} is evaluated by more than embeddings; "
-                    "leave it at torch"
+                    f"evaluation.backend={chosen}: {type(self).__name__} is evaluated by more than embeddings. "
+                    "Leave it at torch"
                 )
         elif stage == "fit":
             self._final.try_out()

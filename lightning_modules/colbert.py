@@ -57,7 +57,7 @@ class ColBERT(SentenceModule):
         if job.augmentation.views:
             raise UserError(
                 f"augmentation.views={list(job.augmentation.views)}: model=colbert scores each token, and changes of "
-                "sentences move them; leave augmentation out"
+                "sentences move them. Leave augmentation out"
             )
         require_mergeable(job, "colbert")
 
@@ -74,7 +74,7 @@ class ColBERT(SentenceModule):
             encoder = load_multi_vector(found)
             if other := _other_settings(settings, encoder):
                 raise UserError(
-                    f"model.{other[0]}: {found} is a ColBERT that was made otherwise; leave it out"
+                    f"model.{other[0]}: {found} is a ColBERT that was made otherwise. Leave it out"
                 )
             return put_adapter(encoder, job)
         inner = start_without_adapter(job, start)

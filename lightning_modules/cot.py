@@ -68,7 +68,7 @@ class CotEncoder(BiEncoder):
             if "negative" in views and Kind.TRIPLET not in declared_loss(loss).input_kinds:
                 raise UserError(
                     f"loss={name_of(loss)}: a sentence with a negative template is a triplet, which "
-                    "this loss does not take; choose loss=info_nce_pool, or model.use_negative=false"
+                    "this loss does not take. Choose loss=info_nce_pool, or model.use_negative=false"
                 )
 
     @classmethod
@@ -130,7 +130,7 @@ def _require_trained_mask(job: JobConfig) -> None:
     if is_random and not job.model.get("untrained_mask"):
         raise UserError(
             f"model={name} reads a sentence at [MASK], and with backbone.initialize=random [MASK] has learnt nothing. "
-            f"{WAY_OUT}; to learn from random weights all the same: model.untrained_mask=true"
+            f"{WAY_OUT}. To learn from random weights all the same: model.untrained_mask=true"
         )
 
 

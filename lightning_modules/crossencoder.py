@@ -39,7 +39,7 @@ def require_no_embeddings(job: JobConfig, model: str) -> None:
         "evaluation.cache_embeddings": job.evaluation.cache_embeddings,
     }.items():
         if is_set:
-            raise UserError(f"{key} is for embeddings, and {model} has none; leave it out")
+            raise UserError(f"{key} is for embeddings, and {model} has none. Leave it out")
 
 
 class CrossEncoderModule(SentenceModule):
@@ -97,8 +97,8 @@ class CrossEncoderModule(SentenceModule):
                         else ""
                     )
                     raise UserError(
-                        f"{key}=true{where}: {group}.{name}: {sides} cannot be exchanged; "
-                        f"type {key}=false{out}"
+                        f"{key}=true{where}: {group}.{name}: {sides} cannot be exchanged. "
+                        f"Type {key}=false{out}"
                     )
 
     @classmethod

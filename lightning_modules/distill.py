@@ -53,7 +53,7 @@ class Taught(BiEncoder):
         super().check(job, matches)
         if matches and job.cache_dir is None:
             raise UserError(
-                "cache_dir=null: the teacher's vectors are kept on the disk, so that they are computed once; type "
+                "cache_dir=null: the teacher's vectors are kept on the disk, so that they are computed once. Type "
                 "cache_dir=<a folder>"
             )
 
@@ -64,7 +64,7 @@ class Taught(BiEncoder):
         if has_score_head(settings.teacher):
             raise UserError(
                 f"model.teacher={settings.teacher}: its pairs are scored by a learnt form uᵀWv, not by the cosine of "
-                "embeddings that is taught here; take a teacher of model.score=cosine, or have `juzhen distill` "
+                "embeddings that is taught here. Take a teacher of model.score=cosine, or have `juzhen distill` "
                 "write its scores"
             )
         teacher = BackboneConfig(
@@ -165,7 +165,7 @@ class DistillModule(Taught):
             if settings.projection == "drop" and nested_losses([loss]) and "projected" in loss.inputs:
                 raise UserError(
                     f"loss={name_of(match.loss)}: {name} would be learnt through model.projection=drop, a map of whole "
-                    "embeddings; type model.projection=keep or pca, or loss@loss.of=distill_similarity"
+                    "embeddings. Type model.projection=keep or pca, or loss@loss.of=distill_similarity"
                 )
         require_number("model.center", cls.settings(job).center, 0, 1)
 
@@ -185,7 +185,7 @@ class DistillModule(Taught):
         if sizes[0] > sizes[1]:
             raise UserError(
                 f"model.projection=pca: {student} gives {sizes[0]} numbers and the teacher {sizes[1]}, to which no "
-                "component can be added; type model.projection=drop or keep"
+                "component can be added. Type model.projection=drop or keep"
             )
 
     def targets(self, vectors_of: Mapping[str, tuple[Vectors, np.ndarray]]) -> Targets:

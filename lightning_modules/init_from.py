@@ -43,7 +43,7 @@ def require_mergeable(job: JobConfig, model: str) -> None:
     if (adapter := job.backbone.adapter) is not None and adapter.base != "float32":
         raise UserError(
             f"backbone.adapter.base={adapter.base}: model={model} has layers in float32 on the weights, and saves "
-            "the adapter merged into these; type backbone.adapter.base=float32"
+            "the adapter merged into these. Type backbone.adapter.base=float32"
         )
 
 

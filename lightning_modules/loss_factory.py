@@ -70,14 +70,14 @@ def declared_loss(node: Mapping[str, Any]) -> Needs:
         return _needs(outer)
     inner_node = node.get(INNER)
     if not isinstance(inner_node, Mapping) or "_target_" not in inner_node:
-        raise UserError(f"loss={name_of(node)}: expected one loss inside; type loss@loss.{INNER}=cosent")
+        raise UserError(f"loss={name_of(node)}: expected one loss inside. Type loss@loss.{INNER}=cosent")
     inner = declared_loss(inner_node)
     is_fixed = inner.has_parameters and not outer.takes_heads
     if is_fixed or inner.input_type not in takes:
         reason = "it owns a head of one size of embedding" if is_fixed else f"it reads {inner.input_type}"
         raise UserError(
-            f"loss={name_of(node)}: loss={name_of(inner_node)} cannot be inside, as {reason}; "
-            f"choose a loss of scores or of embeddings, as in loss@loss.{INNER}=cosent"
+            f"loss={name_of(node)}: loss={name_of(inner_node)} cannot be inside, as {reason}. "
+            f"Choose a loss of scores or of embeddings, as in loss@loss.{INNER}=cosent"
         )
     takes_over = not outer.input_type or inner.input_type in ("teacher", "guide")
     return replace(
@@ -115,7 +115,7 @@ def _refuse_losses(job: JobConfig, model: type[ModelSettings]) -> None:
         for name, owner in owners.items():
             if owner.loss is not None:
                 raise UserError(
-                    f"schedule.{group}.{name}.loss: {model.class_name()} learns without a loss; leave it out"
+                    f"schedule.{group}.{name}.loss: {model.class_name()} learns without a loss. Leave it out"
                 )
 
 
@@ -140,7 +140,7 @@ def _for_what_is_made(
         ]
         raise UserError(
             f"loss={name_of(chosen)}: {model.class_name()} makes {kind_made.replace('_', ' ')}s, which this loss "
-            f"does not take; choose one of {', '.join(fitting)}, as in loss={fitting[0]}"
+            f"does not take. Choose one of {', '.join(fitting)}, as in loss={fitting[0]}"
         )
     return view, chosen
 
@@ -172,7 +172,7 @@ def _of_kind(
     views = [view for view in CONVERSIONS[kind] if view in losses]
     fitting = [loss for loss, kinds in _losses_on_file(model.provides).items() if {*gives} & {*kinds}]
     raise UserError(
-        f"loss=by_kind names no loss for {gives[0]}, which {name} gives; it has {', '.join(losses)}. Type "
+        f"loss=by_kind names no loss for {gives[0]}, which {name} gives. It has {', '.join(losses)}. Type "
         + (f"dataset.{name}.convert_to={views[0]}, or " if views else "")
         + f"loss=<name>, one of {', '.join(fitting)}"
     )
@@ -299,7 +299,7 @@ def class_grades(config: DatasetConfig, kind: Kind) -> tuple[float, ...]:
         spelt = ",".join(f"{grade:g}" for grade in example)
         raise UserError(
             f"{key}=null: loss=ce tells classes apart, and the scores of {config.name} are any numbers from {low:g} to "
-            f"{high:g}. If there are few distinct ones, say which, such as {key}=[{spelt}]; else choose a loss of "
+            f"{high:g}. If there are few distinct ones, say which, such as {key}=[{spelt}]. Else choose a loss of "
             "scores, such as loss=cosent or loss=ce_mse"
         )
     if len(grades) < 2 or list(grades) != sorted(set(grades)) or not low <= grades[0] <= grades[-1] <= high:
@@ -332,8 +332,8 @@ def _require_labels(job: JobConfig, matches: Mapping[str, Match]) -> None:
     if "label" in by and matches and not any(match.kind in TARGET_COLUMN for match in matches.values()):
         read = ", ".join(f"{name} as {match.kind.replace('_', ' ')}s" for name, match in matches.items())
         raise UserError(
-            f"training.stratify_by={by}: what is learnt from has no labels ({read}); "
-            "choose training.stratify_by=length or none"
+            f"training.stratify_by={by}: what is learnt from has no labels ({read}). "
+            "Choose training.stratify_by=length or none"
         )
 
 
@@ -353,8 +353,8 @@ def _require_teacher_scores(job: JobConfig, matches: Mapping[str, Match]) -> Non
             remedy = "columns: {…, score_positive: …, score_negative: …}"
         if config.kind != Kind.TRIPLET or not has_scores:
             raise UserError(
-                f"loss={name_of(match.loss)} needs what a teacher scores each document of a row; where {name} has "
-                f"these, say kind: triplet and {remedy}; loss=list_mle does without"
+                f"loss={name_of(match.loss)} needs what a teacher scores each document of a row. Where {name} has "
+                f"these, say kind: triplet and {remedy}. loss=list_mle does without"
             )
 
 
@@ -407,13 +407,13 @@ def check_augmentation(job: JobConfig, matches: Mapping[str, Match], *, model: t
         require_choice(f"{GROUP}.sets", name, job.dataset)
     if model.input_kind is not None:
         raise UserError(
-            f"{setting}: {model.__name__} learns from text alone and makes of it what it compares; leave {GROUP} out. "
+            f"{setting}: {model.__name__} learns from text alone and makes of it what it compares. Leave {GROUP} out. "
             "Changed sentences as positives are model=views"
         )
     for name, match in matches.items():
         if match.kind is Kind.SENTENCE and (config.sets is None or name in config.sets):
             raise UserError(
-                f"{setting}: the loss of {name} learns from single sentences, of which there are no labels to keep; "
-                "for changed sentences as positives type model=views loss=info_nce"
+                f"{setting}: the loss of {name} learns from single sentences, of which there are no labels to keep. "
+                "For changed sentences as positives type model=views loss=info_nce"
             )
     TextViews(Views.of(vars(config), group=GROUP))  # a file of translations is read here

@@ -42,7 +42,7 @@ class RerankerModule(CrossEncoderModule):
         if job.augmentation.views:
             raise UserError(
                 f"augmentation.views={list(job.augmentation.views)}: model=reranker reads texts inside of a question, "
-                "which changes of sentences would change, too; leave augmentation out"
+                "which changes of sentences would change, too. Leave augmentation out"
             )
 
     @classmethod
@@ -86,4 +86,4 @@ def _require_same(settings: Any, start: str) -> None:
     """Raises UserError for answers or a text beside those of a reranker that is there."""
     for key in ("true_answer", "false_answer", "template"):
         if getattr(settings, key) is not None:
-            raise UserError(f"model.{key}: {start} is a reranker, and has its own; leave it out")
+            raise UserError(f"model.{key}: {start} is a reranker, and has its own. Leave it out")

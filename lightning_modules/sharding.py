@@ -29,19 +29,19 @@ def check_sharding(job: JobConfig) -> None:
     """Raises UserError for what needs the whole weights of each process while training goes on."""
     if job.hardware.precision == "16-mixed":
         raise UserError(
-            "hardware.strategy=fsdp: type hardware.precision=bf16-mixed or 32-true; losses of 16-mixed are scaled, and "
+            "hardware.strategy=fsdp: type hardware.precision=bf16-mixed or 32-true. Losses of 16-mixed are scaled, and "
             "a process would scale its part alone"
         )
     for name, node in job.callbacks.items():
         if node is not None and node["_target_"].split(".")[-2] in WHOLE_WEIGHTS:
             raise UserError(
-                f"hardware.strategy=fsdp: callbacks.{name} needs the whole weights in each process; type "
+                f"hardware.strategy=fsdp: callbacks.{name} needs the whole weights in each process. Type "
                 f"callbacks.{name}=null, or hardware=cuda_ddp"
             )
     adapter = job.backbone.adapter
     if adapter is not None and adapter.base != "float32":
         raise UserError(
-            f"hardware.strategy=fsdp: frozen weights in {adapter.base} are not shared out; type adapter=lora"
+            f"hardware.strategy=fsdp: frozen weights in {adapter.base} are not shared out. Type adapter=lora"
         )
 
 

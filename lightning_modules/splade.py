@@ -84,7 +84,7 @@ class Splade(SentenceModule):
             encoder = load_sparse(found)
             for key, present in (("pooling", encoder.strategy), ("activation", encoder.activation)):
                 if getattr(numbers, key) not in (None, present):
-                    raise UserError(f"model.{key}: {found} was trained with {present}; leave it out")
+                    raise UserError(f"model.{key}: {found} was trained with {present}. Leave it out")
             return put_adapter(encoder, job)
         inner = start_without_adapter(job, start)
         encoder = SparseEncoder.around(
@@ -150,11 +150,11 @@ def _require_dot_products(loss: Mapping[str, Any]) -> None:
     if loss.get("hardness"):
         raise UserError(
             f"loss={name_of(loss)}: its hardness multiplies cosines, and model=splade scores by dot products of any "
-            "size; type loss=info_nce"
+            "size. Type loss=info_nce"
         )
     if name_of(loss) in UNDECIDED_AT_0 or loss.get("activation") == "sigmoid":
         raise UserError(
-            f"loss={name_of(loss)}: 0 is undecided to it, and dot products of model=splade are never below 0; type "
+            f"loss={name_of(loss)}: 0 is undecided to it, and dot products of model=splade are never below 0. Type "
             "loss=cosent, or for pairs that belong together loss=info_nce"
         )
     if INNER in loss:

@@ -34,7 +34,7 @@ def check_learnable(job: JobConfig, rows: SentenceDataModule, matches: Mapping[s
     for name, examples in rows.train.items():
         if job.model.get("symmetric_training") and (sides := text_roles(examples.kind, examples.symmetric)):
             raise UserError(
-                f"model.symmetric_training=true: {name}/train: {sides} cannot be exchanged; type "
+                f"model.symmetric_training=true: {name}/train: {sides} cannot be exchanged. Type "
                 "model.symmetric_training=false"
             )
         warnings += _own(job.dataset[name])
@@ -145,7 +145,7 @@ class _Set:
         if len(self.examples) == 1:
             self._refuse("there is no other", f"comparing a row with {partner}")
         raise UserError(
-            f"{self.size_key}=1: {self.name} compares a row with {partner} in its batch, and there are none; type "
+            f"{self.size_key}=1: {self.name} compares a row with {partner} in its batch, and there are none. Type "
             f"{self.size_key}=16 or more, or choose a loss that takes rows one by one"
         )
 
@@ -228,7 +228,7 @@ def require_grades(examples: Examples, config: DatasetConfig) -> None:
     raise UserError(
         f"{config.name}/{examples.split}{location}: the score is {score:g}, which is not among "
         f"dataset.{config.name}.grades={list(config.grades or ())}, and {len(wrong) - 1:,} more rows are "
-        "none of them; name every score that there is, or choose a loss of scores, such as loss=cosent"
+        "none of them. Name every score that there is, or choose a loss of scores, such as loss=cosent"
     )
 
 

@@ -218,7 +218,7 @@ class RayRunner(ClusterRunner):
         if not self._room():
             self.close()
             raise UserError(
-                f"no node of the Ray cluster has the {cpus} CPUs and {self.gpus:g} GPUs of a run; set "
+                f"no node of the Ray cluster has the {cpus} CPUs and {self.gpus:g} GPUs of a run. Set "
                 "hydra.launcher.cpus=, hydra.launcher.gpus= or hardware.devices="
             )
 
@@ -268,7 +268,7 @@ def needed(extra: str) -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        raise UserError(f"{error}; type: {install_line(extra)}") from None
+        raise UserError(f"{error}. Type: {install_line(extra)}") from None
 
 
 def make_private(folder: Path) -> None:
@@ -276,6 +276,6 @@ def make_private(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     if folder.is_symlink() or folder.stat().st_uid != os.getuid():
         raise UserError(
-            f"{folder}: is a link or of another user, and nodes run what lies there; choose another output_dir"
+            f"{folder}: is a link or of another user, and nodes run what lies there. Choose another output_dir"
         )
     folder.chmod(0o700)

@@ -146,7 +146,7 @@ class SearchSettings:
                 f"hydra.sweeper.num_trials={self.num_trials}: expected a whole number, at least 1"
             )
         if len(set(self.seeds)) < len(self.seeds):
-            raise UserError(f"hydra.sweeper.seeds={list(self.seeds)}: a seed is there twice; keep one")
+            raise UserError(f"hydra.sweeper.seeds={list(self.seeds)}: a seed is there twice. Keep one")
 
 
 class Search:
@@ -237,7 +237,7 @@ class Search:
             if theirs.get(name, value) != value:
                 raise UserError(
                     f"{self.path}: the study {settings.study} was begun with another {name.replace('_', ' ')} "
-                    f"({short('; '.join(differences(theirs[name], value)), 400)}). Repeat its words, or begin another: "
+                    f"({short('. '.join(differences(theirs[name], value)), 400)}). Repeat its words, or begin another: "
                     f"hydra.sweeper.study=<name>"
                 )
         for name in mine.keys() - theirs.keys():
@@ -433,7 +433,7 @@ def dev_score(cell: SweepCell) -> tuple[float, str]:
     scores = [value for key, value in training.items() if key.startswith(BEST_DEV) and value is not None]
     if not scores:
         raise UserError(
-            f"{cell.run_dir}: nothing was chosen on dev, so a search has nothing to go by; train on a set that has "
+            f"{cell.run_dir}: nothing was chosen on dev, so a search has nothing to go by. Train on a set that has "
             f"a dev split, or evaluate on one (benchmark=…) and name it: training.monitor=dev/<set>/spearman"
         )
     return scores[0], training.get("chosen_by") or f"dev of {', '.join(training.get('selected_on') or ())}"

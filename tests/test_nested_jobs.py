@@ -101,7 +101,7 @@ def test_a_table_shows_sizes_beside_whole_embeddings(run, capsys):
             ["loss=matryoshka", "loss@loss.of=softmax", "dataset=[demo_qmc]"],
             "owns a head of one size of embedding",
         ),
-        (["loss=matryoshka", "loss@loss.of=cosent_layers"], "it reads layers; choose a loss of scores"),
+        (["loss=matryoshka", "loss@loss.of=cosent_layers"], "it reads layers. Choose a loss of scores"),
         (["loss=matryoshka", "loss@loss.of=by_kind"], r"loss\.of: expected a class"),
         (["loss=matryoshka", "model=crossencoder"], "loss=matryoshka needs an embedding of each sentence"),
         (["loss=matryoshka", "model.score=bilinear"], "does not read the score of a pair"),

@@ -139,7 +139,7 @@ class SearchSweeper(Sweeper):
 
         if self.rows:
             raise UserError(
-                f"hydra.sweeper.rows: a search has no rows ({', '.join(self.rows)}); leave them out, or say which "
+                f"hydra.sweeper.rows: a search has no rows ({', '.join(self.rows)}). Leave them out, or say which "
                 "choices there are: 'dataset=choice([csts],[afqmc])'"
             )
         if not hasattr(self.launcher, "runner"):
@@ -151,7 +151,7 @@ class SearchSweeper(Sweeper):
         parser = OverridesParser.create(config_loader=self.context.config_loader)
         overrides = parser.parse_overrides([f"{GROUP}={self.study}", *params, *arguments])
         if has_seeds and any(override.key_or_group == "seed" for override in overrides):
-            raise UserError("hydra.sweeper.seeds: seed=… is given, too; keep one of them")
+            raise UserError("hydra.sweeper.seeds: seed=… is given, too. Keep one of them")
         return read_space(overrides)
 
     def _cells(self, search: "Search", trial: "Trial") -> list[SweepCell]:

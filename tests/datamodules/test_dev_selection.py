@@ -71,5 +71,5 @@ def test_hidden_tokens_are_named_in_every_text():
 def test_a_set_may_be_named():
     found = select([GRADED, TRIPLETS], ["graded"], monitor="dev/triplets/score_gap", metric="spearman")
     assert (found.metric, found.sets) == ("score_gap", [TRIPLETS])
-    with pytest.raises(UserError, match="no dev split of csts is evaluated; there is graded"):
+    with pytest.raises(UserError, match=r"no dev split of csts is evaluated\. There is graded"):
         select([GRADED], ["graded"], monitor="dev/csts/spearman", metric="spearman")

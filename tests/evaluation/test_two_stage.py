@@ -124,12 +124,12 @@ def test_the_verb_prints_a_table_and_writes_its_numbers(encoder, reader, tmp_pat
         ([*words, *out], "two stages are measured on a set: --dataset"),
         (
             [*words, *out, "--dataset", "demo_qmc"],
-            "demo_qmc is of kind labelled_pair; two stages look through a corpus",
+            "demo_qmc is of kind labelled_pair. Two stages look through a corpus",
         ),
         ([*words[:3], *over], "two stages need --retrieve <run> and --rerank <run>"),
         (
             ["evaluate", "runs", *words[1:]],
-            "runs: is for runs that are filled in; with --retrieve leave it out",
+            "runs: is for runs that are filled in. With --retrieve leave it out",
         ),
         (["evaluate"], "missing: runs, or --retrieve and --rerank"),
         ([*words, *out, *over, "--top", "99999"], "expected 1 to 1,0"),

@@ -54,7 +54,7 @@ WRONG = {
     "loss=3": "known: by_kind",
     "dataset=csts,afqmc": "'dataset=[csts,afqmc]'",
     "dataset=[nli,csts,nli]": "nli is repeated",
-    "loss=cosent loss=angle": "loss is chosen twice; keep one of them",
+    "loss=cosent loss=angle": "loss is chosen twice. Keep one of them",
     "+experiment=good": "without a +",
     "sweep=losses": "-m",
     "--config-name trian": "train",
@@ -140,7 +140,7 @@ WRONG = {
     "hydra.output_subdir=../../x": "hydra.output_subdir: expected .hydra",
     "augmentation.views=[[]]": "augmentation.views[0]=[]: expected 'translation'",
     # completeness and references
-    "backbone=local": "backbone.path is not set; for example: python train.py backbone=local backbone.path=",
+    "backbone=local": "backbone.path is not set. For example: python train.py backbone=local backbone.path=",
     "~loss": "python train.py loss=cosent",
     "~training.batch_size": "training.batch_size is not set",
     "data_dir=${oc.env:NOWHERE_SET}": "NOWHERE_SET",

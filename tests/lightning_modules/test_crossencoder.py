@@ -58,7 +58,7 @@ def test_every_loss_fits_or_is_refused_with_a_reason():
             with pytest.raises(UserError, match=f"loss={loss} needs") as refused:
                 match_losses(job)
             if loss not in FITS and EXPECTED[loss].kinds not in ("teacher", "guide", "lists"):
-                assert "CrossEncoderModule gives none; choose one of" in str(refused.value), (loss, dataset)
+                assert "CrossEncoderModule gives none. Choose one of" in str(refused.value), (loss, dataset)
                 named = str(refused.value).partition("choose one of ")[2].split(", ")
                 assert (
                     set(named)

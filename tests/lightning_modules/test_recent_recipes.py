@@ -115,7 +115,7 @@ def test_two_passes_disagree_by_their_dropout(tmp_path, tiny_backbone, words):
 
 
 def test_two_passes_without_dropout_are_refused(tmp_path, tiny_backbone):
-    with pytest.raises(UserError, match=r"this encoder has none; type backbone\.dropout=0\.1"):
+    with pytest.raises(UserError, match=r"this encoder has none. Type backbone\.dropout=0\.1"):
         run_job(tmp_path, tiny_backbone, "loss=r_drop", "backbone.dropout=0")
 
 

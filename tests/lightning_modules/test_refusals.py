@@ -27,7 +27,7 @@ REFUSED = {
     },
     "model=distill loss=distill model.teacher=builtin/mini_zh@2": {
         "model.teacher=nowhere/at/all": "nowhere/at/all: no such folder",
-        "loss=cosent": "loss=cosent needs one score per pair, and DistillModule gives none; choose one of distill, ",
+        "loss=cosent": "loss=cosent needs one score per pair, and DistillModule gives none. Choose one of distill, ",
         "loss=simcse": "loss=simcse needs an embedding of each sentence, and DistillModule gives none",
         "cache_dir=null": "cache_dir=null: the teacher's vectors are kept on the disk",
         "+model.score=bilinear": "loss=distill does not read the score of a pair",
@@ -35,7 +35,7 @@ REFUSED = {
     },
     "model=guided loss=info_nce_guided model.teacher=builtin/mini_zh dataset=[demo_qmc]": {
         "model.teacher=nowhere/at/all": "nowhere/at/all: no such folder",
-        "loss=info_nce": "loss=info_nce needs .*, and Guided gives none; choose one of info_nce_guided",
+        "loss=info_nce": "loss=info_nce needs .*, and Guided gives none. Choose one of info_nce_guided",
         "cache_dir=null": "cache_dir=null: the teacher's vectors are kept on the disk",
         "+model.score=bilinear": "loss=info_nce_guided does not read the score of a pair",
         "dataset=[demo_sts]": "demo_sts gives scored pairs, and no conversion leads there",

@@ -36,7 +36,7 @@ def test_a_run_learns_and_its_encoder_gives_what_its_result_says(run, tmp_path, 
     words = ("model=splade", f"init_from={run}", "loss=cosent", "training.duration=2 steps")
     further = run_job(tmp_path, tiny_backbone, *words)
     assert weights(further) != weights(run)
-    with pytest.raises(UserError, match=r"model\.pooling: .* was trained with max; leave it out"):
+    with pytest.raises(UserError, match=r"model\.pooling: .* was trained with max. Leave it out"):
         Splade.load_encoder(typed_job("benchmark=none", *words, "model.pooling=sum"))
 
 
@@ -94,7 +94,7 @@ def test_negatives_are_mined_with_sparse_vectors(run, tmp_path, capsys):
         (("loss=matryoshka", "loss@loss.of=info_nce", "dataset=[demo_qmc]"), "loss=matryoshka needs"),
         (("loss=contrastive", "dataset=[demo_qmc]"), "needs a cosine of two embeddings"),
         (("loss=info_nce_weighted", "dataset=[demo_qmc]"), "hardness multiplies cosines"),
-        (("loss=bce", "dataset=[demo_qmc]"), "never below 0; type loss=cosent"),
+        (("loss=bce", "dataset=[demo_qmc]"), "never below 0. Type loss=cosent"),
         (("loss=mse",), "never below 0"),
         (("loss=ce", "dataset=[demo_nli]"), "loss=ce needs one logit per class"),
         (("loss=cosent", "+backbone.adapter={kind: lora, base: nf4}"), "type backbone.adapter.base=float32"),

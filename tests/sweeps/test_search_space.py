@@ -86,7 +86,7 @@ def sweep(*words: str, launcher=None, **keys) -> None:
     ("keys", "message"),
     [
         ({"num_trial": 5}, "unexpected keyword argument 'num_trial'"),
-        ({"seeds": [1, 2]}, "seed=… is given, too; keep one"),
+        ({"seeds": [1, 2]}, "seed=… is given, too. Keep one"),
         ({"rows": {"one": "loss=x"}}, r"a search has no rows \(one\)"),
         (
             {"launcher": object()},
@@ -106,5 +106,5 @@ def test_without_optuna_it_says_what_to_install(monkeypatch):
 
 
 def test_a_search_without_m_is_refused(project_root):
-    with pytest.raises(UserError, match=r"hydra/sweeper=optuna: a sweep is several runs; add -m"):
+    with pytest.raises(UserError, match=r"hydra/sweeper=optuna: a sweep is several runs. Add -m"):
         check_command_line(["hydra/sweeper=optuna"], conf_dir=project_root / "conf")

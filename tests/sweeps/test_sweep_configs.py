@@ -69,9 +69,9 @@ def test_every_row_meets_every_cell_of_the_grid():
 def test_one_cell_of_a_sweep_runs_without_m_when_all_that_varies_is_said():
     words = ("loss=by_kind", "benchmark=zh_published", "schedule=serial")
     checked("sweep=domains", *words, "dataset=[simclue,lcqmc]")
-    with pytest.raises(UserError, match="a sweep is several runs; add -m"):
+    with pytest.raises(UserError, match=r"a sweep is several runs\. Add -m"):
         checked("sweep=domains", *words)
-    with pytest.raises(UserError, match="a sweep is several runs; add -m"):
+    with pytest.raises(UserError, match=r"a sweep is several runs\. Add -m"):
         checked("sweep=domains", "dataset=[lcqmc]")
 
 
