@@ -183,8 +183,8 @@ triplet:
             ("upside_down", "scored_pair", "score", "[5, 0]"),
         )
     },
-    "suite/demo.yaml": "# @package evaluate\ndefaults:\n  - /dataset@demo_sts: demo_sts\n",
-    "suite/zh_matching.yaml": """\
+    "benchmark/demo.yaml": "# @package evaluate\ndefaults:\n  - /dataset@demo_sts: demo_sts\n",
+    "benchmark/zh_matching.yaml": """\
 # @package evaluate
 defaults:
   - /dataset@csts: csts
