@@ -21,7 +21,7 @@ from juzhen.data.sampler import BatchStream, stratified
 from juzhen.data.spec import DatasetConfig
 from juzhen.losses.loss import Contrast, Loss
 from juzhen.metrics.metric_support import undefined_reason
-from juzhen.training.comparing import compares, differ, require_equal_lists
+from juzhen.training.row_contrast import compares, differ, require_equal_lists
 from lightning_modules.loss_factory import Match, build_loss, class_grades
 
 

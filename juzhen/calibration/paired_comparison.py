@@ -17,7 +17,7 @@ from juzhen.metrics.comparison import ROWS_OF_PAIRS, Scored, are_same_rows, pair
 
 
 @dataclass(frozen=True)
-class Difference:
+class RunDifference:
     """A measure of one run less that of the first one, as fractions.
 
     low, high  ends of the 95 % interval of the difference, which rows (of rankings: queries) are paired for
@@ -132,13 +132,15 @@ class PairedRuns:
         return {name: examples.texts(name) for name in TEXT_COLUMNS[examples.kind]}
 
 
-def differences(first: Scored, other: Scored, *, metric: str | None) -> list[Difference]:
+def differences(first: Scored, other: Scored, *, metric: str | None) -> list[RunDifference]:
     """Return differences of the common metrics, of `metric` only, or by default of the set's main metric."""
     shared = [name for name in first.measures if name in other.measures]
     measures = [metric] if metric in shared else shared if first.kind in ROWS_OF_PAIRS else shared[:1]
     gaps = {measure: paired_gap([other], [first], measure) for measure in measures}
     return [
-        Difference(measure, float(first.value(measure) or 0), float(other.value(measure) or 0), *gap.interval)
+        RunDifference(
+            measure, float(first.value(measure) or 0), float(other.value(measure) or 0), *gap.interval
+        )
         for measure, gap in gaps.items()
         if gap is not None
     ]

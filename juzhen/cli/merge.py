@@ -73,10 +73,10 @@ def merge(
     """
     without_hub()
     numbers = _weights(weights)
-    from juzhen.merging.merge import Recipe
+    from juzhen.merging.merge import MergeRecipe
     from juzhen.merging.runs import merge_runs
 
-    recipe = Recipe(method, numbers, density, scale, seed, trials)
+    recipe = MergeRecipe(method, numbers, density, scale, seed, trials)
     result, merged = merge_runs(
         models,
         folder,

@@ -24,21 +24,21 @@ MOST_BYTES = 64 * 2**20
 PATH = "/v1"
 
 
-class ServedModel(TypedDict):
+class RemoteModel(TypedDict):
     id: Text
 
 
-class ServedModels(TypedDict):
-    data: list[ServedModel]
+class RemoteModels(TypedDict):
+    data: list[RemoteModel]
 
 
-class ServedEmbedding(TypedDict):
+class RemoteEmbedding(TypedDict):
     index: Whole
     embedding: list[Number] | Text
 
 
-class ServedEmbeddings(TypedDict):
-    data: list[ServedEmbedding]
+class RemoteEmbeddings(TypedDict):
+    data: list[RemoteEmbedding]
 
 
 class _Stays(HTTPRedirectHandler):
@@ -68,7 +68,7 @@ class RemoteServer:
             )
         self._base = address.rstrip("/").removesuffix(PATH) + PATH
         self._key = key
-        models = self._ask("/models", ServedModels)["data"]
+        models = self._ask("/models", RemoteModels)["data"]
         if not models:
             raise UserError(f"{address}: the server lists no model. Start it with one.")
         self.model = str(models[0]["id"])
@@ -78,7 +78,7 @@ class RemoteServer:
         parts: list[np.ndarray] = []
         for start in range(0, len(texts), AT_ONCE):
             batch = list(texts[start : start + AT_ONCE])
-            data = self._ask("/embeddings", ServedEmbeddings, {"model": self.model, "input": batch})["data"]
+            data = self._ask("/embeddings", RemoteEmbeddings, {"model": self.model, "input": batch})["data"]
             data.sort(key=lambda item: item["index"])
             if [item["index"] for item in data] != list(range(len(batch))):
                 raise self._odd(

@@ -273,7 +273,7 @@ Weights = Sequence[float] | Literal["dev"] | None
 
 
 @dataclass(frozen=True)
-class Recipe:
+class MergeRecipe:
     """How models are merged. Numbers as in `merge`. Raises UserError for invalid numbers."""
 
     method: str = "linear"
@@ -339,8 +339,8 @@ class Merged:
     sets: list[str] = field(default_factory=list)
 
 
-def merge_models(models: Models, recipe: Recipe, settings: EvaluationSettings | None = None) -> Merged:
-    """The merge that a recipe describes, which `Recipe.check` has seen. settings: of the sets to choose weights on."""
+def merge_models(models: Models, recipe: MergeRecipe, settings: EvaluationSettings | None = None) -> Merged:
+    """Merge by a checked recipe. settings: the sets that choose weights."""
     numbers: dict[str, Any] = {"density": recipe.density, "scale": recipe.scale, "seed": recipe.seed}
     count = len(models)
     if not recipe.needs_dev or not METHODS[recipe.method].is_weighted:
@@ -401,7 +401,7 @@ def merge(
     Example:
         >>> merge(["runs/a", "runs/b"], method="slerp", weights=[0.3, 0.7]).save("merged")  # doctest: +SKIP
     """
-    recipe = Recipe(method, weights, density, scale, seed, trials)
+    recipe = MergeRecipe(method, weights, density, scale, seed, trials)
     models = list(models)
     recipe.check(len(models), has_base=base is not None)
     opened = opened_models(models, base if recipe.needs_base else None)

@@ -23,7 +23,7 @@ from juzhen.evaluation.saved_run import SavedRun, load_start
 from juzhen.evaluation.scoring import fitted_thresholds
 from juzhen.evaluation.settings import EvaluationSettings, device_name
 from juzhen.identity import identify
-from juzhen.merging.merge import Merged, Recipe, dev_settings, merge_models, opened_models
+from juzhen.merging.merge import Merged, MergeRecipe, dev_settings, merge_models, opened_models
 from juzhen.models import settings_of
 
 MIX: dict[str, Any] = {
@@ -43,7 +43,7 @@ SUMS = ("steps", "rows_seen", "train_seconds")
 def merge_runs(
     folders: Sequence[str | Path],
     out: Path,
-    recipe: Recipe,
+    recipe: MergeRecipe,
     *,
     base: str | Path | None = None,
     dataset: Sequence[str] = (),
@@ -124,7 +124,7 @@ def _common_start(parents: Sequence[Result]) -> tuple[Any, str]:
     return load_start(parents[0]), str(path or backbone["path"])
 
 
-def _config(parents: Sequence[Result], recipe: Recipe, base: str) -> dict[str, Any]:
+def _config(parents: Sequence[Result], recipe: MergeRecipe, base: str) -> dict[str, Any]:
     """Configuration of the first run with the sets of all runs and the recipe in `merge`."""
     models = {
         (result.config["model"].get("_target_"), result.config["model"].get("name")) for result in parents
@@ -270,7 +270,7 @@ def _card(
     out: Path,
     folders: Sequence[str | Path],
     parents: Sequence[Result],
-    recipe: Recipe,
+    recipe: MergeRecipe,
     merged: Merged,
     base: str,
 ) -> dict[str, Any]:

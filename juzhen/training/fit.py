@@ -39,8 +39,8 @@ from juzhen.evaluation.settings import EvaluationSettings
 from juzhen.losses.arguments import Count
 from juzhen.losses.loss import Loss
 from juzhen.losses.matryoshka import Nested
-from juzhen.training.comparing import compares, require_equal_lists
 from juzhen.training.optimizer import adamw, learning_rates
+from juzhen.training.row_contrast import compares, require_equal_lists
 
 PROVIDES = ("scores", "cosines", "embeddings", "layers", "lists")
 """What a bi-encoder gives to a loss; others want a teacher, a guide or logits."""

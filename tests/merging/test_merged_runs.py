@@ -11,7 +11,7 @@ from juzhen.core.errors import UserError
 from juzhen.core.result import Result
 from juzhen.encoders import load_backbone
 from juzhen.encoders.backbone_config import BackboneConfig
-from juzhen.merging.merge import Recipe, chosen_weights
+from juzhen.merging.merge import MergeRecipe, chosen_weights
 from juzhen.merging.runs import merge_runs
 
 QUICK = ("training.duration=2 steps", "benchmark=demo", "debug_rows=24")
@@ -61,7 +61,7 @@ def test_the_table_shows_it_with_what_it_gained_and_forgot(merged, capsys):
 
 def test_a_base_is_found_where_the_runs_started_alike(parents, tmp_path, tiny_backbone):
     out = tmp_path / "ties"
-    result, _ = merge_runs(parents, out, Recipe("ties", density=1.0))
+    result, _ = merge_runs(parents, out, MergeRecipe("ties", density=1.0))
     start = load_backbone(BackboneConfig(path=str(tiny_backbone), initialize="random"), seed=42)
     base = start.state_dict()["backbone.encoder.layer.0.output.dense.weight"]
     one, two, both = (
@@ -113,7 +113,7 @@ def test_other_licences_are_listed(parents, tmp_path):
         encoder = juzhen.SentenceEncoder.load(parent)
         vars(encoder)["licence"] = name
         encoder.save(folder)
-    result, _ = merge_runs([tmp_path / "mit", tmp_path / "apache-2.0"], tmp_path / "out", Recipe())
+    result, _ = merge_runs([tmp_path / "mit", tmp_path / "apache-2.0"], tmp_path / "out", MergeRecipe())
     assert result is None, "folders of encoders have no row"
     card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
     assert "license:" not in card
@@ -160,7 +160,7 @@ def test_the_greedy_soup_leaves_out_what_does_not_help():
 
 @pytest.mark.slow
 def test_weights_chosen_on_dev_are_in_the_result(parents, tmp_path):
-    result, found = merge_runs(parents, tmp_path / "chosen", Recipe(weights="dev"), dataset=["demo_sts"])
+    result, found = merge_runs(parents, tmp_path / "chosen", MergeRecipe(weights="dev"), dataset=["demo_sts"])
     assert result is not None
     assert result.training["selected_on"] == ["demo_sts"]
     assert len(found.tried) >= 9

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from juzhen.merging.merge import Recipe, merge_models
+from juzhen.merging.merge import MergeRecipe, merge_models
 from juzhen.merging.methods import METHODS, dare, largest, linear, model_stock, multislerp, slerp, ties
 
 A, B = torch.tensor([1.0, 0.0]), torch.tensor([0.0, 2.0])
@@ -84,7 +84,7 @@ class Three(list):
     ("method", "weights"), [("linear", 1 / 3), ("ties", 1 / 3), ("task_arithmetic", 1.0), ("dare", 1.0)]
 )
 def test_without_weights_shares_are_equal_and_factors_one(method, weights):
-    merged = merge_models(Three("abc"), Recipe(method, density=0.3, scale=0.7, seed=4))
+    merged = merge_models(Three("abc"), MergeRecipe(method, density=0.3, scale=0.7, seed=4))
     assert merged.weights == pytest.approx([weights] * 3)
     assert merged.encoder == (method, merged.weights, {"density": 0.3, "scale": 0.7, "seed": 4})
 
