@@ -139,7 +139,7 @@ def test_a_bi_encoder_learns_from_a_cross_encoder(teacher, tmp_path, tiny_backbo
         (["demo_qmc", "--out", "x.csv"], "--out x.csv: expected a .tsv whose name is letters"),
         (["demo_qmc", "--out", "lcqmc.tsv"], "there is a dataset lcqmc already; choose lcqmc_graded.tsv"),
         (["demo_qmc", "--out", "of_tests_x.tsv", "--limit", "1"], "Invalid value for '--limit'"),
-        (["demo_qmc", "--out", "of_tests_x.tsv"], "nothing: no such folder. Expected a run"),
+        (["demo_qmc", "--out", "of_tests_x.tsv"], "nothing: no such folder"),
     ],
 )
 def test_mistakes_are_told_in_one_line(words, message, tmp_path, monkeypatch, capsys):

@@ -100,7 +100,7 @@ def test_an_index_of_means_is_searched_and_added_to_with_means(encoder, tmp_path
     with Index.open(folder, short) as index:
         hits = index.search([query], 4)[0]
         assert "document" not in hits[0].as_dict()
-        with pytest.raises(UserError, match="stores passages"):
+        with pytest.raises(UserError, match="--chunk-tokens N"):
             index.search([query], 4, per_document=True)
     scores = expected @ short.encode_query(query, long_texts="chunk", overlap=3, normalize=True)
     assert [hit.index for hit in hits] == np.argsort(-scores).tolist()
@@ -122,7 +122,7 @@ def test_the_command_line(encoder_folder, tmp_path, capsys):
     for options, message in (
         (["--late"], "--late needs --chunk-tokens N"),
         (["--overlap", "2"], "--overlap needs --chunk-tokens N"),
-        (["--chunk-tokens", "12", "--long-texts", "chunk"], "choose"),
+        (["--chunk-tokens", "12", "--long-texts", "chunk"], "exclude each other"),
         (["--chunk-tokens", "12", "--late", "--backend", "onnx"], "Leave them out"),
         (["--chunk-tokens", "12", "--cache", str(tmp_path)], "not kept there"),
     ):

@@ -99,7 +99,7 @@ def test_losses_that_cannot_learn_from_rows_are_named(encoder):
     for loss, said in (
         ("cosnet", r"cosnet: there is no such loss; did you mean cosent"),
         ("ce", "no such loss"),
-        ("info_nce", r"loss=InfoNCE needs .*; rows gives scored pairs .*Losses that take rows: .*CoSENT"),
+        ("info_nce", r"loss=InfoNCE needs .*rows gives scored pairs .*Losses that take rows: .*CoSENT"),
     ):
         with pytest.raises(UserError, match=said):
             fit(encoder, [("今天", "明天", 0.4), ("今天", "后天", 1)], loss=loss)
@@ -144,7 +144,7 @@ def test_the_best_weights_on_dev_are_kept(encoder, monkeypatch):
 
         return run
 
-    monkeypatch.setattr(training, "Pass", evaluated)
+    monkeypatch.setattr(training, "EvaluationRun", evaluated)
     learnt = fit(encoder, PAIRS, epochs=3, batch_size=4, learning_rate=1e-2, dev=PAIRS)
     kept = learnt.state_dict()["backbone.embeddings.word_embeddings.weight"]
     assert torch.equal(kept, weights[2])
