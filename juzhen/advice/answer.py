@@ -267,7 +267,7 @@ def command_of(stages: Stages, target: Target, sources: dict[str, TrainingSet], 
         if source != OWN or training_set.place is None:
             words.append(f"dataset.{name}.limit={count}")
         if training_set.config is not None and training_set.config.kind == Kind.NLI_PAIR:
-            words.append(f"dataset.{name}.view=triplet")
+            words.append(f"dataset.{name}.convert_to=triplet")
         rounds = passes(source, count)
         words.append(f"+schedule.stages.{name}.training.duration='{rounds} epoch{'s' * (rounds > 1)}'")
     start = (

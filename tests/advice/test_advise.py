@@ -154,6 +154,6 @@ def test_the_command_trains_what_was_tried(faq, reading):
     known = {source.name: source for source in sources} | {OWN: target.own}
     command = command_of((("demo_nli", 500), (OWN, 60)), target, known, "builtin/mini_zh")
     assert command.startswith(f"juzhen dataset {faq} && python train.py 'dataset=[demo_nli,客服]'")
-    for word in ("dataset.demo_nli.view=triplet", "dataset.demo_nli.limit=500", "schedule=serial"):
+    for word in ("dataset.demo_nli.convert_to=triplet", "dataset.demo_nli.limit=500", "schedule=serial"):
         assert word in command.split()
     assert "+schedule.stages.客服.training.duration='3 epochs'" in command
