@@ -31,11 +31,11 @@ def require_start(init_from: str | None, model: str) -> None:
     folder = encoder_folder(init_from)
     held = next((name for name, (holds, _) in HEADED.items() if holds(folder)), None)
     if held not in (None, model):
-        out = f"type model={held} to go on with it"
+        out = f"Type model={held} to go on with it"
         if held == "crossencoder" and model != "reranker":
             alone = f"backbone=local {setting('backbone.path', str(folder))}"
             out += f", or start from its transformer alone: {alone} in place of init_from"
-        raise UserError(f"init_from={init_from}: holds {HEADED[held][1]}; {out}")
+        raise UserError(f"init_from={init_from}: holds {HEADED[held][1]}. {out}")
 
 
 def require_mergeable(job: JobConfig, model: str) -> None:

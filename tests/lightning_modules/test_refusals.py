@@ -42,7 +42,7 @@ REFUSED = {
     },
     "model=views loss=info_nce": {
         "model.views=[delte]": "model.views=delte: did you mean delete",
-        "model.views=[translation]": "model.translations=null: no such file; expected a table",
+        "model.views=[translation]": "model.translations=null: no such file",
         "model.views=[translation] model.translations=nowhere.tsv": "no such file",
         "loss=cosent": r"loss=cosent: ViewEncoder makes positive pairs.*info_nce",
     },
@@ -60,7 +60,7 @@ REFUSED = {
         "model=mlm dataset=[text_lctt]": "MaskedLanguageModel learns from text alone",
         "augmentation=synonym model=views loss=info_nce": "ViewEncoder learns from text alone.*model=views",
         "loss=simcse": "the loss of demo_sts learns from single sentences",
-        "augmentation=translation": "augmentation.translations=null: no such file; expected a table",
+        "augmentation=translation": "augmentation.translations=null: no such file",
         "augmentation=translation augmentation.translations=no.tsv": "augmentation.translations=no.tsv: no such",
         "augmentation.views=[delete,synonym]": r"augmentation.views.*\[synonym,delete\]",
         "augmentation.views=[synonym,translation]": r"augmentation.views.*\[translation,synonym\]",

@@ -60,7 +60,7 @@ def test_an_encoder_of_another_model_is_refused_with_the_way_out(made_by, model)
         if held == model:
             continue
         with pytest.raises(
-            UserError, match=rf"init_from=\S+: holds a .*. Type model={held} to go on"
+            UserError, match=rf"init_from=\S+: holds a .*\. Type model={held} to go on"
         ) as refused:
             module.check_start(job)
         is_alone = f"backbone=local backbone.path={run}/encoder in place of init_from" in str(refused.value)
