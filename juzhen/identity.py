@@ -32,14 +32,7 @@ from juzhen.models.settings import AS_IT_IS, GONE, Job, ModelSettings, Unread, i
 
 
 def unread(job: Job) -> dict[str, Unread]:
-    """Find the keys that a job does not read.
-
-    Args:
-        job: The composed configuration.
-
-    Returns:
-        Dotted pattern of a key or group → reason. `*` matches any one part.
-    """
+    """Find the keys that a job does not read."""
     if not isinstance(job.get("model"), Mapping):
         return {}
     job = with_current_keys(job)
@@ -59,15 +52,7 @@ def unread(job: Job) -> dict[str, Unread]:
 
 
 def why_unread(key: str, job: Job) -> str | None:
-    """Explain why a job does not read a key, and what to type.
-
-    Args:
-        key: A dotted key, or a group.
-        job: The composed configuration.
-
-    Returns:
-        The explanation, or None for a key that is read.
-    """
+    """Explain why a job does not read a key, and what to type."""
     for pattern, rule in unread(job).items():
         plain = key
         for owner in ("schedule.stages.", "schedule.sets.") if rule.in_stages else ():
@@ -83,12 +68,6 @@ def as_read(job: Job) -> dict[str, Any]:
     """Copy a job without keys that are unread or change no number.
 
     Some of these keys are replaced by a default instead, so that older runs keep their keys.
-
-    Args:
-        job: The composed configuration.
-
-    Returns:
-        The copy.
     """
     job = with_current_keys(job)
     instead: dict[str, Any] = {"training.checkpoint_every": "200 steps"}
@@ -390,12 +369,6 @@ def with_language(config: Mapping[str, Any]) -> dict[str, Any]:
 
     Training sets decide. Without training, evaluation sets decide. A set of translations counts for both languages.
     Languages with equal templates agree, as in model=simcse.
-
-    Args:
-        config: The composed configuration.
-
-    Returns:
-        A copy of the settings of the model.
     """
     model = dict(config.get("model") or {})
     if model.get("language", "") is not None:
@@ -462,14 +435,7 @@ def _file_digest(path: Path, modified_ns: int) -> str:
 
 
 def key_of_settings(deciding: Mapping[str, Any]) -> str:
-    """Compute a run key.
-
-    Args:
-        deciding: Settings from `deciding_settings`.
-
-    Returns:
-        Eight hex digits.
-    """
+    """Compute a run key."""
     text = json.dumps(deciding, ensure_ascii=False, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
@@ -480,12 +446,6 @@ def deciding_settings(config: Job) -> dict[str, Any]:
     Unread keys are left out. Models and losses count by name, wherever their classes are defined, and a backbone by
     path. An initial encoder and a teacher count by weights and prompt. The order of mappings is kept, because a
     curriculum [a, b] is not [b, a].
-
-    Args:
-        config: The composed configuration.
-
-    Returns:
-        Plain containers.
     """
     config = as_read(config)
     deciding = without_paths({key: value for key, value in config.items() if key not in NOT_PART_OF_THE_RUN})
@@ -537,9 +497,6 @@ def stage_settings(
         losses: Set → row type and settings of its loss.
         rows: Digests of training rows, and of rows that choose weights.
         weights: Factor for the loss of each set, or nothing.
-
-    Returns:
-        Plain containers.
     """
     training = {key: value for key, value in vars(job.training).items() if key != "checkpoint_every"}
     schedule = job.schedule
@@ -621,15 +578,7 @@ class Identity:
 
 
 def identify(result: Result, *, before_training: bool) -> Identity:
-    """Find the identity of a result, or of the weights it started from.
-
-    Args:
-        result: Result of a stage.
-        before_training: Identify the initial weights instead.
-
-    Returns:
-        The identity.
-    """
+    """Find the identity of a result, or of its initial weights if `before_training`."""
     is_trained = bool(result.trained_on) and not before_training
     job = result.config if is_trained else {**result.config, "dataset": {}}
     config = as_read(job)
@@ -714,14 +663,7 @@ def _schedule_of_row(schedule: Mapping[str, Any] | str, stage: int, seen: Sequen
 
 
 def deciding_choices(result: Result) -> list[str]:
-    """Name the callbacks that decided the weights of a trained row.
-
-    Args:
-        result: Result of a stage.
-
-    Returns:
-        Names such as `weights: gradnorm` and `average: ema`.
-    """
+    """Name the callbacks that decided the weights of a trained row."""
     return [node["name"] for node in _callbacks(as_read(result.config).get("callbacks") or {}).values()]
 
 
@@ -741,10 +683,7 @@ def _callbacks(chosen: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def is_curriculum(result: Result) -> bool:
-    """Check whether a result comes from a curriculum of several stages.
-
-    A serial job with one stage is not a curriculum, even if it names the sets of its mixture one by one.
-    """
+    """True for a curriculum of several stages, not for one stage that lists its sets."""
     schedule = result.config["schedule"]
     if isinstance(schedule, str):
         return schedule == "serial"
