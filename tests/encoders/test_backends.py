@@ -8,7 +8,7 @@ import pytest
 import torch
 from scipy.stats import spearmanr
 
-from juzhen.backends import Deferred, open_backend, opening, require_packages
+from juzhen.backends import Deferred, open_backend, require_packages, torch_backend
 from juzhen.backends.names import BackendName
 from juzhen.core import machine
 from juzhen.core.errors import UserError
@@ -251,7 +251,7 @@ def test_a_deferred_back_end_is_opened_by_the_first_text(bert_folder, load):
 def test_bf16_without_instructions_for_it_is_warned_of_once(load, bert_folder, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(machine, "CPUINFO", tmp_path / "cpuinfo")
     machine.CPUINFO.write_text("flags\t\t: fpu avx2\n")
-    opening._say_once.cache_clear()
+    torch_backend._say_once.cache_clear()
     encoder = load(bert_folder)
     for name in ("torch_bf16", "torch_bf16", "torch"):
         open_backend(encoder, name)
