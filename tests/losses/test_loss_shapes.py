@@ -27,7 +27,6 @@ CALLS = [
     # function, its options, arguments that fit, arguments that do not
     ("cosent", {}, (floats(4), floats(4)), (floats(4), floats(5))),
     ("cosine_regression", {}, (floats(4), floats(4)), (floats(4), floats(4, 1))),
-    ("rescale", {"low": -1.0, "high": 1.0}, (floats(4),), (numbers(4),)),
     ("contrastive", {}, (floats(4), floats(4)), (floats(4), numbers(4))),
     ("online_contrastive", {}, (floats(4), floats(4)), (floats(4), floats(1))),
     ("hard_rows", {}, (floats(4), marks(4)), (floats(4), floats(4))),
@@ -46,7 +45,6 @@ CALLS = [
     ("triplet_margin", {}, (floats(4), floats(4, 2)), (floats(4), floats(4))),
     ("adapted_margin", {"margin": 0.2, "share": 0.5}, (torch.rand(()),), (floats(2),)),
     ("mined", {"mining": "semi_hard"}, (floats(4, 8), marks(4, 8)), (floats(4, 8), marks(4, 4))),
-    ("row_nearness", {}, (floats(4, 3), floats(4, 3)), (floats(4, 3), floats(1, 3))),
     ("row_cosine", {}, (floats(4, 3), floats(4, 3)), (floats(4, 3), floats(1, 3))),
     ("all_cosines", {}, (floats(4, 3), floats(8, 3)), (floats(4, 3), floats(8, 2))),
     ("mean_where", {}, (floats(4, 3), marks(4, 3)), (floats(4, 3), marks(4))),
