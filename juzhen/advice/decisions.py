@@ -8,6 +8,7 @@ bootstraps (Efron 1979) that draw sources and targets anew, since both are sampl
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -79,7 +80,7 @@ def decision_accuracy(
     known &= np.tri(len(cheap), k=-1, dtype=bool)[:, :, None]
     alike = np.where(ours == 0, 0.5, np.sign(ours) == np.sign(theirs)) * known
 
-    def share(sources: Float[np.ndarray, "draw source"], targets: Float[np.ndarray, "draw target"]):
+    def share(sources: Float[np.ndarray, "draw source"], targets: Float[np.ndarray, "draw target"]) -> Any:
         terms = "di,dj,dt,ijt->d"
         right = np.einsum(terms, sources, sources, targets, alike, optimize=True)
         total = np.einsum(terms, sources, sources, targets, known.astype(float), optimize=True)
@@ -112,7 +113,7 @@ def regret(cheap: pd.DataFrame, reference: pd.DataFrame, *, picks: int = 1, seed
     ours = np.where(known, cheap.to_numpy(float), -np.inf)
     theirs = np.where(known, reference.to_numpy(float), -np.inf)
 
-    def lost(sources: Float[np.ndarray, "draw source"], targets: Float[np.ndarray, "draw target"]):
+    def lost(sources: Float[np.ndarray, "draw source"], targets: Float[np.ndarray, "draw target"]) -> Any:
         values = np.empty(len(sources))
         for draw, (weights, of_targets) in enumerate(zip(sources, targets, strict=True)):
             here = weights > 0

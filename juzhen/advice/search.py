@@ -174,7 +174,7 @@ class Search:
         """Compute how much better one recipe is than another, on the largest rows that neither has learnt from."""
         rows = "dev" if OWN in dict((*first, *second)) else "all"
         sides = [[trial.draws[rows] for trial in self.seeds_of(stages)] for stages in (first, second)]
-        found = difference(*sides, self.deviation, level=level)
+        found = difference(sides[0], sides[1], self.deviation, level=level)
         if first and second:
             return found
         # The untrained encoder has no seeds.

@@ -147,17 +147,20 @@ def read_target(word: str, reading: Reading) -> Target:
         own = source_of(replace(train, name=config.name), place=place, config=config)
         return Target(config.name, dev, own, is_dev, _metric(rows.kind), place, config)
     config = configured_set(word, config_dir=reading.config_dir)
-    dev, train = reading.split(config, "dev"), None
-    if dev is None:
+    rows_of_dev = reading.split(config, "dev")
+    if rows_of_dev is None:
         raise UserError(
             f"{word}: its dev split has no file below {reading.data_dir}. Give a table of pairs, or --data-dir <folder>"
         )
-    _require_scored(dev, word)
-    dev = reading.sampled(dev, MOST_DEV)
+    _require_scored(rows_of_dev, word)
+    dev = reading.sampled(rows_of_dev, MOST_DEV)
+    own_rows: Examples | None = None
     if has_split(asdict(config), "train", source=Source.LOCAL, data_dir=reading.data_dir):
-        train = reading.split(config, "train")
-    own = None if train is None else _without_leaks(source_of(train, config=config), dev, reading)
-    return Target(word, dev, own, np.ones(len(dev), bool), _metric(dev.kind), None, config)
+        own_rows = reading.split(config, "train")
+    own_set_rows = None
+    if own_rows is not None:
+        own_set_rows = _without_leaks(source_of(own_rows, config=config), dev, reading)
+    return Target(word, dev, own_set_rows, np.ones(len(dev), bool), _metric(dev.kind), None, config)
 
 
 def read_sources(

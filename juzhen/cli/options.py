@@ -175,7 +175,7 @@ def flat_options(function: Callable[..., None]) -> Callable[..., None]:
         A function with the options as parameters, for typer.
     """
     signature = inspect.signature(function)
-    kinds = {
+    kinds: dict[str, Any] = {
         name: each.annotation for name, each in signature.parameters.items() if is_dataclass(each.annotation)
     }
     if not kinds:

@@ -28,14 +28,14 @@ if TYPE_CHECKING:  # it loads numpy
 class PairTableOptions(TableOptions):
     """Options of a verb that reads a table of pairs."""
 
-    columns: Annotated[  # type: ignore[assignment]
+    columns: Annotated[
         list[str] | None,
         Option(
             metavar="FIELD=COLUMN,… or COLUMN COLUMN…",
             help="the two text columns, by name or by number from 1: text_a=问题,text_b=相似问, or 问题 相似问",
             show_default="recognised",
         ),
-    ] = None
+    ] = None  # type: ignore[assignment]
 
     @property
     def reading(self) -> "TableReading":

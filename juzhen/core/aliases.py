@@ -519,7 +519,7 @@ def accept_renamed(names: Mapping[str, str]) -> Callable[[Taker], Taker]:
     """
 
     def decorate(taker: Taker) -> Taker:
-        call: Any = taker.__init__ if isinstance(taker, type) else taker
+        call: Any = taker.__init__ if isinstance(taker, type) else taker  # type: ignore[misc]
 
         @wraps(call)
         def accepting(*arguments: Any, **options: Any) -> Any:

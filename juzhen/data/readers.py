@@ -34,8 +34,6 @@ from juzhen.core.text import short
 from juzhen.data.spec import Source
 
 if TYPE_CHECKING:
-    from mmap import mmap
-
     import pyarrow
     from pyarrow import parquet
 
@@ -148,7 +146,7 @@ class ColumnarFile:
     classes: dict[str, list[str]]
 
 
-def read_columnar(path: Path, kind: str, content: "bytes | mmap") -> ColumnarFile:
+def read_columnar(path: Path, kind: str, content: bytes | mmap.mmap) -> ColumnarFile:
     """Open a parquet or Arrow file without decoding its columns.
 
     Args:

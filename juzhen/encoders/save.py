@@ -461,7 +461,7 @@ class HubMixin(PeerNames):
     @classmethod
     def from_pretrained(cls, source: str | Path, **options: Any) -> Self:
         """Alias of `load`, the name in transformers."""
-        return cls.load(source, **options)  # type: ignore[attr-defined, no-any-return]
+        return cls.load(source, **options)  # type: ignore[attr-defined]
 
     def save_pretrained(self, folder: str | Path, **options: Any) -> Path:
         """Alias of `save`, the name in sentence-transformers."""

@@ -131,8 +131,8 @@ def judge_training(
     columns = {
         column.split("/")[1]: column for column in sorted(after) if column.startswith(("dev/", "test/"))
     }
-    sides = [
+    new, old = (
         {name: Scored(rows[column]) for name, column in columns.items() if column in rows}
         for rows in (after, before)
-    ]
-    return judge(*sides, trained_on)
+    )
+    return judge(new, old, trained_on)

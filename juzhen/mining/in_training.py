@@ -32,7 +32,7 @@ from juzhen.mining.candidates import (
 )
 from juzhen.mining.filters import REASONS, Known, Reason, chosen
 from juzhen.mining.negatives import SHARD_QUERIES
-from juzhen.mining.options import LOWEST, OWN, MiningOptions
+from juzhen.mining.options import OWN, MiningOptions, PositiveReference
 from juzhen.mining.shard import Miner
 
 EASIER, FAR = 1.15, 0.8
@@ -104,7 +104,7 @@ class MinedRows:
         UserError: No anchor has another text for a positive.
     """
 
-    def __init__(self, examples: Examples, *, positive_reference: str = LOWEST) -> None:
+    def __init__(self, examples: Examples, *, positive_reference: PositiveReference = "lowest") -> None:
         self.examples = examples
         judged = as_retrieval(examples)
         assert judged.documents is not None  # as_retrieval names the corpus
