@@ -224,7 +224,7 @@ def test_a_folder_without_its_settings_is_named(bert_folder, joint, tmp_path):
 
 
 def test_no_room_and_no_separator_are_refused(bert_folder, joint):
-    with pytest.raises(UserError, match="need 5 at least"):
+    with pytest.raises(UserError, match="need at least 5"):
         joint(bert_folder, max_length=4)
     encoder = joint(bert_folder)
     content = encoder.inner.tokenizer.backend_tokenizer
