@@ -87,7 +87,7 @@ def test_encoders_decide_in_the_shapes_of_their_scores(runs):
         assert encoder.is_same(*PAIRS[0], threshold=middle) is expected[0]
         columns = map(list, zip(*PAIRS, strict=True))
         assert encoder.is_same(*columns, threshold=middle).tolist() == expected
-        with pytest.raises(UserError, match="2 and 1 texts are no pairs"):
+        with pytest.raises(UserError, match="two lists of one length"):
             encoder.is_same(["a", "b"], ["c"], threshold=0.0)
 
 
@@ -121,9 +121,9 @@ def test_thresholds_are_refused_where_they_are_not_of_these_weights(runs, tmp_pa
         next(encoder.parameters()).add_(1)
     with pytest.raises(UserError, match="has learnt since it was loaded"):
         encoder.threshold()
-    with pytest.raises(UserError, match=r"threshold=0.7"):
+    with pytest.raises(UserError, match=r"threshold=0\.7"):
         SentenceEncoder.load(decide_by(runs[0], tmp_path / "c", weights="0")).is_same(PAIRS)
-    with pytest.raises(UserError, match="has no threshold; give one"):
+    with pytest.raises(UserError, match=r"threshold=0\.7"):
         SentenceEncoder.load("builtin/mini_zh").is_same(PAIRS)
 
 
