@@ -1,7 +1,7 @@
-"""Averages of weights while they are learnt: the average is validated, kept and saved, and training goes on without it.
+"""Averages of weights during training. The average is validated and saved. Training does not use it.
 
-Lightning's own WeightAveraging puts its average into whole checkpoints alone. The best weights are saved without the
-rest of the state, so with it weights would be kept that were never validated.
+Lightning's WeightAveraging stores its average in whole checkpoints only. The best weights are saved without
+the rest of the state, so it would keep weights that were never validated.
 """
 
 from abc import abstractmethod
@@ -116,7 +116,8 @@ class EMA(WeightAverage):
 class SWA(WeightAverage):
     """The plain mean of the weights from a point on (Izmailov et al. 2018, https://arxiv.org/abs/1803.05407).
 
-    The learning rate stays what the optimizer says: the paper holds it constant, as `optimizer.decay=constant` does.
+    The learning rate follows the optimizer's schedule. The paper holds it constant, as
+    `optimizer.decay=constant` does.
     """
 
     def share(self, count: int) -> float:

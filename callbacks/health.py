@@ -119,7 +119,7 @@ class SpaceHealth(pl.Callback):
         self._judge(trainer.global_step, values)
 
     def _judge(self, step: int, values: dict[str, float | None]) -> None:
-        """Warns, or raises UserError, where all sentences look alike or lie in next to no directions."""
+        """Warn, or raise UserError, if all sentences have similar embeddings or span almost no directions."""
         cosine, rank = values["mean_cosine"], values["effective_rank"]
         if cosine is not None and cosine > self.collapse_cosine:
             symptom = (
@@ -137,11 +137,12 @@ class SpaceHealth(pl.Callback):
 
 
 def score_summary(scores: np.ndarray, grades: np.ndarray, *, called: str) -> dict[str, float | None]:
-    """What `score_distribution` gives, and the mean score of positives, of other pairs, and the gap between them.
+    """Return `score_distribution`, the mean score of positives, that of other pairs, and their gap.
 
-    called  what scores are called in the names of these numbers: score, cosine
+    A mean is None without positives, or without other pairs.
 
-    None where there are no positives, or no others.
+    Args:
+        called: Name of scores in the keys: score or cosine.
     """
     is_positive = grades > POSITIVE_ABOVE
     positive, negative = (
@@ -173,9 +174,9 @@ def log_health(module: pl.LightningModule, values: dict[str, float | None]) -> N
 
 
 def append_line(trainer: pl.Trainer, name: str, values: dict[str, Any]) -> None:
-    """One line of JSON with the step, in a file beside the checkpoints. A resumed stage goes on in the same file.
+    """Append one line of JSON with the step to a file next to the checkpoints. Resumed stages continue it.
 
-    A number that is not finite is null: JSON has none.
+    A number that is not finite becomes null, since JSON has none.
     """
     values = {
         name: None if isinstance(value, float) and not math.isfinite(value) else value
@@ -215,13 +216,14 @@ SCORES_FILE = "scores.jsonl"
 
 
 class ScoreHealth(pl.Callback):
-    """Logs `score_summary` of the dev pairs that choose a checkpoint, and writes it with histograms to `scores.jsonl`.
+    """Logs `score_summary` of the dev pairs that choose a checkpoint, with histograms in `scores.jsonl`.
 
-    What a validation has scored is looked at, so nothing is computed for it. Pairs whose score is the cosine of two
-    embeddings are left to `callbacks.health.SpaceHealth`.
+    It uses the scores of a validation and computes nothing more. `callbacks.health.SpaceHealth` covers pairs
+    whose score is the cosine of two embeddings.
 
-    collapse_spread  alarm when scores deviate by less than this
-    on_collapse      warn, or stop: then the alarm ends the run
+    Args:
+        collapse_spread: Alarm if the standard deviation of scores is below this.
+        on_collapse: warn, or stop, which ends the run at an alarm.
     """
 
     def __init__(self, *, collapse_spread: float, on_collapse: Literal["warn", "stop"]) -> None:
@@ -265,20 +267,23 @@ READINGS = 5
 
 
 class LossGradient(pl.Callback):
-    """Logs `train/<set>/loss_gradient` now and then: how hard a batch pulls at the scores, before any layer changes it.
+    """Logs `train/<set>/loss_gradient` at some steps: the gradient of the loss before any layer changes it.
 
-    of embeddings         √ Σ_i (‖u_i‖ · ‖∂L/∂u_i‖)², over the sentences of the batch as they are encoded: each distinct
-                          one once, by each process that has it
-    of scores and logits  √ Σ_i ‖∂L/∂s_i‖², over the rows of the batch
+    Of embeddings it is √ Σ_i (‖u_i‖ · ‖∂L/∂u_i‖)², over the encoded sentences of the batch. Each distinct
+    sentence counts once in each process that has it. Of scores and logits it is √ Σ_i ‖∂L/∂s_i‖², over the
+    rows of the batch.
 
-    (The notes on CoSENT, equation 45, and a range of 0.1 to 10. There u has length 1. The factor ‖u_i‖ makes that of
-    embeddings of any length, since cosines do not change with it.) Only ranking losses such as CoSENT
-    (`Loss.is_ranking`) are checked against the range. A mean over rows pulls 1/√rows as hard and has no such range.
+    (The notes on CoSENT, equation 45, and a range of 0.1 to 10. There u has length 1. The factor ‖u_i‖ makes
+    the number independent of the length of embeddings, since cosines do not change with it.) Only ranking
+    losses such as CoSENT (`Loss.is_ranking`) are checked against the range. The gradient of a mean over rows
+    is 1/√rows as large and has no such range.
 
-    It is read at the steps that are logged (`logger.every_steps`) and compare something: there the gradient is kept and
-    leaves the device.
+    It is read at the logged steps (`logger.every_steps`) that compare something. There the gradient is kept
+    and leaves the device.
 
-    low, high  lengths between which there is no warning
+    Args:
+        low: Lower end of the range without a warning.
+        high: Upper end of that range.
     """
 
     def __init__(self, *, low: float, high: float) -> None:
@@ -328,7 +333,7 @@ class LossGradient(pl.Callback):
 
 @torch.no_grad()
 def _square(values: Float[Tensor, "rows *numbers"], are_embeddings: bool) -> Float[Tensor, ""]:
-    """Squared length of the gradient of what was watched. Of embeddings as if each had length 1."""
+    """Return the squared length of the gradient of a watched tensor. Embeddings count as if of length 1."""
     gradient = values.grad.float()
     if are_embeddings:
         gradient = gradient * values.float().norm(dim=-1, keepdim=True)

@@ -9,22 +9,22 @@ from pytorch_lightning.loggers import WandbLogger
 def is_between_steps(trainer: pl.Trainer) -> bool:
     """True after a batch whose gradients wait for those of the next one.
 
-    No hook tells it, and only the loop knows how the last batches of a stage are gathered.
+    No hook reports it, and only the loop counts the last batches of a stage.
     """
     return trainer.fit_loop.epoch_loop._should_accumulate()
 
 
 def is_validation_due(trainer: pl.Trainer) -> bool:
-    """True when a validation follows the batch that has just ended: what is saved before it would lose it."""
+    """True if a validation follows the batch that has just ended. A checkpoint before it would lose it."""
     return bool(trainer.fit_loop.epoch_loop._should_check_val_fx(trainer.fit_loop._data_fetcher))
 
 
 class FreshLogs(pl.Callback):
-    """Makes Lightning forget what earlier steps have logged.
+    """Makes Lightning forget the logged values of earlier steps.
 
-    It would write the last value of every name again at each step that is logged. In a mixture a step logs the names of
-    one set, and the curves of the others would go on although nothing was learnt of them. A step of several batches,
-    which may be of several sets, keeps what each of them logs.
+    It would write the last value of every name again at each logged step. In a mixture a step logs the names
+    of one set, and the curves of the other sets would continue without training. A step of several batches,
+    which may come from several sets, keeps the values of each.
     """
 
     def __init__(self) -> None:
@@ -41,6 +41,6 @@ class FreshLogs(pl.Callback):
 
 
 def without_anonymous(logger: WandbLogger) -> WandbLogger:
-    """The same logger without a setting that Lightning always passes on: W&B says of it that it means nothing."""
+    """Remove a setting that Lightning always passes on, and that W&B reports as meaningless."""
     getattr(logger, "_wandb_init", {}).pop("anonymous", None)
     return logger

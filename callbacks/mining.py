@@ -1,4 +1,4 @@
-"""Hard negatives by the weights as they are now, again and again while they learn."""
+"""Mine hard negatives with the current weights, repeatedly during training."""
 
 import math
 import time
@@ -29,14 +29,17 @@ from lightning_modules.loss_factory import Match, declared_loss
 
 
 class Phases:
-    """Training in phases, each with its own time between two minings and its own rise of the share of hard negatives.
+    """Training in phases, each with an interval between minings and a rise of the hard share.
 
-    ends         shares of training at which phases end, rising to 1
-    every_steps  optimizer steps between two minings, of each phase. None: there is one alone, before the first step
-    hard_share   at the start and at the end of each phase, and in between along a line
-    key          what the configuration calls them, for messages
+    Args:
+        ends: Shares of training at which phases end, rising to 1.
+        every_steps: Optimizer steps between two minings, for each phase. None: one mining, before the first
+            step.
+        hard_share: Share at the start and at each end of a phase, linear in between.
+        key: Name of the section in the configuration, for messages.
 
-    Raises UserError for a number out of its range, and where there are not as many as there are phases.
+    Raises:
+        UserError: A number out of its range, or a wrong count of numbers for these phases.
     """
 
     def __init__(
@@ -83,23 +86,27 @@ KEPT = ("times", "seconds", "_mined_at", "_begun_at")
 
 
 class NegativeMining(pl.Callback):
-    """Gives rows with an anchor and a positive new negatives, by the rules of `juzhen mine`, when it is due.
+    """Replaces the negatives of rows with an anchor and a positive, by the rules of `juzhen mine`, when due.
 
-    The anchors and the corpus of a set (`juzhen.mining.in_training.MinedRows`) are encoded with the current weights,
-    without dropout, and what is found takes the place of the rows' negatives from the next batch on. Seconds, the share
-    of rows whose negatives have changed, and the mean score are logged, and go to `mining.jsonl`. Of several processes
-    the first one mines for all.
+    The anchors and the corpus of a set (`juzhen.mining.in_training.MinedRows`) are encoded with the current
+    weights, without dropout. The results replace the rows' negatives from the next batch on. The seconds, the
+    share of rows with changed negatives, and the mean score are logged and written to `mining.jsonl`. The
+    first of several processes mines for all.
 
-    phases, every_steps, hard_share  when it is due, and the share of hard negatives. The others are drawn at random
-                 (`Phases`)
-    hard_at_most hard negatives of a row. null: as many as the share says
-    background   true: a second process mines with the weights of a step while training goes on, and what it finds comes
-                 into force at the next mining, which waits for it (Xiong et al. 2021, https://arxiv.org/abs/2007.00808)
-    until_easy   hard negatives stay until they have become easy (`juzhen.mining.in_training`). False: all are new
-    sets         trained sets whose negatives are mined. null: all
-    stages       stages of a curriculum in which this is so, wherever they come. null: all
+    Further options are those of `MiningOptions`.
 
-    The others are those of `MiningOptions`.
+    Args:
+        phases: Ends of the phases, as shares of training (`Phases`).
+        every_steps: Steps between two minings, for each phase.
+        hard_share: Share of hard negatives at the start and at each end of a phase. The others are random.
+        hard_at_most: Maximal number of hard negatives of a row. None: no limit besides the share.
+        background: Mine in a second process with the weights of a step while training continues. The results
+            take effect at the next mining, which waits for them (Xiong et al. 2021,
+            https://arxiv.org/abs/2007.00808).
+        until_easy: Keep hard negatives until they have become easy (`juzhen.mining.in_training`). False:
+            replace all.
+        sets: Trained sets to mine for. None: all.
+        stages: Stages of a curriculum to mine in, at any position. None: all.
     """
 
     def __init__(
@@ -227,7 +234,7 @@ class NegativeMining(pl.Callback):
         }
 
     def training_facts(self) -> dict[str, Any]:
-        """What the record of a training says of mining."""
+        """Return the facts about mining for the record of a training."""
         return {"mining": self.summary()}
 
     def summary(self) -> dict[str, float]:
@@ -235,7 +242,7 @@ class NegativeMining(pl.Callback):
         return {"times": self.times, "seconds": round(self.seconds, 2)}
 
     def _stage_names(self, job: JobConfig) -> list[str]:
-        """The stages of a job, in order. Raises UserError where `stages` names none of them, or one that is none."""
+        """Return the stages of a job, in order. Raises UserError if `stages` contains an unknown stage."""
         is_serial = job.schedule.name == "serial" and job.dataset
         names = list(job.schedule.order or job.dataset) if is_serial else [""]
         for name in self.stages or ():
@@ -269,7 +276,7 @@ class NegativeMining(pl.Callback):
         self._put_in_force(trainer)
 
     def _next(self, trainer: pl.Trainer, module: BiEncoder) -> dict[str, InForce]:
-        """What comes into force now. {} where the second process has been started, and nothing is there yet."""
+        """Return the negatives that take effect now. {} if the second process has no results yet."""
         if self._second is None or trainer.global_step == 0:
             with trainer.precision_plugin.forward_context():
                 requests = self._requests(trainer, module, trainer.global_step)
@@ -281,7 +288,7 @@ class NegativeMining(pl.Callback):
         return mined
 
     def _requests(self, trainer: pl.Trainer, module: BiEncoder, step: int) -> dict[str, Request]:
-        """What a mining at `step` is asked for, which follows from the step and the negatives in force."""
+        """Return the requests of a mining at `step`, which depend on the step and the current negatives."""
         negatives, position = (
             self.options.num_negatives,
             [module.job.seed, trainer.datamodule.stage.index, step],

@@ -34,10 +34,11 @@ FLUSH_SECONDS = 0.2
 def build_loggers(
     job: JobConfig, stage: Stage, folder: Path, *, run_id: str, settings: Mapping[str, Any]
 ) -> list[Logger]:
-    """The loggers of a stage.
+    """Create the loggers of a stage.
 
-    run_id    the same for the same configuration, so that a resumed run goes on in its W&B run
-    settings  plain containers only: what W&B stores as the configuration
+    Args:
+        run_id: Equal for equal configurations, so that a resumed run continues its W&B run.
+        settings: Configuration for W&B, in plain containers only.
     """
     config, loggers = job.logger, []
     if config.csv:
@@ -227,12 +228,12 @@ PRUNED_AT = "pruned_at"
 
 
 class PruneOnDev(Checkpoint):
-    """Reports `monitor` to a trial after each validation, and stops training when its pruner says so.
+    """Reports `monitor` to a trial after each validation. Stops training when the trial's pruner decides so.
 
-    Validations are counted, not steps: trials with other batch sizes are compared after the same share of their
-    training. The last one is reported, too, but ends nothing that has not ended anyway.
+    It counts validations, not steps. Trials with different batch sizes are then compared after equal shares
+    of their training. The last validation is reported, too, but never stops a run.
 
-    It is a Checkpoint, and behind ResumePoint, so that a run that is stopped here can be gone on with by hand.
+    It is a Checkpoint, and comes after ResumePoint, so that a user can resume a pruned run.
     """
 
     def __init__(self, address: TrialAddress, *, monitor: str) -> None:
@@ -269,9 +270,9 @@ class PruneOnDev(Checkpoint):
             trainer.should_stop = True
 
     def _report(self, validation: int, score: float) -> bool:
-        """True when the pruner would end the trial. A trial that the search has given up is told nothing.
+        """Return True if the pruner would end the trial. An abandoned trial gets no report.
 
-        Nor is one of which this validation has no score (`callbacks/trainer.py`).
+        A validation without a score (`callbacks/trainer.py`) is not reported either.
         """
         trial = self._storage.get_trial(self._trial)
         if trial.state.is_finished() or math.isnan(score):
@@ -289,7 +290,7 @@ def pruning(job: JobConfig, folder: Path, *, monitor: str) -> list[PruneOnDev]:
 
 
 def leave_if_pruned(trainer: pl.Trainer) -> None:
-    """Ends the program, with status 0 and no result, when a search has ended this run, which the trial tells."""
+    """Exit with status 0 and without a result if a search has ended this run, according to its trial."""
     for callback in trainer.callbacks:
         if isinstance(callback, PruneOnDev) and callback.pruned_at is not None:
             finish_wandb()

@@ -1,4 +1,4 @@
-"""Exact resume: checkpoints that are whole, and all that a continued run needs to end with the very same weights."""
+"""Exact resume: whole checkpoints with all state, so that a resumed run ends with identical weights."""
 
 import random
 import signal
@@ -25,9 +25,11 @@ from juzhen.core.safe_open import require_file
 class AtomicCheckpointIO(TorchCheckpointIO):
     """A kill leaves the old checkpoint or the new one (`juzhen.core.atomic_write`).
 
-    Lightning's own goes through the temporary folder, which may be another file system, where a move copies.
+    Lightning's CheckpointIO writes through the temporary folder. That may be another file system, where a
+    move copies.
 
-    folder  the one whose checkpoints may be removed. None: none are
+    Args:
+        folder: Folder whose checkpoints may be removed. None: remove none.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
@@ -211,14 +213,14 @@ class SavedState(NamedTuple):
 
 
 def stage_folder(trainer: pl.Trainer) -> Path:
-    """Where a stage keeps what must go on after a resume: the folder around its checkpoints, which runs may share."""
+    """Return the folder around the checkpoints of a stage, for resumable files. Runs may share it."""
     return next(
         callback for callback in trainer.callbacks if isinstance(callback, ResumePoint)
     ).path.parent.parent
 
 
 def saved_state(folder: Path) -> SavedState | None:
-    """Where interrupted training goes on from: the checkpoint in `folder`. Raises UserError for a damaged one."""
+    """Find the checkpoint of interrupted training in `folder`. Raises UserError for a damaged one."""
     path = folder / RESUME_FILE
     if not path.exists():
         return None

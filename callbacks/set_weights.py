@@ -30,11 +30,13 @@ KEY = "callbacks.weights"
 
 
 class SetWeights(pl.Callback):
-    """Multiplies the loss of each set by its fixed weight and by what a subclass decides. Logs `train/<set>/weight`.
+    """Multiplies the loss of each set by its fixed weight and by a weight of the subclass.
 
-    A stage of one set is left alone. All that decides the weights is in the checkpoint.
+    It logs `train/<set>/weight`. A stage of one set is not changed. The checkpoint contains all state of the
+    weights.
 
-    values  what multiplies the weighted loss of each set, on the device
+    Attributes:
+        values: Factor of the weighted loss of each set, on the device.
     """
 
     needs_blend: ClassVar[bool] = False
@@ -73,7 +75,7 @@ class SetWeights(pl.Callback):
         pl_module.weigh = self.weigh
 
     def begin(self, module: pl.LightningModule) -> None:
-        """Makes what the weights are decided by. The sets are known."""
+        """Create the state of the weights, once the sets are known."""
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         for name in self.kept if self.names else ():

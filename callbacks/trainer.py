@@ -87,7 +87,7 @@ class BestOnDev(ModelCheckpoint):
 
 
 class Patience(EarlyStopping):
-    """Ends training when the dev score gets no better. A validation without one tells nothing, and does not count."""
+    """Ends training when the dev score stops improving. A validation without a score does not count."""
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         score = trainer.callback_metrics.get(self.monitor)
@@ -157,10 +157,10 @@ def _drop_harmless_messages() -> None:
 
 
 def build_callbacks(job: JobConfig, data: SentenceDataModule, checkpoints: Path) -> list[Callback]:
-    """What watches over a stage, in the order in which it must see things happen.
+    """Build the callbacks of a stage in the required order.
 
-    What the configuration chooses comes before what decides which weights are kept. ResumePoint is the last one: it
-    saves what all others know.
+    Configured callbacks come before the choice of checkpoints. ResumePoint comes last, since it saves the
+    state of all others.
     """
     callbacks = [
         FreshLogs(),
@@ -197,7 +197,7 @@ def build_callbacks(job: JobConfig, data: SentenceDataModule, checkpoints: Path)
 
 
 def chosen_callbacks(chosen: Mapping[str, Mapping[str, Any] | None]) -> list[Callback]:
-    """The callbacks of a configuration in its order, without those that are null. Raises UserError for a bad number."""
+    """Build the callbacks of a configuration in order, without nulls. Raises UserError for a bad number."""
     callbacks = []
     for node in chosen.values():
         if node is not None:

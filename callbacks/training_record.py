@@ -132,10 +132,11 @@ def gradient_length(after: Sequence[Tensor | None], before: Sequence[Tensor | No
 
 
 class PeakMemory(pl.Callback):
-    """The most memory that was taken from the first step to the last, validations included, in this session.
+    """Peak memory from the first step to the last, validations included, in this session.
 
-    mib         of the CUDA device that trains, else of the whole process. None before the end of training
-    before_mib  what was taken before the first step: libraries, rows, weights
+    Attributes:
+        mib: Peak of the CUDA device that trains, else of the whole process. None before the end of training.
+        before_mib: Memory in use before the first step: libraries, rows, weights.
     """
 
     def __init__(self) -> None:
@@ -151,7 +152,7 @@ class PeakMemory(pl.Callback):
 
 
 def forget_peak(device: torch.device) -> None:
-    """From now on `peak_mib` looks at what comes, where the system can forget: several runs may share a process."""
+    """Reset the peak of `peak_mib`, if the system can. Several runs may share a process."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     machine.forget_peak()
@@ -219,9 +220,10 @@ class Throughput(pl.Callback):
 
 
 def describe_training(trainer: pl.Trainer, data: SentenceDataModule, *, kept_step: int) -> dict[str, Any]:
-    """How long the stage that `trainer` has just fitted took, and what its best validation was.
+    """Describe the duration and the best validation of the stage that `trainer` has just fitted.
 
-    kept_step  the one whose weights the module holds
+    Args:
+        kept_step: Step of the weights that the module holds.
     """
     if not data.train:
         return {}

@@ -1,4 +1,4 @@
-"""Where a run that belongs to a search says how it does: a journal that processes share, and a trial's number."""
+"""Reports of a run in a search: a journal that processes share, and a trial's number."""
 
 import os
 from collections.abc import Mapping
@@ -44,13 +44,13 @@ class TrialAddress:
         return cls(journal, int(number))
 
     def check(self) -> None:
-        """Raises UserError where there is no journal of a search. Changes nothing and needs no Optuna."""
+        """Raise UserError if the journal of a search is missing. Changes nothing and needs no Optuna."""
         if not _is_journal(Path(self.journal)):
             problem = f"{self.journal} is no journal of a search"
             raise UserError(f"trial={self}: {problem}. A search sets trial, leave it out")
 
     def open(self) -> "JournalStorage":
-        """The journal that the trial is in. Raises UserError where there is none."""
+        """Open the journal that contains the trial. Raises UserError if it is missing."""
         self.check()
         return open_journal(self.journal)
 
@@ -64,10 +64,10 @@ def require_optuna() -> None:
 
 
 def open_journal(path: str | Path) -> "JournalStorage":
-    """The journal in that file, made where there is none. Any number of processes may write to it.
+    """Open the journal in a file, or create it. Any number of processes may write to it.
 
-    Raises UserError for a file that is something else. The lock is the system's, which a process gives up when it dies,
-    however that happens.
+    The lock belongs to the system. A process releases it when it dies for any reason. Raises UserError for a
+    file of another program.
     """
     require_optuna()
     from optuna.storages import JournalStorage
@@ -92,7 +92,7 @@ def open_journal(path: str | Path) -> "JournalStorage":
 
 
 def _drop_torn_line(path: Path) -> None:
-    """A process was stopped while it wrote the last line. What comes after would make it unreadable for all."""
+    """Remove a last line that a killed process left incomplete. It would make all later lines unreadable."""
     if not path.exists():
         return
     with path.open("rb+") as file:

@@ -11,16 +11,17 @@ from juzhen.training.optimizer import layer_of
 
 
 class Unfreezing(pl.Callback):
-    """Keeps layers as they are until their time comes. A function of the optimizer step, so that it can be resumed.
+    """Freezes layers for a time. It is a function of the optimizer step, so it can be resumed.
 
-    Of two lengths, H is `head_warmup` and U is `layer_every`, in optimizer steps. In the first H only what is no part
-    of the backbone learns (Kumar et al. 2022, https://arxiv.org/abs/2202.10054, section 4, who train the head to its
-    end first). Then the last layer learns, too, and every U steps the one below it. Where U is 0, all of them at once.
-    (Howard and Ruder 2018, https://arxiv.org/abs/1801.06146, section 3.3, one layer with each epoch) Embeddings of
-    tokens learn with the first layer. What is frozen has no gradient: neither momentum nor weight decay moves it, and
-    below the lowest layer that learns nothing is computed on the way back.
+    H is `head_warmup` and U is `layer_every`, in optimizer steps. In the first H steps only parameters
+    outside the backbone learn (Kumar et al. 2022, https://arxiv.org/abs/2202.10054, section 4, who train the
+    head to its end first). Then the last layer learns, too, and every U steps the layer below it. U = 0
+    unfreezes all layers at once. (Howard and Ruder 2018, https://arxiv.org/abs/1801.06146, section 3.3, one
+    layer with each epoch) Token embeddings learn with the first layer. Frozen parameters have no gradient, so
+    neither momentum nor weight decay changes them. The backward pass ends at the lowest layer that learns.
 
-    Logs `train/layers`, how many layers learn. Raises UserError before the first step where nothing could learn.
+    Logs `train/layers`, the number of layers that learn. Raises UserError before the first step if nothing
+    could learn.
     """
 
     def __init__(self, *, head_warmup: str, layer_every: str) -> None:

@@ -27,11 +27,12 @@ from juzhen.data.sampler import BatchRows, BatchStream, Shape, TokenBudget, stra
 class Stage:
     """One fit on one or several datasets, followed by one test. `launch.job` plans them.
 
-    index     0-based position in the curriculum
-    name      of the stage, for folders and logs
-    datasets  keys of the datasets that are mixed in this stage. Empty: nothing is trained
-    history   what was trained on up to and including this stage, oldest first: keys of datasets, or "a+b" for a
-              mixture that is one stage of several
+    Attributes:
+        index: 0-based position in the curriculum.
+        name: Name of the stage, for folders and logs.
+        datasets: Keys of the datasets that are mixed in this stage. Empty: nothing is trained.
+        history: Sets trained up to and including this stage, oldest first: keys of datasets, or "a+b" for a
+            mixture that is one stage of several.
     """
 
     index: int
@@ -59,12 +60,12 @@ class Selection:
 
     @property
     def metric(self) -> str:
-        """The one that all sets share, else `mean`."""
+        """Metric that all sets share, else `mean`."""
         return self.metrics[0] if len(set(self.metrics)) == 1 else "mean" if self.metrics else "spearman"
 
     @property
     def key(self) -> str:
-        """What is logged under this key chooses a checkpoint."""
+        """Logged key that chooses a checkpoint."""
         return f"dev/selection/{self.metric}"
 
     @property
@@ -76,7 +77,7 @@ class Selection:
 
     @property
     def in_words(self) -> str:
-        """What decides, as a person is told."""
+        """The selection in words."""
         if not self.sets:
             return "the last step"
         of_metric = {metric: [] for metric in self.metrics}
@@ -97,17 +98,19 @@ def select(
     metric: str,
     unscored: Collection[Kind] = (),
 ) -> Selection:
-    """What chooses, by `training.monitor`.
+    """Return the selection by `training.monitor`.
 
-    auto    the dev splits of the trained sets, each by what speaks for its kind (`juzhen.core.kinds.chooses`).
-            Where none of them has one, all sets that have the model's metric on dev. Else the first of the positive
-            pairs, triplets and judgements, and those that share its metric
-    dev/<set>/<metric>  that one
+    `auto` selects the dev splits of the trained sets, each by the default metric of its kind
+    (`juzhen.core.kinds.chooses`). If no trained set has one, it selects all sets that have the model's metric
+    on dev. Else it selects the first of the positive pairs, triplets and judgements, and the sets that share
+    its metric. `dev/<set>/<metric>` selects this metric.
 
-    metric    the model's own
-    unscored  kinds that the model has no measure of
+    Args:
+        metric: The model's metric.
+        unscored: Kinds that the model has no metric for.
 
-    Raises UserError where the set that is named has no dev split.
+    Raises:
+        UserError: The named set has no dev split.
     """
     dev = [examples for examples in evaluation if examples.split == "dev"]
     if monitor != "auto":
@@ -135,7 +138,7 @@ def select(
 
 
 def _validated(selection: Selection) -> tuple[list[Examples], list[TransferTask]]:
-    """The sets of a selection, and those of them whose classes are told apart."""
+    """Return the sets of a selection, and its sets with classes."""
     by_class = [
         TransferTask(examples.name, {"dev": examples}, by_means=True)
         for examples, metric in zip(selection.sets, selection.metrics, strict=True)

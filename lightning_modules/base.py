@@ -83,13 +83,14 @@ class RowOutputs(Metric):
 
 
 class PairMeasures(Metric):
-    """Everything that is measured of a set of pairs on its dev split, from one score per row.
+    """Every metric of a set of pairs on its dev split, from one score per row.
 
-    kind     scored_pair, labelled_pair or nli_pair: says which measures there are, see `juzhen.core.kinds`
-    measure  one of them, such as `auc`: `compute` gives that number. None: a mapping of all
+    Values are float64, and NaN where a metric is undefined. `compute` of a labelled pair fits thresholds on
+    one half of the rows and judges the other half, as validation does.
 
-    Float64. NaN where a measure is undefined. `compute` of a labelled pair fits thresholds on one half of the rows and
-    judges the other, as validation does.
+    Args:
+        kind: scored_pair, labelled_pair or nli_pair. It decides the metrics, see `juzhen.core.kinds`.
+        measure: One metric, such as `auc`, which `compute` then returns. None: a mapping of all metrics.
 
     >>> metric = PairMeasures("scored_pair", measure="spearman")
     >>> metric.update(torch.tensor([0.1, 0.9]), torch.tensor([0.0, 1.0]))
@@ -138,19 +139,26 @@ NORMS_KEPT = 1000
 
 
 class SentenceModule(pl.LightningModule):
-    """A model with `objective(batch)` to minimise and `score(batch)` to be judged by.
+    """A model with `objective(batch)` to minimise and `score(batch)` to evaluate.
 
-    losses       dataset key → Loss
-    job          the whole configuration. Read for optimizer, training and evaluation numbers
-    total_steps  optimizer steps of this stage, and warmup_steps among them (0 and 0: evaluation only)
-    loss_weights  dataset key → what multiplies its loss. {}: all count alike
-    weigh        set by a callback that decides weights while training goes on: set and loss → the loss as it counts
-    apart        groups of parameters with numbers of their own, which callbacks add. They are not clipped
-    is_sharded   a copy for training, whose weights are shared out over processes (`lightning_modules.sharding`)
-    set_loss     of the last batch, before it is weighted
-    step_loss    of the step so far, as it is logged
-    seen         `split/dataset` → evaluation rows that training has seen, where they are to be told apart. Set
-                 before the test at the end of a stage
+    Args:
+        losses: Dataset key → Loss.
+        job: The whole configuration. The optimizer, training and evaluation sections are read.
+        total_steps: Optimizer steps of this stage. 0: evaluation only.
+        warmup_steps: Warm-up steps among them.
+        loss_weights: Dataset key → factor of its loss. {}: all losses have weight 1.
+
+    Attributes:
+        weigh: Function of a set and its loss that returns the weighted loss. A callback sets it to change
+            weights during training.
+        apart: Parameter groups with hyperparameters of their group, which callbacks add. They are not
+            clipped.
+        is_sharded: True for a copy for training whose weights are sharded over processes
+            (`lightning_modules.sharding`).
+        set_loss: Loss of the last batch, before weighting.
+        step_loss: Loss of the current step so far, as logged.
+        seen: `split/dataset` → evaluation rows that occurred in training, if they are reported separately. It
+            is set before the test at the end of a stage.
     """
 
     Settings: ClassVar[type[ModelSettings]] = ModelSettings
@@ -200,7 +208,7 @@ class SentenceModule(pl.LightningModule):
     @staticmethod
     @abstractmethod
     def load_encoder(job: JobConfig, *, folder: Path | None = None) -> nn.Module | None:
-        """What the model learns with: from `folder`, or what the job starts from. None without weights."""
+        """Load the encoder to train from `folder`, or the start of the job. None without weights."""
 
     @staticmethod
     def save_encoder(encoder: nn.Module, folder: Path, *, card: dict[str, Any]) -> Path:
@@ -213,7 +221,7 @@ class SentenceModule(pl.LightningModule):
 
     @classmethod
     def check_start(cls, job: JobConfig) -> None:
-        """Raises UserError for weights that the model cannot learn from, as far as files tell. Loads none of them."""
+        """Raise UserError for weights that the model cannot train, judging by files. Loads no weights."""
 
     @abstractmethod
     def encode(self, batch: Batch) -> dict[str, Tensor]:
@@ -222,7 +230,7 @@ class SentenceModule(pl.LightningModule):
     @property
     @abstractmethod
     def evaluator(self) -> Evaluator:
-        """What plans and scores an evaluation of the encoder, in training and at the end of a stage."""
+        """Evaluator that plans and scores the encoder, in training and at the end of a stage."""
 
     def output(self, batch: Batch) -> Float[Tensor, "batch ..."]:
         """What evaluation keeps of each row of a planned batch: an embedding or a score."""
@@ -243,7 +251,7 @@ class SentenceModule(pl.LightningModule):
         }
 
     def objective(self, batch: Batch) -> LossOutput:
-        """The scalar to minimise for `batch`, and what to log beside it."""
+        """Return the scalar to minimise for `batch`, and further values to log."""
         return self.loss_of(batch, self.encode(batch))
 
     def loss_of(self, batch: Batch, tensors: Mapping[str, Tensor]) -> LossOutput:
@@ -267,7 +275,7 @@ class SentenceModule(pl.LightningModule):
             self.watched.append((values, are_embeddings))
 
     def whole_batch(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-        """The rows of all processes, for a loss that couples them. What it draws is then the same in all."""
+        """Gather the rows of all processes for a loss that couples them. Random draws are then equal."""
         if self._trainer is None or self._trainer.world_size == 1:
             return tensors
         rows = gather_rows(self, tensors)
@@ -353,16 +361,16 @@ class SentenceModule(pl.LightningModule):
 
     @property
     def validates_as_tested(self) -> bool:
-        """Validation puts out for a plan what the final evaluation does."""
+        """True if validation computes the same outputs for a plan as the final evaluation."""
         return False
 
     @property
     def scores_by_cosine(self) -> bool:
-        """Whether the score of a pair is the cosine of two embeddings."""
+        """True if the score of a pair is the cosine of two embeddings."""
         return "embeddings" in self.provides
 
     def pair_scores(self, plan: EncodingPlan) -> list[np.ndarray]:
-        """One score per row of each set, from what has been put out since the last pass began."""
+        """Return one score per row of each set, from the outputs since the last pass began."""
         return plan.scores(self._outputs.as_array())
 
     def _put_out(self) -> np.ndarray:
@@ -384,7 +392,7 @@ class SentenceModule(pl.LightningModule):
         return measure(self.evaluator, plan, outputs, **options)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Weights that are frozen beside an adapter are left out: they lie in the files of its base."""
+        """Leave out frozen weights below an adapter. The files of its base hold them."""
         for name in frozen_names(self):
             checkpoint["state_dict"].pop(name, None)
         checkpoint["micro_batch_tokens"] = (
@@ -392,7 +400,7 @@ class SentenceModule(pl.LightningModule):
         )
 
     def load_state_dict(self, state: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
-        """As torch's. What `on_save_checkpoint` leaves out stays as it is."""
+        """Load a state dict as torch does. Weights that `on_save_checkpoint` leaves out keep their values."""
         beside = frozen_names(self)
         report = super().load_state_dict(state, strict=strict and not beside, assign=assign)
         missing = {*report.missing_keys} - beside
@@ -401,7 +409,7 @@ class SentenceModule(pl.LightningModule):
         return report
 
     def named_weights(self) -> Iterator[tuple[str, nn.Parameter]]:
-        """The parameters of encoder and heads by their names, without those that callbacks have added (`apart`)."""
+        """Yield names and parameters of encoder and heads, without those added by callbacks (`apart`)."""
         added = {parameter for group in self.apart for parameter in group["params"]}
         return ((name, weights) for name, weights in self.named_parameters() if weights not in added)
 
@@ -454,14 +462,16 @@ def gather_rows(module: pl.LightningModule, tensors: Mapping[str, torch.Tensor])
 
 
 def seed_draws(module: pl.LightningModule, index: int, *, alike: bool) -> None:
-    """Starts torch's generator anew, where several processes train: what is drawn then follows from where training is.
+    """Reseed torch's generator if several processes train. Draws then depend on the training position only.
 
-    Processes encode different sentences, so that they draw different amounts of numbers, and a checkpoint has the
-    state of one generator only. Without this, a job of several processes could not be continued as if it had not
-    stopped.
+    Processes encode different sentences, so they draw different amounts of random numbers. A checkpoint holds
+    the state of one generator only. Without reseeding, a resumed job of several processes would differ from
+    an uninterrupted one.
 
-    index  of the batch, in this stage
-    alike  the same numbers in all processes, for a loss that sees the rows of all. Else each has numbers of its own
+    Args:
+        index: Number of the batch in this stage.
+        alike: Same draws in all processes, for a loss that reads the rows of all. False: different draws in
+            each.
     """
     trainer = module.trainer
     if trainer.world_size == 1:

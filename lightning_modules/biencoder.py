@@ -37,7 +37,7 @@ from lightning_modules.loss_factory import Match, build_loss, chosen_losses, dec
 
 
 def fitted(encoder: SentenceEncoder, job: JobConfig) -> CachedTokenizer:
-    """Fits an encoder to the hardware of a job. Its tokenizer, which keeps what it did for large sets."""
+    """Fit an encoder to the hardware of a job. Return its tokenizer, which caches large sets."""
     budget = job.hardware.micro_batch_tokens
     encoder.micro_batch_tokens = None if budget == "auto" else budget  # which is found when lengths are known
     if job.hardware.compile:
@@ -81,11 +81,15 @@ def nested_losses(losses: Iterable[nn.Module]) -> list[Nested]:
 
 
 class BiEncoder(SentenceModule):
-    """Scores a pair by the cosine of two embeddings (Reimers and Gurevych 2019, https://arxiv.org/abs/1908.10084).
+    """Scores a pair by the cosine of two embeddings.
 
-    encoder  backbone and pooling. Each distinct sentence of a batch passes through it once
-    score    cosine, or bilinear: a learnt form of the two embeddings (juzhen.encoders.pooling), which is part of
-              the encoder and trained with it. None: what the folder that is started from says, else cosine
+    (Reimers and Gurevych 2019, https://arxiv.org/abs/1908.10084) Each distinct sentence of a batch passes
+    through the encoder once.
+
+    Args:
+        encoder: Backbone and pooling.
+        score: cosine, or bilinear: a learnt form of the two embeddings (juzhen.encoders.pooling), which is
+            part of the encoder and trained with it. None: the setting of the start folder, else cosine.
     """
 
     Settings = BiEncoderSettings
@@ -155,7 +159,7 @@ class BiEncoder(SentenceModule):
 
     @classmethod
     def embedding_size(cls, job: JobConfig) -> int:
-        """Numbers of the embeddings that a job learns, by what files say."""
+        """Dimension of the embeddings that a job learns, read from files."""
         return embedding_size(job.init_from or job.backbone.path, revision=job.backbone.revision)
 
     def encode(self, batch: Batch) -> dict[str, Tensor]:
@@ -171,7 +175,7 @@ class BiEncoder(SentenceModule):
     def encoded(
         self, batch: Batch, embeddings: Float[Tensor, "sentences dim"], layers: Sequence[Tensor] = ()
     ) -> dict[str, Tensor]:
-        """What a loss may read, from the embeddings of the batch's sentences."""
+        """Compute the inputs of a loss from the embeddings of the batch's sentences."""
         self.watch(embeddings, are_embeddings=True)
         reads = self.losses[batch.task].inputs if batch.task in self.losses else ()
         return row_tensors(batch, embeddings, self.encoder.pair_scores, reads=reads, layers=layers)

@@ -32,15 +32,17 @@ OF_PLACES = {"anchors": 1, "first": 1, "positives": 1, "second": 1, "negatives":
 class ColBERT(SentenceModule):
     """Scores a query and a document by MaxSim (Khattab and Zaharia 2020, https://arxiv.org/abs/2004.12832).
 
-    The first text of a row is the query, the others are documents. Losses see the mean over the tokens of the query,
-    from −1 to 1. What is None is as the folder that the job starts from says, else as in conf/model/colbert.yaml.
+    The first text of a row is the query, the others are documents. Losses read the mean over the tokens of
+    the query, from −1 to 1. A None takes the value of the start folder, else the value in
+    conf/model/colbert.yaml.
 
-    dim                numbers of a token vector
-    query_length       tokens that a query is cut at, and filled up to
-    expansion          queries are filled up with [MASK]
-    expansion_attends  the other tokens look at these, too
-    skip_punctuation   signs of documents are not scored
-    markers            tokens [Q] and [D] before the texts of a new one, where the backbone has no prompts
+    Args:
+        dim: Dimension of a token vector.
+        query_length: Number of tokens to which a query is truncated and padded.
+        expansion: Pad queries with [MASK].
+        expansion_attends: Other tokens attend to the padding, too.
+        skip_punctuation: Do not score punctuation of documents.
+        markers: Tokens [Q] and [D] before the texts of a new model whose backbone has no prompts.
     """
 
     Settings = ColBERTSettings

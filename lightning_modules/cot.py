@@ -42,14 +42,14 @@ WAY_OUT = (
 
 
 class CotEncoder(BiEncoder):
-    """A sentence in the anchor's template shall find itself in the positive's, and not in the negative's.
+    """Trains a sentence in the anchor's template to match the positive's template and not the negative's.
 
-    Numbers and templates are those of `Templates`. Any set can be learnt from: of pairs, their
-    sentences are. What stands for a sentence in evaluation, and in the encoder that a run leaves behind, is what the
-    anchor's template gives, by the function that was trained. `variant` is read by those who name runs only.
+    Hyperparameters and templates are those of `Templates`. Any set can be used. A set of pairs contributes
+    its sentences. Evaluation and the saved encoder represent a sentence by the anchor's template, with the
+    function that was trained. Only run names use `variant`.
 
-    A [MASK] that sees nothing of its sentence learns nothing, and one that never stood for a hidden token learns
-    slowly: the first is refused, the second too unless `untrained_mask` is true.
+    A [MASK] that attends to nothing of its sentence learns nothing, so it is refused. A [MASK] that was never
+    pretrained on hidden tokens learns slowly. It is refused unless `untrained_mask` is true.
     """
 
     Settings = CotEncoderSettings
@@ -124,7 +124,7 @@ def start_of(job: JobConfig) -> str:
 
 
 def _require_trained_mask(job: JobConfig) -> None:
-    """Raises UserError for a start of which the job alone says that [MASK] is new to it. Loads no weights."""
+    """Raise UserError if the job alone shows that [MASK] is untrained in its start. Loads no weights."""
     name = job.model["variant"]
     is_random = job.init_from is None and job.backbone.initialize == "random"
     if is_random and not job.model.get("untrained_mask"):

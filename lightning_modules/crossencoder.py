@@ -43,16 +43,20 @@ def require_no_embeddings(job: JobConfig, model: str) -> None:
 
 
 class CrossEncoderModule(SentenceModule):
-    """Scores a pair by a head over the joint input (Devlin et al. 2019, https://arxiv.org/abs/1810.04805, section 4.1).
+    """Scores a pair by a head over the joint input.
 
-    The head has one node per class where a loss consumes class logits, else one node. `similarity` makes one number
-    of either, on which CoSENT is trained (Su 2022, https://kexue.fm/archives/9341) and by which sets are scored.
+    (Devlin et al. 2019, https://arxiv.org/abs/1810.04805, section 4.1) The head has one node per class if a
+    loss consumes class logits, else one node. `similarity` turns either into one number. CoSENT is trained on
+    it (Su 2022, https://kexue.fm/archives/9341), and evaluation scores sets by it.
 
-    pooling             cls or mean: what of the joint input the head sees. None: what the folder says, else cls
-    segments            the second sentence's tokens are marked. None: what the folder says, else as the tokenizer does
-    symmetric           scores are the mean of (a, b) and (b, a). None: what the folder says, else false
-    symmetric_training  so is what the loss consumes
-    head_dropout        share of what the head sees that is dropped in training. None: as in the transformer's layers
+    Args:
+        pooling: cls or mean: pooling of the joint input before the head. None: the setting of the folder,
+            else cls.
+        segments: Mark the second sentence's tokens. None: the setting of the folder, else the tokenizer's
+            default.
+        symmetric: Scores are the mean of (a, b) and (b, a). None: the setting of the folder, else false.
+        symmetric_training: The loss consumes this mean, too.
+        head_dropout: Dropout before the head in training. None: the dropout of the transformer's layers.
     """
 
     Settings = CrossEncoderModuleSettings
@@ -79,7 +83,7 @@ class CrossEncoderModule(SentenceModule):
 
     @classmethod
     def _require_order(cls, job: JobConfig) -> None:
-        """Raises UserError for a set whose sides would be exchanged. What its rows say of them, the plan asks."""
+        """Raise UserError for a set whose sides would be exchanged. The plan checks the rows themselves."""
         symmetric, start = job.model["symmetric"], job.init_from
         if symmetric is None and start and is_cross_encoder(start):
             symmetric = CrossEncoder.saved_as_symmetric(start)

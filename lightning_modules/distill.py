@@ -1,4 +1,4 @@
-"""Bi-encoders that another encoder says something to: a teacher whose space is learnt, or a guide."""
+"""Bi-encoders that learn from another encoder: from the embedding space of a teacher, or from a guide."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -33,10 +33,12 @@ from lightning_modules.loss_factory import Match, build_loss
 
 
 class Taught(BiEncoder):
-    """What is shared by models with a teacher: its vectors are computed once per text and lie below `cache_dir`.
+    """Base of models with a teacher. Teacher vectors are computed once per text and cached below `cache_dir`.
 
-    teacher  a run, an encoder's folder, a built-in one or a hub id, and teacher_revision there
-    teacher_prompt  what stands before each sentence that it reads. None: what its folder says
+    Args:
+        teacher: A run, an encoder's folder, a built-in encoder or a hub id. `teacher_revision` is its
+            revision.
+        teacher_prompt: Prompt before each sentence that the teacher reads. None: the setting of its folder.
     """
 
     collate: TaughtCollator
@@ -73,7 +75,7 @@ class Taught(BiEncoder):
         check_encoder_files(teacher)
 
     def prepare_data(self) -> None:
-        """The first process of each node has the teacher encode what it has not encoded before."""
+        """Let the teacher encode new texts, in the first process of each node."""
         if self.trainer.training:
             read = self._read()
             texts = [examples.sentences[number] for examples, numbers in read for number in numbers]
@@ -91,7 +93,7 @@ class Taught(BiEncoder):
             self._kept = None  # the teacher's weights have no more to do
 
     def targets(self, vectors_of: Mapping[str, tuple[Vectors, np.ndarray]]) -> Targets:
-        """What batches are given of the vectors that were found: by default the vectors, at length 1."""
+        """Return the targets of batches, made from teacher vectors. Default: vectors of length 1."""
         return Targets(vectors_of, center=0.0, dim=None)
 
     def _read(self) -> list[tuple[Examples, np.ndarray]]:
@@ -119,16 +121,18 @@ IDENTITY = "torch.nn.modules.linear.Identity"
 
 
 class DistillModule(Taught):
-    """A student learns its teacher's embedding space (Reimers and Gurevych 2020, https://arxiv.org/abs/2004.09813).
+    """A student learns its teacher's embedding space.
 
-    center      share, 0 to 1, of the mean of its vectors over the sentences that are learnt from, which is taken off
-    projection  how the student's embeddings get to the teacher's dimension. drop: by a linear map that only losses
-                see · keep: by one that is the last layer of the encoder and saved with it, unless it ends in one of
-                that size already · pca: they do not, the teacher's vectors are brought to the student's dimension by
-                their principal components where they are longer, turned to where the student begins
+    (Reimers and Gurevych 2020, https://arxiv.org/abs/2004.09813) Any set can be used. A set of pairs
+    contributes its sentences. Evaluation is that of the bi-encoder, with the embeddings of the student.
 
-    Any set can be learnt from: of pairs, their sentences are. Evaluation is that of the bi-encoder, by what the
-    student's encoder gives.
+    Args:
+        center: Share, 0 to 1, of the mean teacher vector over the training sentences that is subtracted.
+        projection: How the student's embeddings reach the teacher's dimension. drop: a linear map that only
+            losses use. keep: a linear map that is the last layer of the encoder and saved with it, unless the
+            encoder already ends in a map of that size. pca: no map. Longer teacher vectors are reduced to the
+            student's dimension by their principal components, and rotated towards the student's first
+            embeddings.
     """
 
     Settings = DistillModuleSettings
@@ -210,7 +214,7 @@ class DistillModule(Taught):
         }
 
     def _given(self, read: Mapping[str, np.ndarray]) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
-        """What the student gives of some of the sentences that the teacher has read, set by set, before it learns."""
+        """Yield student embeddings of a sample of the teacher's sentences, set by set, before training."""
         step = max(sum(map(len, read.values())) // TURNED_BY, 1)
         for examples in self.trainer.datamodule.train.values():
             numbers = read[examples.name][::step]
@@ -221,9 +225,10 @@ class DistillModule(Taught):
 
 
 class DistillTranslations(DistillModule):
-    """A teacher reads the anchor of a pair, and the student shall give its vector for the anchor and for the positive.
+    """A teacher encodes the anchor of a pair. The student learns this vector for the anchor and the positive.
 
-    With translations as pairs, a student learns a language that its teacher does not know (as Distill, section 2).
+    With translations as pairs, a student learns a language that its teacher does not know (as Distill,
+    section 2).
     """
 
     Settings = DistillTranslationsSettings

@@ -1,4 +1,4 @@
-"""What a job may go on from by `init_from`: an encoder of sentences, or one that its model has made."""
+"""Starts of a job by `init_from`: an encoder of sentences, or an encoder with a head that fits the model."""
 
 import logging
 from collections.abc import Callable
@@ -25,7 +25,7 @@ HEADED: dict[str, tuple[Callable[[Path], bool], str]] = {
 
 
 def require_start(init_from: str | None, model: str) -> None:
-    """Raises UserError for a run, or a folder, that another model than `model` goes on with. Loads no weights."""
+    """Raise UserError if only a model other than `model` can continue this start. Loads no weights."""
     if init_from is None:
         return
     folder = encoder_folder(init_from)
@@ -39,7 +39,7 @@ def require_start(init_from: str | None, model: str) -> None:
 
 
 def require_mergeable(job: JobConfig, model: str) -> None:
-    """Raises UserError for an adapter beside weights in fewer bits: it is saved merged into them."""
+    """Raise UserError for an adapter on quantized weights. Such a model saves it merged into them."""
     if (adapter := job.backbone.adapter) is not None and adapter.base != "float32":
         raise UserError(
             f"backbone.adapter.base={adapter.base}: model={model} has layers in float32 on the weights, and saves "
@@ -62,7 +62,7 @@ def put_adapter(encoder: Any, job: JobConfig) -> Any:
 
 
 def tell_of_templates(init_from: str | None) -> None:
-    """Says of a start with templates that sentences go on being read through them."""
+    """Warn that a start with templates still reads sentences through them."""
     if init_from is not None and read_layout(encoder_folder(init_from)).templates is not None:
         log.warning(
             "init_from=%s: sentences are read through the templates that it was saved with", init_from

@@ -29,11 +29,12 @@ OWN_NEGATIVES = "juzhen.losses.in_batch_negatives.InfoNCEOwn"
 
 @dataclass(frozen=True)
 class Match:
-    """How a dataset is learnt from.
+    """Loss and example kind of a dataset.
 
-    kind  example kind that is read, after at most one view: what the loss is fed, or what the model asks for
-    loss  configuration of the loss (`_target_` and its numbers), with what the set says of its own. Empty where the
-          model needs none
+    Attributes:
+        kind: Example kind that is read, after at most one view. It is the input of the loss, or of the model.
+        loss: Configuration of the loss (`_target_` and hyperparameters) with the overrides of the set. Empty
+            if the model needs none.
     """
 
     kind: Kind
@@ -60,9 +61,9 @@ def _needs(loss: Any) -> Needs:
 
 
 def declared_loss(node: Mapping[str, Any]) -> Needs:
-    """What a loss asks, by its settings. Of one around another loss, what that one learns from.
+    """Read the needs of a loss from its settings. A wrapper has the needs of the wrapped loss.
 
-    Raises UserError where it cannot be made around that one, and for a path to no class of juzhen's.
+    Raises UserError if the wrapper does not support the wrapped loss, and for a path outside juzhen.
     """
     outer: Any = own_class(node["_target_"])
     takes = getattr(outer, "takes", None)
@@ -107,9 +108,9 @@ def chosen_losses(job: JobConfig) -> dict[str, Match]:
 
 
 def _refuse_losses(job: JobConfig, model: type[ModelSettings]) -> None:
-    """Raises UserError where a set or a stage is given a loss of its own, and the model would read none.
+    """Raise UserError if a set or a stage has a loss setting that the model would ignore.
 
-    The loss of the job is there whether anybody asked for it or not, and is left unread.
+    The job always has a loss, requested or not. Ignoring it is not an error.
     """
     for group, owners in (("sets", job.schedule.sets), ("stages", job.schedule.stages)):
         for name, owner in owners.items():
@@ -122,7 +123,7 @@ def _refuse_losses(job: JobConfig, model: type[ModelSettings]) -> None:
 def _for_what_is_made(
     name: str, dataset: DatasetConfig, losses: Mapping[str, Any], model: type[ModelSettings]
 ) -> tuple[Kind, Mapping[str, Any]]:
-    """Kind that rows are read as, and the loss for what the model makes of them, {} where it needs none."""
+    """Return the kind to read rows as, and the loss for the examples that the model makes of them, or {}."""
     kinds_needed = (model.input_kind,)
     view = choose_conversion(
         name, Kind(dataset.kind), model.class_name(), kinds_needed, wanted=dataset.convert_to, chooser="model"
@@ -148,7 +149,7 @@ def _for_what_is_made(
 def _for_the_rows(
     name: str, dataset: DatasetConfig, losses: Mapping[str, Any], model: type[ModelSettings]
 ) -> tuple[Kind, Mapping[str, Any]]:
-    """Kind that rows are read as, which is what the loss is fed, and the loss."""
+    """Return the kind to read rows as, which is the input of the loss, and the loss."""
     kind = Kind(dataset.kind)
     chosen = losses if "_target_" in losses else _of_kind(name, dataset, losses, model)
     target, on_file = declared_loss(chosen), _losses_on_file(model.provides)
@@ -160,9 +161,10 @@ def _for_the_rows(
 def _of_kind(
     name: str, dataset: DatasetConfig, losses: Mapping[str, Any], model: type[ModelSettings]
 ) -> Mapping[str, Any]:
-    """The loss of a table by kinds: that of the set's kind, else of the first kind that a view leads to.
+    """Return the loss for the set's kind from a table by kinds, else for the first kind that a view leads to.
 
-    Judgements of retrieval and reranking, which have none of their own, are so learnt from as positive pairs.
+    Retrieval and reranking judgements have no entry in the table. They are therefore trained on as positive
+    pairs.
     """
     kind = Kind(dataset.kind)
     gives = (Kind(dataset.convert_to),) if dataset.convert_to else (kind, *CONVERSIONS[kind])
@@ -181,10 +183,11 @@ def _of_kind(
 def _as_the_set_says(
     loss: Mapping[str, Any], dataset: DatasetConfig, kind: Kind, model: type[ModelSettings]
 ) -> Mapping[str, Any]:
-    """The loss with what the set says of its own. Raises UserError for what would not be as it says.
+    """Apply the overrides of a set to its loss. Raises UserError for an override without effect.
 
-    loss  configuration of the loss, {} where the model needs none
-    kind  that the rows of the set are read as
+    Args:
+        loss: Configuration of the loss, {} if the model needs none.
+        kind: Example kind that the rows of the set are read as.
     """
     if INNER in loss:
         return {**loss, INNER: _as_the_set_says(loss[INNER], dataset, kind, model)}
@@ -205,7 +208,7 @@ def _as_the_set_says(
 def _obstacle(
     key: str, value: Any, loss: Mapping[str, Any], kind: Kind, model: type[ModelSettings]
 ) -> str | None:
-    """Why a value would not be what it says, and what to do about it. None where nothing is in its way."""
+    """Explain why an override would have no effect, and the remedy. None if it takes effect."""
     learner = f"loss={name_of(loss)}" if loss else model.class_name()
     if key == "temperature":
         if not loss or "temperature" not in keys_of(loss["_target_"]).model_fields:
@@ -246,7 +249,7 @@ TAUGHT = {"teacher": "distill", "guide": "guided"}
 
 
 def _require_readable(name: str, loss: Needs, kind: Kind, model: type[ModelSettings]) -> None:
-    """Raises UserError, with losses that can, where a loss cannot learn from what a model gives."""
+    """Raise UserError with suitable losses if a loss cannot consume the outputs of a model."""
     if loss.suits(model.provides):
         return
     if loss.input_type in TAUGHT:
@@ -266,10 +269,12 @@ def _require_readable(name: str, loss: Needs, kind: Kind, model: type[ModelSetti
 
 @cache
 def _losses_on_file(provided: tuple[str, ...] | None = None) -> dict[str, tuple[Kind, ...]]:
-    """Input kinds of every loss in conf/loss that consumes one of `provided`: by default, what most models provide.
+    """Return the input kinds of every loss in conf/loss that consumes any of `provided`.
 
-    Without those around another loss, and those that need a teacher's scores, which few sets have: the rest can be
-    suggested for any set of a kind.
+    By default `provided` is the outputs of most models.
+
+    Wrappers and losses that need a teacher's scores are left out, since few sets have these. The others can
+    be suggested for any set of a kind.
     """
     provided = provided or ModelSettings.provides
     nodes = {path.stem: OmegaConf.load(path) for path in sorted(LOSS_FOLDER.glob("*.yaml"))}
@@ -284,11 +289,12 @@ def _losses_on_file(provided: tuple[str, ...] | None = None) -> dict[str, tuple[
 
 
 def class_grades(config: DatasetConfig, kind: Kind) -> tuple[float, ...]:
-    """How close two texts are in each class of a set, from 0 to 1: of graded pairs its `grades` within `score_range`.
+    """Return the similarity grade of each class, from 0 to 1. Graded pairs scale `grades` by `score_range`.
 
-    kind  that its rows are read as
+    Raises UserError for graded pairs without `grades`.
 
-    Raises UserError for graded pairs that do not say which few grades they have.
+    Args:
+        kind: Example kind that the rows of the set are read as.
     """
     if kind is not Kind.SCORED_PAIR:
         return NLI_GRADES if kind is Kind.NLI_PAIR else (0.0, 1.0)
@@ -327,7 +333,7 @@ def match_losses(job: JobConfig) -> dict[str, Match]:
 
 
 def _require_labels(job: JobConfig, matches: Mapping[str, Match]) -> None:
-    """Raises UserError where batches shall hold labels in proportion, and no row that is learnt from has any."""
+    """Raise UserError if batches are stratified by label and no training row has a label."""
     by = job.training.stratify_by
     if "label" in by and matches and not any(match.kind in TARGET_COLUMN for match in matches.values()):
         read = ", ".join(f"{name} as {match.kind.replace('_', ' ')}s" for name, match in matches.items())
@@ -359,7 +365,7 @@ def _require_teacher_scores(job: JobConfig, matches: Mapping[str, Match]) -> Non
 
 
 def build_loss(config: Mapping[str, Any], *, dim: int, num_classes: int) -> Loss:
-    """The loss of a configuration node. Only one with a head is told the sizes."""
+    """Build the loss of a configuration node. Only a loss with a head receives the sizes."""
     target = own_class(config["_target_"])
     numbers = numbers_of(config)
     sizes = {"dim": dim, "num_classes": num_classes} if target.has_parameters else {}
@@ -394,10 +400,11 @@ GROUP = "augmentation"
 
 
 def check_augmentation(job: JobConfig, matches: Mapping[str, Match], *, model: type) -> None:
-    """Raises UserError where what is asked for could not be done in a stage with `matches`, before data are read.
+    """Raise UserError before data are read if an augmentation is impossible in a stage with `matches`.
 
-    job    the whole one, with the sets of other stages
-    model  class of the model, whose `input_kind` says whether it makes its own pairs of sentences
+    Args:
+        job: The whole job, with the sets of other stages.
+        model: Class of the model. Its `input_kind` shows if it makes pairs of sentences.
     """
     config = job.augmentation
     if not config.views or not matches:

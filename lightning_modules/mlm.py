@@ -33,10 +33,11 @@ HEAD_PIECE = 8192
 
 
 class MaskedPlan(EncodingPlan):
-    """Texts to guess in, beside sets and tasks that are scored by embeddings, as for the bi-encoder.
+    """Plan of texts to unmask, together with the sets and tasks of the bi-encoder.
 
-    sets   every set. Those in which nothing is compared are scored by no cosine, but by `text_scores`
-    texts  sets as sentences: those trained on, or all where none of them was
+    Args:
+        sets: Every set. Sets without comparisons are scored by `text_scores`, not by a cosine.
+        texts: Sets read as sentences: the trained sets, or all sets if none was trained.
     """
 
     temperature = COSINE_TEMPERATURE
@@ -99,14 +100,14 @@ class MaskedPlan(EncodingPlan):
 
 
 class MaskedLanguageModel(BiEncoder):
-    """Cross entropy of the hidden tokens (Devlin et al. 2019, https://arxiv.org/abs/1810.04805, section 3.1).
+    """Cross entropy of hidden tokens (Devlin et al. 2019, https://arxiv.org/abs/1810.04805, section 3.1).
 
-    Only hidden tokens pass through the head. Any set can be learnt from: of pairs, their sentences are. Pairs that
-    are evaluated on are scored by the cosine of embeddings, which shows what the encoder is worth without
-    training for similarity. Numbers are those of juzhen.encoders.masking.Masking.
+    Only hidden tokens pass through the head. Any set can be used. A set of pairs contributes its sentences.
+    Evaluation scores pairs by the cosine of embeddings, which measures the encoder without similarity
+    training. Hyperparameters are those of juzhen.encoders.masking.Masking.
 
-    The head is the architecture's own, pretrained where the backbone's folder holds it. It is part of checkpoints,
-    but not of the encoder that a run leaves behind.
+    The head belongs to the architecture. It is pretrained if the backbone's folder holds it. Checkpoints
+    contain it. The saved encoder of a run does not.
     """
 
     Settings = MaskedLanguageModelSettings

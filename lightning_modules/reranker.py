@@ -22,11 +22,13 @@ from lightning_modules.loss_factory import Match
 
 
 class RerankerModule(CrossEncoderModule):
-    """Trains logit(yes) − logit(no) behind a text that asks about a pair, as of `GenerativeReranker`.
+    """Trains logit(yes) − logit(no) after a prompt about a pair, as in `GenerativeReranker`.
 
-    (Nogueira et al. 2020, https://arxiv.org/abs/2003.06713. Zhang et al. 2025, https://arxiv.org/abs/2506.05176)
+    (Nogueira et al. 2020, https://arxiv.org/abs/2003.06713. Zhang et al. 2025,
+    https://arxiv.org/abs/2506.05176)
 
-    true_answer, false_answer, instruction, template  as of `GenerativeReranker.around`. None: as the folder says
+    `true_answer`, `false_answer`, `instruction` and `template` are those of `GenerativeReranker.around`. A
+    None takes the setting of the folder.
     """
 
     Settings = RerankerModuleSettings
@@ -83,7 +85,7 @@ def _around(inner: Any, settings: Any) -> GenerativeReranker:
 
 
 def _require_same(settings: Any, start: str) -> None:
-    """Raises UserError for answers or a text beside those of a reranker that is there."""
+    """Raise UserError for answers or a prompt that differ from those of an existing reranker."""
     for key in ("true_answer", "false_answer", "template"):
         if getattr(settings, key) is not None:
             raise UserError(f"model.{key}: {start} is a reranker, and has its own. Leave it out")

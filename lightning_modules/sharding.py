@@ -1,8 +1,8 @@
-"""Weights, gradients and the optimizer's states shared out over processes: each holds a part of every tensor (FSDP2).
+"""Shard weights, gradients and optimizer states over processes. Each holds a part of every tensor (FSDP2).
 
-A layer is put together when it is needed and taken apart again after. What lies outside of layers stays whole during a
-step. The numbers are those of one process. A copy of the model is shared out, for training alone: what comes after is
-done with whole weights.
+A layer is gathered when it is needed and freed again afterwards. Weights outside of layers stay whole during
+a step. Results equal those of one process. Only a copy of the model is sharded, and only for training. All
+later work uses whole weights.
 """
 
 import copy
@@ -26,7 +26,7 @@ WHOLE_WEIGHTS = ("averaging", "mining", "set_weights", "unfreezing")
 
 
 def check_sharding(job: JobConfig) -> None:
-    """Raises UserError for what needs the whole weights of each process while training goes on."""
+    """Raise UserError for options that need whole weights in each process during training."""
     if job.hardware.precision == "16-mixed":
         raise UserError(
             "hardware.strategy=fsdp: type hardware.precision=bf16-mixed or 32-true. Losses of 16-mixed are scaled, and "
@@ -55,7 +55,7 @@ class Sharded(ModelParallelStrategy):
 
 
 def copy_to_shard(module: pl.LightningModule) -> pl.LightningModule:
-    """The same model with weights of its own, to be shared out when its Trainer has processes."""
+    """Return a copy of the model with separate weights, which is sharded once its Trainer has processes."""
     twin = copy.deepcopy(module)
     twin.is_sharded = True
     return twin

@@ -35,9 +35,9 @@ class Splade(SentenceModule):
     https://arxiv.org/abs/2107.05720, section 3.3)
 
     The first text of a row is the query, the others are documents. The loss is that of the job plus
-    query_flops · FLOPS(queries) + document_flops · FLOPS(documents), over the texts of the whole batch, both weights
-    times (step / warm-up)² while it warms up. What is None is as the folder that the job starts from says, else as in
-    conf/model/splade.yaml.
+    query_flops · FLOPS(queries) + document_flops · FLOPS(documents), over the texts of the whole batch. Both
+    weights are multiplied by (step / warm-up)² during warm-up. A None takes the value of the start folder,
+    else the value in conf/model/splade.yaml.
     """
 
     Settings = SpladeSettings

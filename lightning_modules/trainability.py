@@ -57,7 +57,7 @@ def check_learnable(job: JobConfig, rows: SentenceDataModule, matches: Mapping[s
 
 
 def _size_key(job: JobConfig, name: str) -> str:
-    """The key that says how many rows of a set a batch holds."""
+    """Return the key that sets the batch size of a set."""
     overrides = job.schedule.sets.get(name)
     return f"schedule.sets.{name}.batch_size" if overrides and overrides.batch_size else "training.batch_size"
 
@@ -78,7 +78,7 @@ def _batches(key: str, examples: Examples, size: int) -> Iterator[str]:
 
 
 class _Set:
-    """One set beside the loss that is to learn from it."""
+    """Checks of one set with the loss that trains on it."""
 
     def __init__(self, job: JobConfig, examples: Examples, loss: Loss, match: Match, batch_size: int) -> None:
         self.job = job
@@ -130,7 +130,7 @@ class _Set:
         )
 
     def _mend(self) -> str:
-        """Where to look: at what has cut the set down, else at the columns that were read."""
+        """Suggest a remedy: raise the limit that truncated the set, else check the columns."""
         key = f"dataset.{self.examples.name}"
         limits = {f"{key}.limit": self._config().limit, "debug_rows": self.job.debug_rows}
         cut = [f"{name}={value}" for name, value in limits.items() if value == len(self.examples)]
@@ -187,7 +187,7 @@ class _Set:
 
 
 def _steps(job: JobConfig, rows: SentenceDataModule) -> Iterator[str]:
-    """What makes fewer steps than was meant."""
+    """Warn about settings that make fewer steps than intended."""
     training, optimizer, total = job.training, job.optimizer, rows.total_steps
     exact = rows.exact_steps(training.duration, "training.duration")
     if exact < 1:
@@ -216,7 +216,7 @@ def _validation(job: JobConfig, rows: SentenceDataModule) -> Iterator[str]:
 
 
 def require_grades(examples: Examples, config: DatasetConfig) -> None:
-    """Raises UserError that names the first row of graded pairs whose score is none of its `grades`."""
+    """Raise UserError for the first row of graded pairs whose score is not among its `grades`."""
     assert examples.targets is not None  # graded pairs have scores
     grades = np.asarray(class_grades(config, examples.kind), dtype=np.float32)
     wrong = np.flatnonzero(np.abs(examples.targets[:, None] - grades).min(axis=1) > 1e-5)
@@ -253,7 +253,7 @@ def compares_rows(examples: Examples, rows: np.ndarray, loss: Loss) -> bool:
 
 
 def comparisons(rows: SentenceDataModule, losses: Mapping[str, Loss]) -> dict[str, Comparison]:
-    """Dataset key → `compares` for rows of its set as they are when a batch is drawn: mining changes them."""
+    """Return dataset key → `compares` for the current rows of its set, which mining changes."""
     return {
         name: lambda chosen, name=name, loss=losses[name]: compares(rows.train[name], chosen, loss)
         for name in rows.train
@@ -264,7 +264,7 @@ def comparisons(rows: SentenceDataModule, losses: Mapping[str, Loss]) -> dict[st
 def empty_batches(
     rows: SentenceDataModule, name: str, loss: Loss, *, size_key: str, told_as: str
 ) -> Iterator[str]:
-    """A line where more than a few batches of a set compare nothing. It says what balanced batches would do."""
+    """Yield a line if more than a few batches of a set compare nothing, with the effect of balancing."""
     examples, by = rows.train[name], rows.job.training.stratify_by
     num_empty, looked_at = _count(rows, name, loss, balanced=by == "label")
     if num_empty <= FEW * looked_at:
@@ -291,7 +291,7 @@ def empty_batches(
 
 
 def _count(rows: SentenceDataModule, name: str, loss: Loss, *, balanced: bool) -> tuple[int, int]:
-    """Batches that compare no rows, and all that were looked at."""
+    """Count the batches without compared rows, and all inspected batches."""
     batches = _drawn(rows, name, balanced=balanced)
     return sum(not compares_rows(rows.train[name], batch, loss) for batch in batches), len(batches)
 

@@ -12,11 +12,12 @@ from lightning_modules.loss_factory import Match
 
 
 class ViewEncoder(BiEncoder):
-    """A sentence shall find its changed form among those of other sentences.
+    """Trains a sentence to match its changed form among those of other sentences.
 
-    Numbers are those of `Views`. Any set can be learnt from: of pairs, their sentences are. Both forms
-    are encoded apart, each with a dropout mask of its own: without any views this is unsupervised SimCSE (Gao et al.
-    2021, https://arxiv.org/abs/2104.08821). Evaluation is that of the bi-encoder: sentences as they are.
+    Hyperparameters are those of `Views`. Any set can be used. A set of pairs contributes its sentences. Both
+    forms are encoded separately, with different dropout masks. Without any views this is unsupervised SimCSE
+    (Gao et al. 2021, https://arxiv.org/abs/2104.08821). Evaluation is that of the bi-encoder, on unchanged
+    sentences.
     """
 
     Settings = ViewEncoderSettings

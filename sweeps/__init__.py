@@ -1,1 +1,1 @@
-"""Reading the results of many runs: collect → matrix → table, published numbers beside ours. No torch."""
+"""Read the results of many runs: collect → matrix → table, with published figures. No torch."""

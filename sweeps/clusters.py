@@ -41,10 +41,11 @@ OF_THE_NODE = ("CUDA_VISIBLE_DEVICES", "RAY_", "SLURM_", "HOSTNAME", "TMPDIR")
 
 
 class ClusterAttempt:
-    """A cell that was handed over, which tells in the JSON of `state` how it goes: no pickle of a job is read.
+    """A submitted cell. It writes its progress as JSON to `state`, so no pickle of a job is read.
 
-    job      what the cluster calls it
-    is_over  asks the cluster whether it has ended
+    Args:
+        job: Job name on the cluster.
+        is_over: Queries the cluster whether the job has ended.
     """
 
     def __init__(
@@ -80,7 +81,7 @@ class ClusterAttempt:
 
 
 class ClusterRunner:
-    """Hands cells over to a cluster: `submit` gives the name of a job, and what says that this is over."""
+    """Submits cells to a cluster: `submit` returns a job's name and a function that checks its end."""
 
     begins = Event.SUBMITTED
     requeues = False
@@ -174,10 +175,10 @@ class SlurmRunner(ClusterRunner):
 
 
 class RayRunner(ClusterRunner):
-    """One task per cell. The keys are described in conf/hydra/launcher/ray.yaml.
+    """One Ray task per cell. conf/hydra/launcher/ray.yaml describes the keys.
 
-    A sweep that is killed takes its tasks with it, and they save what they have. Ray runs what it is sent, so a cluster
-    has to be one's own. Raises UserError where no node has room for a cell of so many `devices`.
+    A killed sweep cancels its tasks, and they save their progress. Ray runs whatever code it receives, so the
+    cluster has to be private. Raises UserError if no node has room for a cell of so many `devices`.
     """
 
     poll_seconds = 0.5
@@ -228,7 +229,7 @@ class RayRunner(ClusterRunner):
         return sum(int(min(have.get(kind, 0) // number for kind, number in share.items())) for have in nodes)
 
     def capacity(self) -> int:
-        """What all nodes that are there now have room for. Nodes may come and go."""
+        """Return the current number of cells that all nodes have room for. Nodes may join and leave."""
         room = max(1, self._room())
         return min(room, self.jobs or room)
 
@@ -272,7 +273,10 @@ def needed(extra: str) -> Iterator[None]:
 
 
 def make_private(folder: Path) -> None:
-    """Makes a folder, or one that is there ours alone: nodes run what lies there. Raises UserError for another's."""
+    """Create a private folder, or make our existing folder private, since nodes run its files.
+
+    Raises UserError for a folder of another user.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     if folder.is_symlink() or folder.stat().st_uid != os.getuid():
         raise UserError(

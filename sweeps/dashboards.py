@@ -64,9 +64,9 @@ def publish(
 
 
 def group_of(report: Report) -> str:
-    """The group that the runs of a sweep are in. Single runs go by their names, which is how W&B groups their seeds.
+    """Return the W&B group of a sweep's runs. Single runs use their names, as W&B groups their seeds.
 
-    Raises UserError where they are in several.
+    Raises UserError if the runs are in several groups.
     """
     results = [result for row in report.matrix.rows for column in row.results.values() for result in column]
     groups = {(result.config.get("logger") or {}).get("group") for result in results} - {None}
@@ -80,12 +80,12 @@ def group_of(report: Report) -> str:
 
 
 def summary_id(group: str) -> str:
-    """The same for the same group, so that a later report goes on in the summary that is there."""
+    """Return an id that is equal for equal groups, so that a later report continues the existing summary."""
     return f"summary-{hashlib.sha256(group.encode()).hexdigest()[:8]}"
 
 
 def matrix_rows(matrix: Matrix) -> tuple[list[str], list[list[Any]]]:
-    """Columns and rows of the logged table: what a row was trained on, its setup, and its scores ×100."""
+    """Return columns and rows of the logged table: trained sets, setup, and scores ×100."""
     columns = ["trained on", "setup", "seeds", *(heading(column, matrix) for column in matrix.columns)]
     rows = [
         [row.label, row.setup, row.num_seeds]
@@ -138,7 +138,7 @@ def build_workspace(matrix: Matrix, entity: str, project: str, group: str) -> "w
 
 
 def specification_text(workspace: "ws.Workspace") -> str:
-    """What would be sent, as JSON."""
+    """Return the specification to send, as JSON."""
     model = json.loads(workspace._to_model().model_dump_json(by_alias=True))
     return json.dumps(model, ensure_ascii=False, indent=1) + "\n"
 

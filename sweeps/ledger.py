@@ -1,4 +1,4 @@
-"""The ledger of a folder of runs: what was planned, started and ended, as lines that are only ever added."""
+"""The ledger of a folder of runs: plans, starts and ends, as lines. Lines are only appended."""
 
 import fcntl
 import json
@@ -42,9 +42,10 @@ class Event(StrEnum):
 class SweepCell:
     """One run of a sweep.
 
-    run_dir  its folder. The name of it ends in the key of the run, so it names the cell
-    words    what `train.py` is given for it
-    devices  GPUs that it asks for
+    Args:
+        run_dir: Folder of the run. Its name ends in the key of the run, so it names the cell.
+        words: Command-line arguments for `train.py`.
+        devices: Number of GPUs that it requests.
     """
 
     run_dir: str
@@ -57,13 +58,13 @@ class SweepCell:
 
     @property
     def finished(self) -> bool:
-        """Its Result is there: the one thing that counts, whatever the ledger says."""
+        """True if its Result exists. Only this counts, not the ledger."""
         return (Path(self.run_dir) / RESULT_FILE).exists()
 
 
 @dataclass
 class History:
-    """What the ledger tells of one cell: starts, the latest event, seconds at work, the latest failure."""
+    """History of one cell in the ledger: starts, latest event, working seconds, latest failure."""
 
     cell: SweepCell
     attempts: int = 0
@@ -126,7 +127,7 @@ class Ledger:
                     yield event
 
     def histories(self) -> dict[str, History]:
-        """Cell name → what is told of it, in the order in which cells were planned."""
+        """Return cell name → history, in planned order."""
         histories: dict[str, History] = {}
         for event in self.events():
             with suppress(ValueError, TypeError, KeyError, OverflowError):

@@ -1,4 +1,4 @@
-"""Cells as processes of this machine, which share its threads and GPUs, and what is asked of any runner of cells."""
+"""Cells as processes of this machine, which share its threads and GPUs, and the interface of all runners."""
 
 import contextlib
 import os
@@ -40,13 +40,15 @@ class Attempt(Protocol):
 
 
 class Runner(Protocol):
-    """What runs cells, here or in a cluster.
+    """Interface of a runner of cells, on this machine or a cluster.
 
-    begins        event of a start: STARTED, or SUBMITTED where a cluster starts it when there is room
-    poll_seconds  between two looks at what is going on
-    capacity      cells at a time, at this moment
-    start         begins an attempt, whose output is added to `log`
-    stop          the sweep ends early. True: the cells have saved and ended. False: they go on without the sweep
+    Attributes:
+        begins: Event of a start: STARTED, or SUBMITTED if a cluster starts it later.
+        poll_seconds: Seconds between two checks of the cells.
+        capacity: Current maximum of concurrent cells.
+        start: Start an attempt. Append its output to `log`.
+        stop: End the sweep early. True: the cells have saved and ended. False: they continue without the
+            sweep.
     """
 
     begins: Event
@@ -77,12 +79,14 @@ class LocalAttempt:
 
 
 class LocalRunner:
-    """Processes, each `program` and the words of its cell, which share out threads and GPUs.
+    """Runs `program` with the arguments of each cell as processes, which share threads and GPUs.
 
-    jobs     cells at a time. None: one per share of GPUs where cells ask for them, else one for every 4 cores
-    threads  CPU threads of each. None: what OMP_NUM_THREADS says, else the cores divided by `jobs`
-    gpus     numbers as in CUDA_VISIBLE_DEVICES. None: all that can be seen
-    devices  GPUs that each cell asks for. 0: none
+    Args:
+        jobs: Number of concurrent cells. None: one per share of GPUs if cells request them, else one for
+            every 4 cores.
+        threads: CPU threads of each. None: OMP_NUM_THREADS, else the cores divided by `jobs`.
+        gpus: Numbers as in CUDA_VISIBLE_DEVICES. None: all visible GPUs.
+        devices: Number of GPUs that each cell requests. 0: none.
     """
 
     begins = Event.STARTED
@@ -110,7 +114,7 @@ class LocalRunner:
         self.running: list[LocalAttempt] = []
 
     def environment(self, slot: int) -> dict[str, str]:
-        """What the process in that slot, counted from 0, is told of threads and GPUs."""
+        """Return the environment variables for threads and GPUs of the process in a slot, counted from 0."""
         variables = thread_variables(self.threads)
         if self.gpus:
             first = slot * self.devices

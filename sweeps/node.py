@@ -14,10 +14,12 @@ OF_THE_CLUSTER = ("SLURM_", "SUBMITIT_", "RAY_", "HYDRA_FULL_ERROR")
 
 
 class NodeCell:
-    """A command that is run in a folder, its output added to a log. The file `state` tells the sweep how it goes.
+    """A command to run in a folder, logging its output. The file `state` reports its progress.
 
-    environment  what is added to that of the node
-    requeues     a job of Slurm whose time is up, or whose node is wanted, goes back into the queue. Else it ends
+    Args:
+        environment: Variables added to the environment of the node.
+        requeues: Put a job of Slurm back into the queue when its time is up or its node is needed. False: end
+            it.
     """
 
     def __init__(
@@ -54,7 +56,7 @@ class NodeCell:
         self._tell(status=status)
 
     def checkpoint(self) -> object:
-        """Asked by submitit when time is up: what is to be run next, or None."""
+        """Return the next command to run, or None. submitit calls this when time is up."""
         import submitit
 
         self._save()
@@ -62,7 +64,7 @@ class NodeCell:
         return submitit.helpers.DelayedSubmission(self) if self.requeues else None
 
     def _end(self, signum: int, frame: object) -> None:
-        """No status is told, so it is the queue that says whether the job comes again."""
+        """End the job without a status. The queue decides whether the job returns."""
         self._save()
         sys.exit(128 + signum)
 
@@ -84,10 +86,10 @@ class NodeCell:
 def start(
     command: list[str], log: str, environment: dict[str, str], *, cwd: str | None = None
 ) -> subprocess.Popen:
-    """Starts a cell, whose output is added to `log`. On Linux it is sent SIGTERM when this process dies, however.
+    """Start a cell and append its output to `log`. On Linux it gets SIGTERM when this process dies.
 
-    It is a group of its own, since Ctrl-C is for the sweep, and ignores SIGUSR2, by which Slurm tells all processes of
-    a job that its time ends: whoever started the cell asks it to save.
+    It runs in a separate process group, since Ctrl-C is for the sweep. It ignores SIGUSR2, by which Slurm
+    signals the end of time to all processes of a job. The process that started the cell requests the save.
     """
     parent = os.getpid()
 

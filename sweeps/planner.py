@@ -20,7 +20,10 @@ LONGEST_LABEL = 60
 
 
 def cell_labels(cells: Iterable[SweepCell]) -> dict[str, str]:
-    """Cell name → the words that not all cells have. Its name where those are none, too many or not its alone."""
+    """Return cell name → arguments that differ between cells.
+
+    A cell keeps its name if these arguments are missing, too many or ambiguous.
+    """
     cells = list({cell.name: cell for cell in cells}.values())
     shared = set.intersection(*(set(cell.words) for cell in cells)) if cells else set()
     labels = {cell.name: " ".join(word for word in cell.words if word not in shared) for cell in cells}
@@ -67,10 +70,11 @@ def percent(score: float | None) -> str:
 def seconds_left(
     finished: Sequence[float], running: Sequence[tuple[float, float]], waiting: int, *, jobs: int
 ) -> float | None:
-    """About how long a sweep still takes. None before anything can be told.
+    """Estimate the remaining seconds of a sweep. None before an estimate is possible.
 
-    finished  seconds of each finished cell
-    running   of each at work, its seconds and its share that is done
+    Args:
+        finished: Seconds of each finished cell.
+        running: Seconds and finished share of each running cell.
     """
     seconds = list(finished) or [worked / share for worked, share in running if share > 0.01]
     if not seconds or not (running or waiting):
@@ -95,7 +99,7 @@ class CellAttempt:
 
 @dataclass
 class Summary:
-    """How a sweep ended: cells by what became of them, and the error of each that failed."""
+    """Summary of a sweep: cells by outcome, and the error of each failed cell."""
 
     finished: list[SweepCell] = field(default_factory=list)
     skipped: list[SweepCell] = field(default_factory=list)
@@ -133,7 +137,7 @@ class Planner:
         self.summary = Summary()
 
     def run(self) -> Summary:
-        """Returns when nothing is left to do. On SIGTERM and Ctrl-C the cells at work save what they have."""
+        """Run all cells. On SIGTERM and Ctrl-C the running cells save their progress."""
         self._plan()
         before = signal.signal(signal.SIGTERM, _exit)
         try:

@@ -1,6 +1,6 @@
-"""docs/published.md: every published figure, and which row of a sweep or which experiment gives one of its like.
+"""docs/published.md: every published figure, with the sweep row or experiment that computes a comparable one.
 
-What a job gives is told by what its configuration composes to.
+The composed configuration of a job determines its figures.
 """
 
 import shlex
@@ -34,7 +34,7 @@ NO_RUN_BY_ITSELF = "published"
 
 @dataclass(frozen=True)
 class Job:
-    """A run that a sweep or an experiment names, as it is composed. `row` is one of the sweep, or empty."""
+    """A run named by a sweep or an experiment, as composed. `row` is its row of the sweep, or empty."""
 
     group: str
     row: str
@@ -43,7 +43,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Offer:
-    """What a stage of a job has learnt from. `less`: in what way from less than the sets' names say."""
+    """Training data of a stage of a job. `less` describes what was left out of the sets."""
 
     job: Job
     training: Training
@@ -64,7 +64,7 @@ def all_jobs() -> Iterator[Job]:
 
 
 def sweep_jobs(name: str, rows: Sequence[str] | None = None) -> list[Job]:
-    """The rows of a sweep, or those that are named. None where it is a grid."""
+    """Return the rows of a sweep, or its named rows. None for a grid."""
     from omegaconf import OmegaConf
 
     (config,) = _composed([[f"sweep={name}"]], with_hydra=True)
@@ -87,7 +87,7 @@ def offers(jobs: Iterable[Job]) -> list[Offer]:
 
 
 def giving(number: Published, offered: Iterable[Offer]) -> list[Offer]:
-    """The stages that give a figure of the like of this one. Of a group those that end with it, if any does."""
+    """Return the stages that compute a comparable figure. In a group, prefer stages that end with it."""
     column = f"{number.split}/{number.dataset}"
     alike = [
         offer
@@ -99,7 +99,7 @@ def giving(number: Published, offered: Iterable[Offer]) -> list[Offer]:
 
 
 def stage_results(config: Mapping[str, Any]) -> list[Result]:
-    """What the stages of a job would leave behind, without a score: what each has learnt from, oldest first."""
+    """Return the results of a job's stages without scores: the training data of each, oldest first."""
     schedule, sets = config["schedule"], list(config["dataset"])
     order = (schedule["order"] or sets) if schedule["name"] == "serial" else ["+".join(sets)]
     chosen = [(schedule["stages"].get(name) or {}).get("dataset") for name in order]
@@ -112,7 +112,7 @@ def stage_results(config: Mapping[str, Any]) -> list[Result]:
 
 
 def _scores(config: Mapping[str, Any], number: Published) -> bool:
-    """The job evaluates on that split of that set, which has a file of its own, by that metric."""
+    """True if the job evaluates that split of that set, from a separate file, by that metric."""
     described = {**config["evaluate"], **config["dataset"]}.get(number.dataset)
     if described is None or number.split not in config["evaluation"]["splits"]:
         return False
@@ -127,7 +127,7 @@ def _cell(params: Mapping[str, Any], row: Sequence[str]) -> list[str]:
 
 
 def _composed(cells: Iterable[Sequence[str]], *, with_hydra: bool = False) -> list[Any]:
-    """Compositions of command lines, in plain containers. With Hydra's own node as they are."""
+    """Compose command lines into plain containers, with Hydra's node unchanged."""
     from hydra import compose, initialize_config_dir
     from omegaconf import OmegaConf
 

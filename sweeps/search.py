@@ -54,7 +54,7 @@ class SearchSpace:
 
 
 def read_space(overrides: Iterable[Override]) -> SearchSpace:
-    """The space that overrides span. Of one key the last counts. Raises UserError for one that spans nothing."""
+    """Read the space of overrides. The last entry of a key counts. Raises UserError if no key varies."""
     last = {override.get_key_element().lstrip("+"): override for override in overrides}.values()
     fixed = tuple(str(override.input_line) for override in last if not override.is_sweep_override())
     swept = [override for override in last if override.is_sweep_override()]
@@ -67,7 +67,7 @@ def read_space(overrides: Iterable[Override]) -> SearchSpace:
 
 
 def distribution(override: Override) -> BaseDistribution:
-    """What values an override may take. Raises UserError for a tag that would be overlooked."""
+    """Return the distribution of an override. Raises UserError for a tag that would be ignored."""
     line, value = str(override.input_line), override.value()
     tags = getattr(value, "tags", set())
     log = LOG in tags
@@ -121,9 +121,9 @@ def _pruner(name: str, **numbers: int) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class SearchSettings:
-    """How a search goes about it. conf/hydra/sweeper/optuna.yaml says what each key means.
+    """Settings of a search. conf/hydra/sweeper/optuna.yaml describes each key.
 
-    Raises UserError for what cannot be meant, and for a study that would lie in another folder.
+    Raises UserError for contradictory settings, and for a study that would be in another folder.
     """
 
     study: str
@@ -150,11 +150,12 @@ class SearchSettings:
 
 
 class Search:
-    """One study in `<folder>/.sweep/<study>.journal`, as a context: until its end this process counts as alive.
+    """One study in `<folder>/.sweep/<study>.journal`. A context manager that marks this process as alive.
 
-    key  what the same search has in common on every machine: the run key of its first point
+    Raises UserError if a study of that name started with another space or other arguments.
 
-    Raises UserError when a study of that name was begun with another space or other words.
+    Args:
+        key: Key that the same search shares on every machine: the run key of its first point.
     """
 
     def __init__(self, folder: str | Path, space: SearchSpace, settings: SearchSettings, *, key: str) -> None:
@@ -187,7 +188,7 @@ class Search:
         remove_file(Path(self._alive.lock_file))
 
     def next(self) -> optuna.Trial | None:
-        """A trial for this process: one that a dead process left, else a new one. None when there are enough."""
+        """Return an abandoned trial of a dead process, else a new one. None when there are enough."""
         with self.lock:
             self._take_back()
             trials = self.study.get_trials(deepcopy=False)
@@ -257,7 +258,7 @@ class Search:
                 )
 
     def _take_back(self) -> None:
-        """Trials of processes that have died fail, and are there to be tried again with what they had reported."""
+        """Fail the trials of dead processes, and queue them again with their reports."""
         for trial in self.study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
             if self._is_alive(trial.user_attrs.get(WORKER)):
                 continue
@@ -317,7 +318,7 @@ def differences(then: Any, now: Any) -> Iterator[str]:
 
 
 def counts(trial: FrozenTrial) -> bool:
-    """The trial is one of those that were asked for. One that a dead process left is tried again under a new number."""
+    """True for a requested trial. An abandoned trial of a dead process is retried under a new number."""
     return trial.state is not TrialState.WAITING and ABANDONED not in trial.user_attrs
 
 
@@ -335,9 +336,10 @@ class Trial:
 
 
 class SearchPlanner(Planner):
-    """Asks the search for a trial whenever there is room for one, and tells what became of it.
+    """Requests a trial from the search whenever there is room for one, and reports its outcome.
 
-    cells_of  makes the cells of a trial, one per seed. Only the first reports validations
+    Args:
+        cells_of: Makes the cells of a trial, one per seed. Only the first reports validations.
     """
 
     def __init__(
@@ -385,7 +387,7 @@ class SearchPlanner(Planner):
         return bool(self.trials)
 
     def _settle(self, trial: Trial) -> None:
-        """Reads the results that are there, and goes on to the trial's next cell, or tells the search how it ended."""
+        """Read the available results. Then start the trial's next cell, or report its end to the search."""
         if not trial.cells[0].finished:
             error = self.summary.failed.pop(trial.cells[0], "ended without a result")
             self.search.tell(trial.number, TrialState.FAIL, error=error)
@@ -405,7 +407,7 @@ class SearchPlanner(Planner):
         self._close(trial, f"{100 * score:.2f} on dev ×100")
 
     def _end(self, turn: CellAttempt, ended: Ended) -> None:
-        """A run that its pruner has ended is no failure."""
+        """End a trial. A pruned run is not a failure."""
         cell = turn.cell
         trial = next(trial for trial in self.trials if trial.cells[0] is cell)
         if ended.status == 0 and not cell.finished and self.search.pruned_at(trial.number) is not None:
@@ -425,9 +427,9 @@ class SearchPlanner(Planner):
 
 
 def dev_score(cell: SweepCell) -> tuple[float, str]:
-    """The score on dev that chose the weights of a finished run, and in words which one that is.
+    """Return the dev score that chose the weights of a finished run, and its description.
 
-    Raises UserError when nothing was chosen on dev.
+    Raises UserError if dev chose nothing.
     """
     training = Result.read(cell.run_dir).training
     scores = [value for key, value in training.items() if key.startswith(BEST_DEV) and value is not None]
@@ -449,9 +451,10 @@ CAVEAT = (
 
 
 def search_markdown(search: Search, *, seed: int) -> str:
-    """The report as Markdown.
+    """Return the report as Markdown.
 
-    seed  of a run where the search has no seeds of its own
+    Args:
+        seed: Seed of a run if the search has no list of seeds.
     """
     trials = search.trials()
     complete = [trial for trial in trials if trial.state is TrialState.COMPLETE]
@@ -529,7 +532,7 @@ def _interval(run_dir: str) -> tuple[float | None, float | None] | None:
 
 
 def _importances(study: optuna.Study, num_complete: int) -> str:
-    """Shares of what the score depends on. With few trials they would be noise, and nothing is said."""
+    """Return shares of the score's dependence on each key. With few trials they are omitted as noise."""
     if num_complete < ENOUGH_FOR_IMPORTANCES:
         return ""
     try:

@@ -26,13 +26,13 @@ CONFIGURATION_FLAGS = ("config-path", "config-name", "config-dir")
 
 
 class CellLauncher(Launcher):
-    """Each cell is a `train.py` of its own. Where it runs is up to the runner, see `sweeps.local.Runner`."""
+    """Runs each cell as a separate `train.py`. The runner decides where, see `sweeps.local.Runner`."""
 
     is_here = True
     """Cells read their data where the sweep is started."""
 
     def __init__(self, attempts: int, **resources: Any) -> None:
-        """`resources`: what one cell is given, or how many run at a time. A file of conf/hydra/launcher lists them."""
+        """`resources`: resources of one cell, or number of concurrent cells, as in conf/hydra/launcher."""
         self.attempts = attempts
         self.resources = OmegaConf.to_container(OmegaConf.create(resources), resolve=True)
 
@@ -142,7 +142,7 @@ def require_data_of(config: DictConfig, launcher: Launcher) -> None:
 
 
 def program() -> list[str]:
-    """The program as it was started, with its flags that say where the configuration is. Overrides may follow."""
+    """Return the program as started, with its configuration flags. Overrides may follow."""
     flags, _ = flag_parser().parse_known_args(sys.argv[1:])
     values = {f"--{name}": getattr(flags, name.replace("-", "_")) for name in CONFIGURATION_FLAGS}
     overrides = [word for flag, value in values.items() if value for word in (flag, value)]

@@ -30,11 +30,12 @@ if TYPE_CHECKING:
 
 
 class RowSweeper(Sweeper):
-    """Every cell of the grid in `params` and on the command line, once for each row: see `launch.sweep_cells`.
+    """Runs the grid in `params` and on the command line, once for each row: see `launch.sweep_cells`.
 
-    rows  name → words as on a command line. None: the grid alone
-    only  names of rows that are wanted. None: all
-    launcher  what the launcher is given that has such keys (`launch.sweep_cells.give_to_launcher`)
+    Args:
+        rows: Name → command-line arguments. None: the grid alone.
+        only: Names of selected rows. None: all.
+        launcher: Settings for a launcher that has such keys (`launch.sweep_cells.give_to_launcher`).
     """
 
     def __init__(
@@ -74,7 +75,10 @@ GROUP = "logger.group"
 
 
 class SearchSweeper(Sweeper):
-    """Trials of the space in `params` and on the command line. conf/hydra/sweeper/optuna.yaml says what each key is."""
+    """Trials of the space in `params` and on the command line.
+
+    conf/hydra/sweeper/optuna.yaml describes the keys.
+    """
 
     def __init__(
         self,

@@ -137,9 +137,9 @@ class Scorer:
 
     @cached_property
     def limit(self) -> float:
-        """The score from which on a pair counts as the same: --threshold, or what was fitted.
+        """Lowest score of an equal pair: --threshold, or the fitted threshold.
 
-        Raises UserError where there is none.
+        Raises UserError if both are missing.
         """
         with suppress(ValueError):
             if math.isfinite(value := float(self.threshold or "nan")):

@@ -42,8 +42,8 @@ class PairedRuns:
     """Two or more runs. Each is compared with the first.
 
     Args:
-        data_dir: Where to find texts and rows that were not kept. Default: where each run read them.
-        notes: What could not be compared, and why.
+        data_dir: Folder of texts and rows that were not kept. Default: the data folder of each run.
+        notes: Columns that could not be compared, and the reasons.
     """
 
     def __init__(self, folders: Sequence[Path], *, data_dir: Path | None, batch_tokens: int) -> None:
@@ -85,7 +85,7 @@ class PairedRuns:
         return shared
 
     def scored(self, column: str) -> list[Scored] | None:
-        """The rows of a column as each run has scored them; None, with a note, where they are not the same rows."""
+        """Return the rows of a column as scored by each run. None, with a note, if the rows differ."""
         runs_scored = [self._of_run(number, column) for number in range(len(self.runs))]
         scored = [rows for rows in runs_scored if rows is not None]
         if len(scored) < len(runs_scored):

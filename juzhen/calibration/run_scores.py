@@ -75,7 +75,7 @@ class ScoredEncoder(ABC):
 
     @abstractmethod
     def scored(self, name: str, split: str) -> ScoredSet | None:
-        """The rows of a split with their scores; None for a missing split."""
+        """Return the rows of a split with their scores. None for a missing split."""
 
     @cached_property
     def weights(self) -> str:
@@ -166,7 +166,7 @@ class ScoredRun(ScoredEncoder):
         ]
 
     def choose(self, wanted: Sequence[str] | None, kinds: tuple[Kind, ...]) -> list[str]:
-        """`wanted`, or every fitting set. Raises UserError when there is none, or one does not fit."""
+        """Return `wanted`, or every suitable set. Raises UserError without any, or for an unsuitable one."""
         fitting = self.sets(kinds)
         *names, last = (f"{kind}s".replace("_", " ") for kind in kinds)
         names_of_kinds = " or ".join(filter(None, [", ".join(names), last]))
@@ -183,7 +183,7 @@ class ScoredRun(ScoredEncoder):
         return list(wanted or fitting)
 
     def scored(self, name: str, split: str) -> ScoredSet | None:
-        """The rows of a split with their scores; None where the run had no such split."""
+        """Return the rows of a split with their scores. None if the run had no such split."""
         column = f"{split}/{name}"
         if column not in self.result.data:
             return None
@@ -193,7 +193,7 @@ class ScoredRun(ScoredEncoder):
 
     @cached_property
     def row_scores(self) -> dict[str, SetRows]:
-        """`split/dataset` → the rows that the run has kept of the weights that it has now; `debug_rows` are not all."""
+        """Return `split/dataset` → the rows kept for the current weights. `debug_rows` are not all rows."""
         if self.weights != self.result.measured_weights or self.result.config.get("debug_rows") is not None:
             return {}
         return RowScores.read(self.folder).of(self.result)

@@ -42,7 +42,7 @@ class Pairs:
     grades: np.ndarray | None
 
     def agreement(self, scores: Float[np.ndarray, "pairs"]) -> float | None:
-        """Spearman correlation of `scores` with the gold labels; None where there are none."""
+        """Spearman correlation of `scores` with the gold labels. None without gold labels."""
         return None if self.grades is None else spearman(scores, self.grades)
 
 
@@ -126,7 +126,7 @@ class Triplets:
 
     @classmethod
     def of(cls, examples: Examples, *, limit: int | None, seed: int) -> "Triplets":
-        """Return at most `limit` triplets of a set. Raises UserError if there are none."""
+        """Return at most `limit` triplets of a set. Raises UserError for a set without triplets."""
         if Kind.TRIPLET not in (examples.kind, *CONVERSIONS[examples.kind]):
             raise UserError(
                 f"{examples.name} holds {examples.kind.replace('_', ' ')}s, which cannot be read as triplets. Choose "

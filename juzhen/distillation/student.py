@@ -202,10 +202,10 @@ def complete_tokenizer(
 
 
 def folding_normalizer(before: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Put the folding of scripts behind a tokenizer's own normalizer, which must begin with NFKC.
+    """Put the folding of scripts behind a tokenizer's normalizer, which must begin with NFKC.
 
-    Marks that follow a hanzi are dropped first: the Precompiled normalizer of the tokenizers library looks up a
-    character together with its marks, and would drop them beside the characters of the table alone.
+    Marks that follow a hanzi are dropped first. The Precompiled normalizer of the tokenizers library looks up
+    a character together with its marks. It would drop them only next to the characters of the table.
     """
     steps = [] if before is None else before.get("normalizers", [before])
     if {"type": "NFKC"} not in steps:
@@ -328,14 +328,13 @@ def grown(
     seed: int,
     new_token_weight: float = 1.0,
 ) -> SentenceEncoder:
-    """Give a student a vocabulary that covers every character, and keep what it has learnt.
+    """Give a student a vocabulary that covers every character, and keep its trained weights.
 
-    Its layers, pieces and rows stay, so a text without unknown characters keeps its tokens and vector. Rows of other
-    tokens
-    known to the teacher are predicted from the teacher's embedding of the token as a text, by least squares over shared
-    tokens. Rows of bytes and of characters unknown to the teacher are drawn around the mean row. Layers trained without
-    a
-    token overrate its row, so it can be moved towards the row of the unknown token, which they know.
+    Its layers, pieces and rows stay, so a text without unknown characters keeps its tokens and vector. Rows
+    of other tokens known to the teacher are predicted from the teacher's embedding of the token as a text, by
+    least squares over shared tokens. Rows of bytes and of characters unknown to the teacher are drawn around
+    the mean row. Layers trained without a token overrate its row, so it can be moved towards the row of the
+    unknown token, which they know.
 
     Args:
         start: An encoder that was distilled from the teacher.
@@ -343,7 +342,8 @@ def grown(
         vocabulary: Maximal number of tokens (`complete_tokenizer`).
         texts: Decide which pieces are dropped if there is no room for all.
         seed: Seed of rows that nothing predicts.
-        new_token_weight: Share of a new token's own row, 0 to 1. The rest is the row of the unknown token.
+        new_token_weight: Share of a new token's predicted row, 0 to 1. The rest is the row of the unknown
+            token.
     """
     texts = as_text_list(texts, "texts")
     tokenizer = complete_tokenizer(start.tokenizer, texts, vocabulary)

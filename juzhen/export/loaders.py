@@ -179,9 +179,10 @@ def arrays(tokenizer: Tokenizer, rows: Sequence[Any], has_types: bool) -> dict[s
 def _opened(
     folder: Path, outputs: Sequence[str]
 ) -> tuple[str, int, Callable[[dict[str, np.ndarray]], list[np.ndarray]]]:
-    """Who computes, how many calls go at once, and the graph as a function.
+    """Who computes, how many calls run at once, and the graph as a function.
 
-    Threads that share a call of onnxruntime wait for each other at every layer: beside other work that is slow.
+    Threads that share a call of onnxruntime wait for each other at every layer. With other work running, that
+    is slow.
     """
     if (folder / "model.onnx").is_file():
         import onnxruntime

@@ -55,7 +55,7 @@ class RemoteServer:
 
     Args:
         address: Such as http://127.0.0.1:8000, with or without /v1.
-        key: What the server asks for; None: nothing.
+        key: API key of the server. None: no key.
 
     Raises:
         UserError: It cannot be reached or answers something else.

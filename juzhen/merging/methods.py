@@ -117,13 +117,14 @@ def dare(
     density: float,
     generator: torch.Generator,
 ) -> Float[Tensor, "*shape"]:
-    """Task vectors of which a random share stays, scaled up again, and summed.
+    """Sum task vectors after random dropping and rescaling of their entries.
 
-    density    share of the numbers that stays
-    generator  draws which
+    It rescales so that the sum of absolute values stays equal, as mergekit does. The paper divides by the
+    kept share, which is equal on average. (Yu et al. 2023, https://arxiv.org/abs/2311.03099)
 
-    (Yu et al. 2023, https://arxiv.org/abs/2311.03099.) Scaled so that the sum of sizes is what it was, as mergekit
-    does; the paper divides by the share, which is the same on average.
+    Args:
+        density: Share of entries to keep.
+        generator: Generator of the random choice.
     """
     return weighted_sum([_thinned(vector, density, generator) for vector in vectors], weights)
 

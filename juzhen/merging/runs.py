@@ -105,7 +105,7 @@ def _choosing(
 
 
 def _common_start(parents: Sequence[Result]) -> tuple[Any, str]:
-    """Return the encoder that all runs started from, and its name. Raises UserError if there is no common one."""
+    """Return the encoder that all runs started from, and its name. Raises UserError if starts differ."""
     starts = []
     for result in parents:
         backbone = {

@@ -183,11 +183,11 @@ def chosen(
     """Choose at most `options.num_negatives` candidates of each query. A masked candidate counts.
 
     Draws depend on the seed and the queries of the pool alone. Weights are exp(score / temperature) without
-    replacement:
-    the largest of score / temperature + Gumbel noise (Kool et al. 2019, https://arxiv.org/abs/1903.06059).
+    replacement. The draw takes the largest values of score / temperature + Gumbel noise (Kool et al. 2019,
+    https://arxiv.org/abs/1903.06059).
 
     Args:
-        codes: Reasons as positions in REASONS; 0 means usable.
+        codes: Reasons as positions in REASONS. 0 means usable.
         staying: Hard candidates to prefer to all others.
     """
     if not len(pool.query):

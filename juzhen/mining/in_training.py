@@ -46,7 +46,7 @@ FAR is a cosine; dot products of sparse vectors are of any size, and the first r
 
 @dataclass(frozen=True)
 class InForce:
-    """Current negatives of each query, or of each positive with `positive_reference=own`; hard ones first.
+    """Current negatives of each query, or of each positive with `positive_reference=own`, hard ones first.
 
     Args:
         documents: Numbers in the corpus, int32. −1 marks a missing negative.

@@ -112,9 +112,9 @@ class Miner:
     def candidates(
         self, queries: Int[np.ndarray, "queries"], advance: Advance
     ) -> tuple[Pool, Codes, PositiveThreshold]:
-        """Return candidates of neighbouring queries, and why each is dropped (`refused`), before any cross-encoder.
+        """Return candidates of neighbouring queries with reasons to drop them (`refused`), without a judge.
 
-        With `positive_reference=own` the reason is the one that holds in all rows, see `by_row`.
+        With `positive_reference=own` the reason is the one shared by all rows, see `by_row`.
         """
         options = self.options
         pool = pooled(
@@ -191,9 +191,12 @@ class Miner:
         return table.replace_schema_metadata({COUNTS: json.dumps(counts, sort_keys=True)})
 
     def _left(self, rows: Pool, codes: Codes) -> dict[str, int]:
-        """Count rows with enough negatives, with and without max_score, and what max_score drops.
+        """Count the effect of max_score: rows with enough negatives with and without it, and candidates.
 
-        candidates, refused: retrieved candidates that no other rule drops, and those that max_score drops.
+        Returns:
+            rows, rows_without: Rows with enough negatives, with and without max_score.
+            candidates: Retrieved candidates that pass every other rule.
+            refused: Candidates that max_score drops.
         """
         usable, by_threshold = codes == 0, np.isin(codes, BY_THRESHOLD)
         if self.options.false_negatives == "mask":

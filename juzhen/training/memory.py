@@ -1,8 +1,9 @@
 """Estimate the memory of a training step before it runs.
 
-The encoder is built from config.json with few layers, of tensors with sizes but no numbers (device meta). Every
-allocation is counted, so packing, dropout, micro-batches, checkpointing, half precision and adapters count as they are.
-The cost of a layer is the difference of two depths. Memory that libraries take for themselves is not counted.
+The encoder is built from config.json with few layers, of tensors with sizes but no numbers (device meta).
+Every allocation is counted, and so includes packing, dropout, micro-batches, checkpointing, half precision
+and adapters. The cost of a layer is the difference of two depths. Memory that libraries allocate for
+themselves is not counted.
 """
 
 import copy
@@ -253,7 +254,7 @@ def random_encoder(architecture: PretrainedConfig, plan: StepPlan) -> PooledEnco
 
 
 class _Fused(torch.autograd.Function):
-    """What a fused kernel of attention keeps for the way back: what goes in, what comes out, a number for each row."""
+    """Memory of a fused attention kernel for the backward pass: inputs, output, a number per row."""
 
     @staticmethod
     def forward(context: Any, query: Tensor, key: Tensor, value: Tensor) -> Tensor:

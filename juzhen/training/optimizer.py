@@ -30,14 +30,15 @@ def adamw(
 ) -> torch.optim.Optimizer:
     """AdamW over the parameters of `module` (Loshchilov and Hutter 2019, https://arxiv.org/abs/1711.05101).
 
-    Matrices are decayed; biases and normalization weights (one axis or none) are not.
+    Matrices are decayed. Biases and normalization weights (one axis or none) are not.
 
-    layer_decay  γ: of L layers, layer l from 1 learns at lr · γ^(L − l), what lies below the first at lr · γ^L, and
-                 what is no part of a layer, such as a head, at lr. (Sun et al. 2019, section 5.3.4, who write ξ,
-                 https://arxiv.org/abs/1905.05583)
-    apart        groups of parameters of `module` with numbers of their own
-    state_bits   8: both moments are kept in 8 bits, with a scale for each 256 numbers (Dettmers et al. 2022,
-                 https://arxiv.org/abs/2110.02861); tensors of fewer than 4,096 numbers in 32. Needs torchao
+    Args:
+        layer_decay: γ. Of L layers, layer l from 1 has learning rate lr · γ^(L − l). Parameters below the
+            first layer have lr · γ^L. Parameters outside layers, such as a head, have lr. (Sun et al. 2019,
+            section 5.3.4, who write ξ, https://arxiv.org/abs/1905.05583)
+        apart: Parameter groups of `module` with hyperparameters of their group.
+        state_bits: 8 keeps both moments in 8 bits, with a scale for each 256 numbers (Dettmers et al. 2022,
+            https://arxiv.org/abs/2110.02861). Tensors of fewer than 4,096 numbers stay in 32. Needs torchao.
     """
     apart_parameters = {parameter for group in apart for parameter in group["params"]}
     parameters = {

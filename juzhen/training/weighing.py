@@ -28,18 +28,19 @@ def by_mean_loss(
 def by_loss_ratio(
     last: Float[Tensor, "tasks"], before: Float[Tensor, "tasks"], *, temperature: float
 ) -> Float[Tensor, "tasks"]:
-    """Dynamic weight average: w_k = K · softmax_k(r_k/T), with r_k = L_k(t−1)/L_k(t−2); slower tasks weigh more.
+    """Dynamic weight average: w_k = K · softmax_k(r_k/T), with r_k = L_k(t−1)/L_k(t−2).
 
-    (Liu et al. 2019, equation 7, https://arxiv.org/abs/1803.10704)
+    Slower tasks weigh more. (Liu et al. 2019, equation 7, https://arxiv.org/abs/1803.10704)
     """
     ratios = torch.nan_to_num(last / before, nan=1.0, posinf=1.0)
     return len(last) * torch.softmax(ratios / temperature, dim=0)
 
 
 def by_uncertainty(loss: Float[Tensor, ""], log_variance: Float[Tensor, ""]) -> Float[Tensor, ""]:
-    """exp(−s) L + s, with the learnt s = log σ²; for a fixed L it is least at s = log L.
+    """exp(−s) L + s, with the learnt s = log σ². For a fixed L it is least at s = log L.
 
-    (Kendall et al. 2018, equation 7, https://arxiv.org/abs/1705.07115, twice that, so that s = 0 is the plain loss.)
+    (Kendall et al. 2018, equation 7, https://arxiv.org/abs/1705.07115, twice that, so that s = 0 is the plain
+    loss.)
     """
     return torch.exp(-log_variance) * loss + log_variance
 
@@ -55,8 +56,9 @@ def by_gradient_norm(
 ) -> Float[Tensor, "tasks"]:
     """One step of GradNorm on the weights, which then sum to K again.
 
-    L_grad = Σ_k |w_k g_k − Ḡ r_k^α|, with the length g_k of the gradient of the unweighted loss, the mean Ḡ of w_k g_k,
-    and r_k = (L_k/L_k(0)) over its mean; the second part counts as constant. So w_k ← w_k − rate · sign(…) · g_k.
+    L_grad = Σ_k |w_k g_k − Ḡ r_k^α|, with the length g_k of the gradient of the unweighted loss, the mean Ḡ
+    of w_k g_k, and r_k = (L_k/L_k(0)) over its mean. The second part counts as constant. So w_k ← w_k − rate
+    · sign(…) · g_k.
 
     (Chen et al. 2018, equations 1 and 2, https://arxiv.org/abs/1711.02257)
     """
@@ -68,9 +70,10 @@ def by_gradient_norm(
 
 
 def by_score(scores: Float[Tensor, "tasks"], *, gamma: float) -> Float[Tensor, "tasks"]:
-    """w_k ∝ −(1 − κ_k)^γ log κ_k of scores κ in (0, 1), summing to K: what scores high already weighs less.
+    """w_k ∝ −(1 − κ_k)^γ log κ_k of scores κ in (0, 1), summing to K. Tasks with high scores weigh less.
 
-    Scores are held within [0.01, 0.99]. (Guo et al. 2018, equation 4, https://doi.org/10.1007/978-3-030-01270-0_17)
+    Scores are clamped to [0.01, 0.99]. (Guo et al. 2018, equation 4,
+    https://doi.org/10.1007/978-3-030-01270-0_17)
     """
     clipped = scores.clamp(0.01, 0.99)
     focal = -((1 - clipped) ** gamma) * clipped.log()
@@ -80,12 +83,13 @@ def by_score(scores: Float[Tensor, "tasks"], *, gamma: float) -> Float[Tensor, "
 def without_conflicts(
     gradients: Sequence[Sequence[Tensor]], *, generator: torch.Generator | None = None
 ) -> list[Tensor]:
-    """PCGrad: the sum of the tasks' gradients, each without what it has against the others, taken in random order.
+    """PCGrad: sum of the tasks' gradients, each without its conflicts with the others, in random order.
 
-    g_i ← g_i − (g_i · g_j)/‖g_j‖² g_j for each other j with g_i · g_j < 0, g_j as it was. (Yu et al. 2020, algorithm 1,
-    https://arxiv.org/abs/2001.06782)
+    g_i ← g_i − (g_i · g_j)/‖g_j‖² g_j for each other j with g_i · g_j < 0, g_j as it was. (Yu et al. 2020,
+    algorithm 1, https://arxiv.org/abs/2001.06782)
 
-    gradients  one list of tensors for each task, over the same parameters
+    Args:
+        gradients: One list of tensors for each task, over the same parameters.
     """
     count = len(gradients)
     squares = [_dot(gradient, gradient) for gradient in gradients]
