@@ -43,17 +43,18 @@ class Changes:
 
 @dataclass
 class Backfill:
-    """Scores sets with the encoders of finished runs, and writes the results again.
+    """Score sets with the encoders of finished runs, and write the results again.
 
-    start          gives what a run began with; None: scores before training are not added
-    hardware       instead of each run's own; of either one device is used
-    data_dir       where sets are read from; None: where each run read them
-    cache_dir      where token numbers, and embeddings of runs that ask for it, are kept; None: nowhere
-    batch_tokens   tokens at a time; None: as the hardware says
-    again          scores that exist are replaced too
-    without_leaks  rows that training has seen are looked for, as under evaluation.without_leaks; a set that has some is
-                   scored again without them
-    progress       bars are shown
+    Args:
+        start: Loads the start of a run. None: scores before training are not added.
+        hardware: Replaces the hardware of each run. Either way one device is used.
+        data_dir: Folder of the sets. None: that of each run.
+        cache_dir: Folder for token numbers, and for embeddings of runs that cache them. None: no cache.
+        batch_tokens: Tokens in a batch. None: as in the hardware.
+        again: Replace existing scores, too.
+        without_leaks: Search for rows seen in training, as evaluation.without_leaks does. A set with such
+            rows is scored again without them.
+        progress: Show progress bars.
     """
 
     start: Start | None = None
@@ -305,7 +306,7 @@ def _key(dataset: Examples) -> str:
 
 
 def _told(seen: Mapping[str, Seen]) -> list[str]:
-    """Sets that were searched for, in words. Empty if there was no search."""
+    """Describe the search for training rows, one line a set. Empty without a search."""
     notes = [
         f"training has seen {len(rows.rows):,} rows of {key} ({100 * rows.share:.1f} %)"
         for key, rows in seen.items()

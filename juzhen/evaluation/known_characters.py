@@ -1,4 +1,4 @@
-"""What an encoder makes of characters: unknown ones, texts that are one to it, and other forms of texts."""
+"""Coverage of characters by an encoder: unknown ones, equal token numbers, and other forms of texts."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -22,10 +22,12 @@ WIDE = str.maketrans({chr(number): chr(number + 0xFEE0) for number in range(0x21
 class Form:
     """Another form of texts, such as the other script.
 
-    by       what makes it
-    changed  texts that it changes
-    equal    share of these whose token numbers stay; None: none is changed
-    score    mean score of a text with its other form: the cosine of embeddings; None likewise
+    Attributes:
+        by: Name of the conversion.
+        changed: Number of texts changed by it.
+        equal: Share of these texts with the same token numbers. None if no text is changed.
+        score: Mean score of a text with its other form, for bi-encoders the cosine. None if no text is
+            changed.
     """
 
     by: str
@@ -38,7 +40,8 @@ class Form:
 class Group:
     """Characters of one sort, each read alone.
 
-    unknown  those that the encoder does not know
+    Attributes:
+        unknown: Characters unknown to the encoder.
     """
 
     characters: int
@@ -47,12 +50,13 @@ class Group:
 
 @dataclass(frozen=True)
 class KnownCharacters:
-    """What an encoder makes of texts, or of lists of characters.
+    """Coverage of texts, or of lists of characters, by an encoder.
 
-    unknown     counts of the texts; None: lists of characters were read
-    characters  what it does not know of the texts → how often it comes, most often first
-    forms       name of another form of the texts → what becomes of them
-    groups      sort of characters → how many of them it knows
+    Attributes:
+        unknown: Counts of the texts. None for lists of characters.
+        characters: Unknown character of the texts → its count, most frequent first.
+        forms: Name of another form of the texts → its effect.
+        groups: Sort of characters → the unknown ones.
     """
 
     unknown: Unknown | None = None
@@ -61,7 +65,7 @@ class KnownCharacters:
     groups: Mapping[str, Group] = field(default_factory=dict)
 
     def facts(self) -> dict[str, Any]:
-        """As JSON; what was not asked is left out."""
+        """The measured parts as JSON."""
         parts: dict[str, Any] = {}
         if self.unknown is not None:
             parts |= self.unknown.facts() | {"characters": dict(self.characters)}
@@ -72,11 +76,11 @@ class KnownCharacters:
 
 
 def known_characters(encoder: Any, texts: Sequence[str]) -> KnownCharacters:
-    """Look at what an encoder makes of texts, and of their other forms.
+    """Measure the coverage of texts by an encoder, and the effect of other forms of the texts.
 
     Args:
         encoder: Of any of `juzhen.families` that has a tokenizer.
-        texts: Equal ones count once.
+        texts: Equal texts count once.
 
     Raises:
         UserError: A lexical baseline, or no text.
@@ -112,7 +116,7 @@ def known_groups(encoder: Any) -> KnownCharacters:
 
 
 def groups() -> dict[str, list[str]]:
-    """Sorts of characters: the two levels of GB 2312, with which GB 18030 begins, and what stands beside them."""
+    """Sorts of characters: the two levels of GB 2312, with which GB 18030 begins, and other scripts."""
 
     def hanzi(first: int, last: int) -> list[str]:
         cells = (bytes([row, cell]) for row in range(first, last + 1) for cell in range(0xA1, 0xFF))
@@ -132,10 +136,10 @@ def groups() -> dict[str, list[str]]:
 
 
 def changes() -> dict[str, tuple[str, Callable[[str], str]]]:
-    """Name of another form of texts → what makes it, in words, and the function.
+    """Name of another form of texts → the name of the conversion, and the function.
 
-    The scripts are those of OpenCC where it is installed, which looks at words. The table of juzhen looks at each
-    character by itself, and takes for a simplified one the traditional one that it most often stands for.
+    The scripts are converted by OpenCC if it is installed, word by word. Otherwise the table of juzhen
+    converts each character alone. It maps a simplified character to its most frequent traditional one.
     """
     scripts: dict[str, tuple[str, Callable[[str], str]]]
     try:
@@ -173,7 +177,7 @@ def _inner(encoder: Any) -> Any:
 
 
 def _score(encoder: Any, first: Sequence[str], second: Sequence[str]) -> float:
-    """The mean cosine of embeddings; of other encoders the mean of their scores."""
+    """The mean cosine of embeddings. For other encoders the mean of their scores."""
     with collected():  # the caller tells what is not known
         if isinstance(encoder, SentenceEncoder):
             vectors = unit(encoder.encode([*first, *second]))

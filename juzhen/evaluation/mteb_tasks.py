@@ -48,17 +48,18 @@ class TaskFile(TypedDict, total=False):
 
 
 class RunEncoder:
-    """An encoder as mteb's evaluators take one: behind the prompt of the side, with the encoder's own score.
+    """An encoder for mteb's evaluators, with the prompt of each side and the encoder's score.
 
-    A text has the same vector in two calls that follow each other, such as those of the two columns of pairs: pairs of
-    equal texts tie, where the rounding of batches would put them in some order (72 of 2,000 pairs of PAWSX).
+    A text has the same vector in two successive calls, such as those of the two columns of pairs. Pairs of
+    equal texts therefore tie. Without this, the rounding of batches would order them (72 of 2,000 pairs of
+    PAWSX).
 
     Args:
-        encoder: What is scored.
-        name: What it is called.
-        weights: Digest of its weights. With one of its settings it is the revision, so that scores under other prompts,
-            lengths or poolings have files of their own.
-        truncate_dim: Dimensions that are kept, which are part of the name; None: all.
+        encoder: The encoder to score.
+        name: Its name in mteb.
+        weights: Digest of its weights. Together with a digest of its settings it is the revision, so that
+            scores with other prompts, lengths or poolings have separate files.
+        truncate_dim: Keep the first dimensions only, and add their number to the name. None keeps all.
     """
 
     def __init__(
@@ -115,10 +116,15 @@ class RunEncoder:
 
 
 def open_tasks(names: Sequence[str], sets: ConfiguredSets, *, split: str | None) -> list[Any]:
-    """Tasks of mteb by name, with their rows where these are local files. Raises UserError for unknown ones, and for
-    those of the hub where it cannot be reached.
+    """Open tasks of mteb by name, with the rows of local files if there are any.
 
-    split  dev or test of local files; None: the first that has a file
+    Args:
+        names: Of the tasks.
+        sets: The local sets.
+        split: dev or test of local files. None: the first split with a file.
+
+    Raises:
+        UserError: An unknown task, or a task of the hub without a connection.
     """
     tasks = [_named(name) for name in names]
     opened = []
@@ -183,7 +189,7 @@ def run_tasks(model: RunEncoder, tasks: Sequence[Any], out: Path) -> list[dict[s
 
 
 def _finite(value: Any) -> Any:
-    """Plain data with null in the place of NaN, which mteb has for a measure that a task does not have."""
+    """Plain data with null for NaN. mteb writes NaN for metrics that a task lacks."""
     if isinstance(value, Mapping):
         return {name: _finite(part) for name, part in value.items()}
     if isinstance(value, list | tuple):

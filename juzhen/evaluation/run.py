@@ -71,7 +71,7 @@ class EvaluationRun:
     def __call__(
         self, sets: Sets, tasks: Sequence[TransferTask] = (), *, seen: Mapping[str, Seen]
     ) -> tuple[Evaluation, Described]:
-        """The scores, and what is known of the rows that were scored."""
+        """Score the sets. Returns the scores and the statistics of the scored rows."""
         evaluation = self.settings.evaluation
         plan, outputs = self._encoded(sets, tasks)
         scored = measure(
@@ -104,7 +104,10 @@ class EvaluationRun:
         return scored, with_leaks(describe_rows(rows, cut, unknown, temperature=plan.temperature), seen)
 
     def lists(self, ranking: RankingSet, *, depth: int) -> tuple[RankedLists, Callable[[int], float]]:
-        """The documents of every query, best first; and what finds those of one again, and gives the seconds."""
+        """Rank the documents of every query, best first.
+
+        The second value is a function. It searches for one query again and returns the seconds.
+        """
         plan, outputs = self._encoded([ranking])
         (lists,), (score,) = plan.ranked(outputs, depth=depth), plan.matchers(outputs)
 
@@ -131,7 +134,7 @@ class EvaluationRun:
 
     @cached_property
     def _reader(self) -> Any:
-        """The encoder, which reads long texts as the settings say. Raises UserError for one that cannot."""
+        """The encoder with the configured handling of long texts. Raises UserError without support."""
         if self.settings.long_texts == "cut":
             return self.encoder
         if not isinstance(self.encoder, SentenceEncoder):
@@ -146,7 +149,7 @@ class EvaluationRun:
         return family_of(self.encoder).collate(self._reader, cache_dir=self.cache_dir, progress=self.progress)
 
     def _encoded(self, sets: Sets, tasks: Sequence[TransferTask] = ()) -> tuple[EncodingPlan, np.ndarray]:
-        """A plan, and what the encoder gives for each row of it, in order."""
+        """A plan, and the output of the encoder for each of its rows."""
         plan = self.evaluator.plan(sets, tasks)
         self.evaluator.begin(plan)
         if isinstance(self.evaluator, VectorEvaluator):
@@ -197,29 +200,32 @@ def evaluate(
     cache_dir: str | None = None,
     progress: bool = False,
 ) -> Evaluation:
-    """Score an encoder on rows of your own, on files, or on sets.
+    """Score an encoder on rows, files or described sets.
 
-    Each kind of rows has its measures: Spearman of graded, 0/1 and NLI pairs, R@1 and MRR of positive pairs among all
-    standard questions, nDCG@10 of rankings (docs/concepts/statistics.md).
+    Each kind of rows has its metrics: Spearman of graded, 0/1 and NLI pairs, R@1 and MRR of positive pairs
+    among all standard questions, nDCG@10 of rankings (docs/concepts/statistics.md).
 
     Args:
-        encoder: A run, a folder or built-in name, an encoder that is loaded, "lexical" (TF-IDF) or "bm25". Also what
-            another library has loaded: whatever has `encode(texts)`, or a function from texts to vectors.
-        sets: Rows as `juzhen.data.rows.as_examples` reads them (a list of tuples or dicts, a DataFrame, the path of a
-            file), which are taken for a dev split, so that thresholds are cross-fitted, unless the file is called
-            test; the name of a set of conf/dataset, its description, Examples, a RankingSet. Several as a list.
-        columns: Of rows and files, as `as_examples` takes it; so are sheet, on_bad_row and score_range.
-        data_dir: Where sets lie that are not built in.
-        trained_on: Rows that the encoder has learnt from: sets that hold some of them are scored without them, too.
-        settings: Splits, seed, intervals, device; sets in it are not looked at.
-        cache_dir: Token numbers of large sets are kept below it.
-        progress: Bars are shown.
+        encoder: A run, a folder or built-in name, a loaded encoder, "lexical" (TF-IDF) or "bm25". Models of
+            other libraries work if they have `encode(texts)`. So does a function from texts to vectors.
+        sets: One set or a list of sets. A set is rows as `juzhen.data.rows.as_examples` reads them (a list of
+            tuples or dicts, a DataFrame, the path of a file), the name of a set of conf/dataset, its
+            description, Examples or a RankingSet. Rows and files count as a dev split with cross-fitted
+            thresholds, except for files called test.
+        columns: Of rows and files, as in `as_examples`. The same holds for sheet, on_bad_row and score_range.
+        data_dir: Folder of the sets that are not built in.
+        trained_on: Training rows of the encoder. Sets that share rows with them are scored without these,
+            too.
+        settings: Splits, seed, intervals and device. Its sets are ignored.
+        cache_dir: Folder for the cached token numbers of large sets.
+        progress: Show progress bars.
 
     Returns:
-        `scores`, metric key → Score with value, 95 % interval and count; `thresholds`; printed, a table.
+        `scores`, metric key → Score with value, 95 % interval and count, and `thresholds`. It prints as a
+        table.
 
     Raises:
-        UserError: An encoder or a set that is not there, rows that cannot be read, or that this encoder cannot score.
+        UserError: A missing encoder or set, unreadable rows, or rows that this encoder cannot score.
 
     Example:
         >>> rows = [("怎么退货", "东西想退掉"), ("几天发货", "什么时候能寄出"), ("能开发票吗", "要发票")]
@@ -254,7 +260,7 @@ Listed = str | DatasetConfig | Examples | RankingSet
 
 
 def _listed(sets: Any, reading: Mapping[str, Any]) -> list[Listed]:
-    """Sets one by one; files and rows are read as a dev split. Raises UserError where two have one name."""
+    """Sets one by one. Files and rows count as a dev split. Raises UserError for duplicate names."""
     single = str | Path | DatasetConfig | Examples | RankingSet
     if isinstance(sets, single):
         sets = [sets]
@@ -293,7 +299,7 @@ def _require_scored(sets: Sequence[Examples | RankingSet], unscored: Mapping[Kin
 
 
 def class_tasks(sets: Sequence[Examples | RankingSet], *, by_means: bool = False) -> list[TransferTask]:
-    """Texts with classes that are loaded, as tasks of a classifier; `by_means` as of `TransferTask`.
+    """Make classification tasks of the loaded texts with classes. `by_means` is that of `TransferTask`.
 
     Raises UserError for a set with too few rows of a class.
     """
@@ -316,10 +322,14 @@ def transfer(
     seed: int,
     limit: int | None,
 ) -> TransferScore:
-    """What `juzhen.metrics.classification.classify` makes of the embeddings.
+    """Score the embeddings with `juzhen.metrics.classification.classify`.
 
-    splits  train, dev and test; None where there is no file
-    limit   at most this many rows of each split, drawn with the seed
+    Args:
+        encoder: Computes the features.
+        splits: train, dev and test. None for a missing file.
+        batch_tokens: Tokens in a batch.
+        seed: Of the sample and of the classifier.
+        limit: At most this many rows of each split, drawn with the seed. None: all rows.
     """
     given_splits = {
         name: cut(examples, limit, seed) for name, examples in splits.items() if examples is not None

@@ -31,7 +31,7 @@ class SavedRun:
 
     @property
     def run(self) -> Path:
-        """The run folder that it belongs to. It is the one that is locked."""
+        """The run folder that it belongs to. The lock is on this folder."""
         return self.folder.parent.parent if self.folder.parent.name == STAGES else self.folder
 
     @property

@@ -54,7 +54,7 @@ Map = Float[np.ndarray, "texts two"]
 
 
 def require_maps(methods: Sequence[str], num_texts: int) -> None:
-    """Raises UserError for an unknown map, and for one that cannot be drawn of so many texts."""
+    """Raise UserError for an unknown map, and for a map that needs more texts."""
     for method in methods:
         require_choice("map", method, FEWEST)
         if num_texts < FEWEST[method]:
@@ -64,7 +64,10 @@ def require_maps(methods: Sequence[str], num_texts: int) -> None:
 
 
 def project(embeddings: Float[np.ndarray, "texts dim"], method: str, *, seed: int) -> Map:
-    """The map of one space; the same seed gives the same map. Where all embeddings are equal, so are the points."""
+    """Draw the map of one space. The same seed gives the same map.
+
+    If all embeddings are equal, all points are 0.
+    """
     vectors = unit(embeddings)
     if not len(explained_variance(vectors)):
         return np.zeros((len(vectors), 2))
@@ -72,15 +75,16 @@ def project(embeddings: Float[np.ndarray, "texts dim"], method: str, *, seed: in
 
 
 def shown_share(embeddings: Float[np.ndarray, "texts dim"]) -> float | None:
-    """Share of the variance that a map by PCA shows; None where there is none."""
+    """Share of the variance in the first two principal components. None without variance."""
     shares = explained_variance(unit(embeddings))
     return float(shares[:2].sum()) if len(shares) else None
 
 
 def turned(points: Map, like: Map) -> Map:
-    """A map turned and mirrored so that its points come as near as they can to those of another one.
+    """Rotate and mirror a map so that its points come as near as possible to those of another map.
 
-    Distances within a map stay; which way it lies means nothing. (Orthogonal Procrustes, Schönemann 1966)
+    Distances within a map stay the same. Its direction has no meaning. (Orthogonal Procrustes, Schönemann
+    1966)
     """
     points, like = points - points.mean(axis=0), like - like.mean(axis=0)
     return points @ orthogonal_procrustes(points, like)[0]
@@ -121,8 +125,9 @@ MEANINGS = geometry.MEANINGS | {
 class TextSet:
     """The texts of one set, or a sample of them.
 
-    of           how many there were to take from
-    class_names  by class number; empty where the set has no classes
+    Attributes:
+        of: Number of texts before sampling.
+        class_names: By class number. Empty for a set without classes.
     """
 
     name: str
@@ -141,14 +146,21 @@ def analyze_embeddings(
     seed: int = 42,
     **options: Any,
 ) -> EmbeddingAnalysis:
-    """Where texts lie in the space of an encoder, or of two: measures, maps, and what the two have in common.
+    """Measure and map the embeddings of texts, and compare those of two encoders.
 
-    first, second  encoders, or what names one: a run, a folder, a built-in name
-    classes        name of the class of each text
-    maps           of pca and tsne
-    options        of `encode`, such as batch_tokens
+    `juzhen.report.space_page` draws the result.
 
-    Raises UserError for encoders without embeddings, and for too few texts. `juzhen.report.space_page` draws it.
+    Args:
+        first: An encoder, a run, a folder or a built-in name.
+        second: Another one to compare with.
+        texts: The texts to embed.
+        classes: Name of the class of each text.
+        maps: Of pca and tsne.
+        seed: Of the maps and of the sampled pairs.
+        options: Of `encode`, such as batch_tokens.
+
+    Raises:
+        UserError: An encoder without embeddings, or too few texts.
     """
     encoders = [encoder for encoder in (first, second) if encoder is not None]
     names = [
@@ -172,9 +184,9 @@ def require_vectors(*sources: str | Path) -> None:
 
 
 def starting_encoder(run: str | Path) -> SentenceEncoder:
-    """What a finished run has begun with: the encoder that it went on from, or its backbone as it was.
+    """Load the encoder from which a finished run started, or its unchanged backbone.
 
-    Raises UserError for a run with templates, and where its start or its result is gone.
+    Raises UserError for a run with templates, and if its start or its result is missing.
     """
     if family_in(Path(run)) is FAMILIES["template"]:
         raise UserError(
@@ -204,10 +216,16 @@ def study(
     batch_tokens: int = BATCH_TOKENS,
     show_progress: bool | None = None,
 ) -> EmbeddingAnalysis:
-    """Encodes the texts of all sets by one encoder or by two, and measures them.
+    """Encode the texts of all sets with one or two encoders, and measure the embeddings.
 
-    encoders  name → an encoder, or what names one; the one before training first
-    colour    of the maps: class or set; None: class, where there is one set and it has classes
+    Args:
+        encoders: Name → an encoder or its source. The encoder before training comes first.
+        sets: The texts.
+        maps: Of pca and tsne.
+        colour: Of the maps: class or set. None: class for a single set with classes, else set.
+        seed: Of the maps and of the sampled pairs.
+        batch_tokens: Tokens in a batch.
+        show_progress: Show a progress bar. None: on a terminal.
     """
     colour = require_sets(sets, maps=maps, colour=colour)
     texts = [text for part in sets for text in part.probe.sentences]
@@ -283,7 +301,10 @@ def _word_pairs(part: TextSet, spaces: Sequence[np.ndarray], *, first_row: int, 
 
 
 def _pairs_of(probe: Probe, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray | None, str]:
-    """The pairs of a set; else of each text with one of its class and one of another; else each with any."""
+    """The pairs of a set. Without pairs, each text with one of its class and one of another class.
+
+    Without classes, each text with a random one.
+    """
     count = len(probe.sentences)
     if probe.pairs.shape[1]:
         graded = probe.grades if len(np.unique(probe.grades)) > 1 else None
@@ -354,11 +375,19 @@ def read_text_sets(
     seed: int,
     reading: TableReading = AS_IT_LOOKS,
 ) -> list[TextSet]:
-    """A sample of each set, or file, of at most `most` texts. Raises UserError for what is neither, and faulty rows.
+    """Sample at most `most` texts of each set or file.
 
-    names    sets that have a description; files with one text per line (.txt), or tables with a column `text`, and
-             `label` where there are classes
-    reading  what a person says of the files
+    Args:
+        names: Described sets, files with one text per line (.txt), or tables with a column `text`, and
+            `label` for classes.
+        sets: The described sets.
+        split: Of the described sets. None: the first split with a file.
+        most: At most this many texts of each.
+        seed: Of the sample.
+        reading: How to read the files.
+
+    Raises:
+        UserError: A name that is neither a set nor a file, or faulty rows.
     """
     chosen = []
     for name in names:

@@ -29,10 +29,12 @@ TIMED = 20
 
 @dataclass(frozen=True)
 class RerankedScores:
-    """What two stages reach where the second one reads the first `depth` documents; 0: there is no second one.
+    """Scores of two stages, of which the second one reads the first `depth` documents.
 
-    scores        metric → Score
-    milliseconds  of each query that was timed, from its text to the list; (TIMED,) or fewer
+    Attributes:
+        depth: 0: only the first stage.
+        scores: Metric → Score.
+        milliseconds: Of each timed query, from its text to the list, (TIMED,) or fewer.
     """
 
     depth: int
@@ -50,20 +52,27 @@ def two_stage(
     cache_dir: str | None = None,
     progress: bool = False,
 ) -> list[RerankedScores]:
-    """Quality and time without a second stage, and for each of `depths`.
+    """Measure quality and time without a second stage, and for each of `depths`.
 
-    Documents below the depth stay where the first stage has put them, so recall at a cut-off beyond it does not change.
-    Documents of equal scores are read all or, where the depth would part them, not at all: which comes first is nothing
-    but the order of the corpus.
-    A query is timed as if it came alone, in float32: it is encoded, compared with all documents, whose embeddings are
-    there, and read with each of the first documents.
+    Documents below the depth keep their place from the first stage. Recall at a larger cut-off does therefore
+    not change. If the depth would split documents of equal scores, the second stage reads none of them. Their
+    order is only the order of the corpus.
 
-    retrieve  as `encoder` of `evaluate`
-    rerank    a cross-encoder, or the path of one
-    settings  seed, intervals, device; long texts are those of the first stage
+    Queries are timed one at a time, in float32. The time covers encoding the query, comparing it with the
+    stored embeddings of all documents, and reading it with each of the first documents.
 
-    Raises UserError for a second stage that is no cross-encoder, a set whose candidates are given, and a depth beyond
-    the corpus.
+    Args:
+        retrieve: The first stage, as `encoder` of `evaluate`.
+        rerank: A cross-encoder, or its path.
+        ranking: The queries and the corpus.
+        depths: Numbers of documents to rerank.
+        settings: Seed, intervals and device. Its handling of long texts is that of the first stage.
+        cache_dir: Folder for cached token numbers.
+        progress: Show progress bars.
+
+    Raises:
+        UserError: A second stage that is not a cross-encoder, a set with given candidates, or a depth beyond
+            the corpus.
     """
     settings = settings or EvaluationSettings()
     measures = list(dict.fromkeys([*RANKINGS, *settings.evaluation.rankings]))
@@ -118,7 +127,7 @@ def check_depths(ranking: RankingSet, depths: Sequence[int]) -> None:
 
 
 def some_queries(ranking: RankingSet, limit: int | None, *, seed: int) -> RankingSet:
-    """The set with `limit` of its queries, drawn with the seed, and the same corpus; None: all."""
+    """Draw `limit` queries of the set with the seed. The corpus stays the same. None: all queries."""
     if limit is None or limit >= len(ranking.queries):
         return ranking
     rows = np.sort(np.random.default_rng(seed).permutation(len(ranking.queries))[:limit])
@@ -126,16 +135,16 @@ def some_queries(ranking: RankingSet, limit: int | None, *, seed: int) -> Rankin
 
 
 def _readable(lists: RankedLists, depth: int) -> Int[np.ndarray, "queries"]:
-    """How many documents of each list the second stage reads: the first `depth`, but of equals all or none.
+    """Number of documents of each list for the second stage: the first `depth`, without splitting ties.
 
-    Which of them came first would be decided by the order of the corpus.
+    The order of the corpus would decide which documents of a tie to read.
     """
     ends = np.where(lists.documents >= 0, lists.starts + lists.sizes, 0)
     return np.where(ends <= depth, ends, 0).max(axis=1)
 
 
 def _reordered(lists: RankedLists, read: RankedLists, depth: int) -> RankedLists:
-    """The documents that are read at this depth in the order in which they stand in `read`, then the others."""
+    """The documents within this depth in the order of `read`, then the others."""
     documents, starts = lists.documents.copy(), np.array(lists.starts)
     for query, count in enumerate(_readable(lists, depth).tolist()):
         chosen = np.isin(read.documents[query], documents[query, :count]) & (read.documents[query] >= 0)

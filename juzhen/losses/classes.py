@@ -1,4 +1,4 @@
-"""Losses of classes: logits, or embeddings with a head, shall tell the class of a pair or of a text."""
+"""Losses of classes: logits, or embeddings with a head, predict the class of a pair or of a text."""
 
 import math
 from typing import Annotated, ClassVar
@@ -370,7 +370,7 @@ def prototype_entropy(
     """Compute the cross entropy of the class among the cosines with all prototypes.
 
     loss = −(1/N) Σ_i log [exp(cos(u_i, w_{y_i})/τ) / Σ_c exp(cos(u_i, w_c)/τ)]. (The normalized softmax of Zhai and Wu
-    2019, https://arxiv.org/abs/1811.12649; prototypes that are class means are those of Snell et al. 2017)
+    2019, https://arxiv.org/abs/1811.12649. Snell et al. 2017 use class means as prototypes.)
 
     Args:
         cosines: Cosine of each text with each prototype, (batch, classes).
@@ -465,8 +465,8 @@ def arcface(
     """Compute the cross entropy of the class among the cosines, after moving the own cosine by the margin.
 
     loss = −(1/N) Σ_i log [e^{cos(θ_i + m)/τ} / (e^{cos(θ_i + m)/τ} + Σ_{c ≠ y_i} e^{cos θ_ic/τ})], θ_i the angle
-    between text i and the prototype of its class. (Deng et al. 2019, equation 3, https://arxiv.org/abs/1801.07698;
-    their scale s = 64 is τ = 1/64.)
+    between text i and the prototype of its class. (Deng et al. 2019, equation 3, https://arxiv.org/abs/1801.07698,
+    whose scale s = 64 is τ = 1/64.)
 
     Args:
         cosines: Cosine of each text with each prototype, (batch, classes).

@@ -1,4 +1,4 @@
-"""Contrast within a batch: a text shall find its partner among others."""
+"""Contrast within a batch: each text should find its partner among others."""
 
 from typing import Annotated, ClassVar
 
@@ -109,7 +109,7 @@ def info_nce(
     """Compute the cross entropy of finding row i's positive, which is candidate i, among the candidates.
 
     loss = (1/N) Σ_i −log [exp(s_ii/τ) / Σ_c exp(s_ic/τ)], c over the candidates not excluded for i. (van den Oord et
-    al. 2018, equation 4; for sentence pairs Henderson et al. 2017)
+    al. 2018, equation 4, and for sentence pairs Henderson et al. 2017)
 
     Args:
         scores: Score of each anchor with each candidate, (batch, candidates).

@@ -1,4 +1,4 @@
-"""Losses of order: of two rows, the one with the higher target shall get the higher score."""
+"""Losses of order: of two rows, the higher target should get the higher score."""
 
 import math
 from abc import abstractmethod
@@ -38,8 +38,8 @@ def cosent(
     """Compute the CoSENT loss: a penalty for every ordered pair of rows whose scores disagree with their targets.
 
     loss = log(1 + Σ_{y_i > y_j} exp((s_j − s_i) / τ)), the sum over all pairs of rows with strictly different targets.
-    It is 0 with zero gradient when there is no such pair. (Su 2022, https://kexue.fm/archives/8847; the λ = 20 there
-    is τ = 0.05 here.)
+    Without such a pair it is 0 with zero gradient. (Su 2022, https://kexue.fm/archives/8847, whose λ = 20 is τ = 0.05
+    here.)
 
     The sum over pairs is never written out. With rows sorted by target it is Σ_i exp(−s_i/τ) · Σ_{j < start(i)}
     exp(s_j/τ), where start(i) is the first row that ties with i: O(N log N) time, O(N) memory, the same value.
@@ -506,10 +506,10 @@ def margin_ranking(
 ) -> Float[Tensor, ""]:
     """Compute the mean violation of a margin over all pairs of rows with different targets.
 
-    loss = mean of max(0, m − (s_i − s_j)) over y_i > y_j, and 0 when there is no such pair. (Herbrich et al. 2000, the
-    hinge of ranking SVMs; Burges et al. 2005, https://doi.org/10.1145/1102351.1102363, take the logistic loss instead)
+    loss = mean of max(0, m − (s_i − s_j)) over y_i > y_j, and 0 without such a pair. (Herbrich et al. 2000, the
+    hinge of ranking SVMs. Burges et al. 2005, https://doi.org/10.1145/1102351.1102363, take the logistic loss instead)
 
-    Which pairs violate depends on two orders at once. Unlike CoSENT's sum this one is therefore written out: N²
+    The violating pairs depend on two orders at once. Unlike CoSENT's sum this one is therefore written out: N²
     numbers, 4 MB for a batch of 1,000 rows.
 
     Args:

@@ -43,14 +43,16 @@ Labelled = tuple[Features, np.ndarray]
 
 @dataclass(frozen=True)
 class TransferScore:
-    """What one classifier reaches.
+    """Score of one classifier.
 
-    accuracy, f1  on the rows it is judged by; f1 is that of label 1, and macro for more than two classes; None where
-                  no row has label 1, or all are of one class
-    low, high     bootstrap interval of the accuracy over these rows, None without samples
-    majority      accuracy of always naming the most frequent class
-    learnt_from   rows that the classifier learnt from
-    how           train → test, or folds where there is no test split
+    Attributes:
+        accuracy: On the judged rows.
+        f1: F1 of label 1, or macro F1 for more than two classes. None if no row has label 1, or all rows are
+            of one class.
+        low, high: Bootstrap interval of the accuracy over the judged rows. None without samples.
+        majority: Accuracy of always predicting the most frequent class.
+        learnt_from: Number of training rows of the classifier.
+        how: train → test, or folds without a test split.
     """
 
     accuracy: float
@@ -87,11 +89,18 @@ def combined(texts: list[Features], kind: Kind) -> Features:
 def classify(
     splits: Mapping[str, Labelled], *, seed: int, bootstrap_samples: int = 0, confidence: float = 0.95
 ) -> TransferScore:
-    """Trains on train, chooses the penalty on dev (on folds of train without one), judges by `judged_split`.
+    """Train a classifier on train, choose its penalty on dev, and judge it by `judged_split`.
 
-    splits  of train, dev and test those that there are
+    Without a dev split the penalty is chosen on folds of train.
 
-    Raises UserError where a class has too few rows for folds.
+    Args:
+        splits: The available splits of train, dev and test.
+        seed: Of folds and intervals.
+        bootstrap_samples: Number of resamples of the interval. 0: no interval.
+        confidence: Of the interval.
+
+    Raises:
+        UserError: A class with too few rows for folds.
     """
     name, in_folds = judged_split({name: labels for name, (_, labels) in splits.items()})
     features, trained_labels = splits[name if in_folds else "train"]
@@ -129,17 +138,23 @@ def classify(
 
 
 def class_mean_accuracy(features: np.ndarray, labels: np.ndarray) -> Score:
-    """Share of rows whose nearest mean, by cosine, is that of their own class, the row itself left out of it.
+    """Compute the share of rows whose nearest class mean, by cosine, is the mean of their class.
 
-    What a classifier would be judged by, without one (nearest class mean, Mensink et al. 2013,
-    https://doi.org/10.1109/TPAMI.2013.83). Rows that are alone in their class do not count; None where fewer than two
-    classes are left.
+    The row is left out of the mean of its class. This judges embeddings for classification without training a
+    classifier (nearest class mean, Mensink et al. 2013, https://doi.org/10.1109/TPAMI.2013.83). The only row
+    of a class does not count.
 
-    features  (rows, dim)
-    labels    class number of each row
+    Args:
+        features: (rows, dim).
+        labels: Class number of each row.
 
-    >>> class_mean_accuracy(np.array([[1.0, 0.0], [1.0, 0.1], [0.0, 1.0], [0.1, 1.0]]), np.array([0, 0, 1, 1])).value
-    1.0
+    Returns:
+        None if fewer than two classes are left.
+
+    Example:
+        >>> features = np.array([[1.0, 0.0], [1.0, 0.1], [0.0, 1.0], [0.1, 1.0]])
+        >>> class_mean_accuracy(features, np.array([0, 0, 1, 1])).value
+        1.0
     """
     rows = features.astype(np.float64)
     rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
@@ -191,13 +206,17 @@ BATCH_SIZE = 512
 
 
 def score_classes(logits: np.ndarray, examples: Examples) -> dict[str, Score]:
-    """`accuracy` and `macro_f1` (mean F1 of the classes, each counting alike) of the likeliest class, as fractions.
+    """Compute `accuracy` and `macro_f1` of the likeliest class, as fractions.
 
-    A class that no row has and that is never named has no F1 and does not count; of rows of one class macro F1 is None.
+    Macro F1 is the mean F1 of the classes, each with the same weight. A class without rows and without
+    predictions has no F1 and does not count. For rows of one class macro F1 is None.
 
-    logits  one number per class and row, (rows, classes)
+    Args:
+        logits: One number per class and row, (rows, classes).
+        examples: The rows.
 
-    Raises ValueError naming set, split and the first row that is not finite.
+    Raises:
+        ValueError: A row that is not finite. The message names set, split and the first such row.
     """
     broken = np.flatnonzero(~np.isfinite(logits).all(axis=1))
     if len(broken):
@@ -214,16 +233,21 @@ def score_classes(logits: np.ndarray, examples: Examples) -> dict[str, Score]:
 
 
 def v_measure(features: Features, labels: np.ndarray, *, clusterings: int, seed: int) -> Score:
-    """Mean V-measure of k-means with as many clusters as there are classes, over `clusterings` starts.
+    """Compute the mean V-measure of k-means with one cluster per class, over `clusterings` starts.
 
     The harmonic mean of homogeneity and completeness (Rosenberg and Hirschberg 2007,
     https://aclanthology.org/D07-1043), from 0 to 1, by mini-batch k-means (Sculley 2010,
-    https://doi.org/10.1145/1772690.1772862) with batches of 512 rows, as MTEB clusters. MTEB draws samples of texts,
-    ten times; here all rows are clustered, so that only the starts are drawn. None for a single class.
+    https://doi.org/10.1145/1772690.1772862) with batches of 512 rows, as in MTEB. MTEB draws ten samples of
+    texts. Here all rows are clustered, and only the starts are drawn.
 
-    features     (rows, features)
-    labels       class number of each row
-    clusterings  at least 1; the first start is drawn from `seed`, the next from `seed` + 1
+    Args:
+        features: (rows, features).
+        labels: Class number of each row.
+        clusterings: At least 1.
+        seed: Of the first start. The next has `seed` + 1.
+
+    Returns:
+        None for a single class.
     """
     num_classes = len(np.unique(labels))
     if num_classes < 2:

@@ -39,8 +39,10 @@ PerRow = Float[np.ndarray, "rows"]
 class Scored:
     """The rows of a set as one run has scored them.
 
-    threshold  from which score on two sentences count as the same; None: each half of the rows judges the other, as on
-               dev, which thresholds are fitted on
+    Args:
+        rows: Of the set.
+        threshold: Pairs from this score on are accepted. None: each half of the rows judges the other, as on
+            dev, the split that thresholds are fitted on.
     """
 
     rows: SetRows
@@ -52,13 +54,13 @@ class Scored:
 
     @cached_property
     def gold(self) -> np.ndarray:
-        """What scores are correlated with."""
+        """Gold values for the correlation."""
         gold = self.rows["gold"]
         return np.asarray(NLI_GRADES)[gold.astype(int)] if self.kind is Kind.NLI_PAIR else gold
 
     @cached_property
     def right(self) -> np.ndarray | None:
-        """Which decisions are right; None where nothing is decided."""
+        """Mask of the right decisions. None if the set has no decisions."""
         if self.kind is not Kind.LABELLED_PAIR:
             return None
         from juzhen.metrics.threshold import accepted_rows  # loads scikit-learn
@@ -68,17 +70,17 @@ class Scored:
 
     @property
     def measures(self) -> list[str]:
-        """Those that can be compared, the one that speaks for the set first."""
+        """Comparable metrics, the main one of the set first."""
         if self.kind in ROWS_OF_PAIRS:
             return ["spearman", *(["accuracy"] if self.right is not None else [])]
         return [name for name in self.rows.columns if name not in (*PLACES, "score", "other")]
 
     @cached_property
     def error(self) -> np.ndarray:
-        """How wrong each row is, the worst highest, within the set from −1 to 1; of a decision that is right below 0.
+        """Error of each row within the set from −1 to 1, the worst highest. Right decisions are below 0.
 
-        0/1 pairs: the share of rows that lie between the score and where the gold value wants it to be, beyond the
-        threshold · other pairs: the distance of the ranks of score and gold value · others: what is missing to 1
+        0/1 pairs: the share of rows between the score and the threshold, positive for wrong decisions · other
+        pairs: the distance of the ranks of score and gold value · others: 1 less the metric
         """
         if self.right is not None:
             ranks = rankdata(self.rows["score"]) / len(self.rows)
@@ -96,7 +98,7 @@ class Scored:
         return float(per_row.mean()) if len(per_row) else None
 
     def per_row(self, measure: str) -> PerRow:
-        """What the mean is taken of; rows that do not count are left out. Of Spearman's correlation its influence."""
+        """Finite values of each row, whose mean is the metric. For Spearman's correlation its influence."""
         if measure == "spearman":
             return self._influence
         values = self.right if measure == "accuracy" else self.rows[measure]
@@ -114,7 +116,7 @@ class Scored:
 
 
 def are_same_rows(first: SetRows, other: SetRows) -> bool:
-    """Whether two runs have scored the same rows of a set, in the same order."""
+    """True if two runs have scored the same rows of a set in the same order."""
     names = [name for name in (*PLACES, "gold") if name in first.columns]
     return (first.fingerprint, len(first)) == (other.fingerprint, len(other)) and all(
         name in other.columns and np.array_equal(first[name], other[name]) for name in names
@@ -122,11 +124,14 @@ def are_same_rows(first: SetRows, other: SetRows) -> bool:
 
 
 def paired_gap(first: Sequence[Scored], other: Sequence[Scored], measure: str) -> Gap | None:
-    """`first` less `other` in a measure, each the mean over its runs (seeds), on the same rows.
+    """Compute `first` less `other` in a metric, each the mean over its runs (seeds), on the same rows.
 
-    Its error has two parts: the differences of the rows, and where a side has several runs the spread of their values,
-    which is what another seed would change. Of few rows (see `mean_interval`) the first is as wide as the wider side of
-    the interval of the mean difference. None where the measure of a run is undefined, or rows of it do not count.
+    The error has two parts. One is the differences of the rows. The other is the spread over the runs of a
+    side, which another seed would change. For few rows (see `mean_interval`) the first part is as wide as the
+    wider side of the interval of the mean difference.
+
+    Returns:
+        None if the metric of a run is undefined, or if some of its rows do not count.
     """
     values = [[run.value(measure) for run in runs] for runs in (first, other)]
     known = [[value for value in side if value is not None] for side in values]
@@ -175,7 +180,7 @@ def spearman_influence(scores: np.ndarray, grades: np.ndarray) -> PerRow:
 
 
 class _Above:
-    """Which rows lie above each row, sorted once."""
+    """Sums over the rows with a higher value than each row, sorted once."""
 
     def __init__(self, values: np.ndarray) -> None:
         _, self._group = np.unique(values, return_inverse=True)

@@ -25,12 +25,16 @@ CELLS_PER_CHUNK = 100_000
 
 
 def spearman(scores: np.ndarray, grades: np.ndarray) -> float | None:
-    """Spearman's rank correlation in [-1, 1]; ties share their mean rank. None where it is undefined.
+    """Compute Spearman's rank correlation in [-1, 1]. Ties share their mean rank.
 
-    Undefined: fewer than two rows, or one side constant. Both sides are compared in float32, the precision of
-    a model's scores at evaluation: coarser formats tie scores that differ and so change the ranks.
+    Both sides are compared in float32, the precision of a model's scores at evaluation. Coarser formats tie
+    scores that differ and so change the ranks.
 
-    Raises ValueError for the first row that is not finite.
+    Returns:
+        None with fewer than two rows, or if one side is constant.
+
+    Raises:
+        ValueError: A row that is not finite. The message names the first one.
     """
     scores, grades = finite(scores, "score"), finite(grades, "grade")
     if _is_constant(scores) or _is_constant(grades):
@@ -47,9 +51,9 @@ def pearson(scores: np.ndarray, grades: np.ndarray) -> float | None:
 
 
 def partial_spearman(scores: np.ndarray, grades: np.ndarray, given: np.ndarray) -> float | None:
-    """Spearman's correlation of scores with grades once what both share with `given` is taken out.
+    """Compute Spearman's correlation of scores with grades, controlled for `given`.
 
-    (r_sg − r_sx r_gx) / √((1 − r_sx²)(1 − r_gx²)), x the third. None where one of the three is undefined or ±1.
+    (r_sg − r_sx r_gx) / √((1 − r_sx²)(1 − r_gx²)), x the third. None if one of the three is undefined or ±1.
     """
     pairs = ((scores, grades), (scores, given), (grades, given))
     direct, first, second = (spearman(*pair) for pair in pairs)
@@ -65,17 +69,23 @@ Interval = tuple[float | None, float | None]
 def spearman_interval(
     scores: np.ndarray, grades: np.ndarray, *, samples: int, confidence: float, seed: int
 ) -> Interval:
-    """Interval (low, high) of `spearman`: percentiles of a bootstrap, rows drawn with replacement (Efron 1979).
+    """Compute the bootstrap interval (low, high) of `spearman`, rows drawn with replacement (Efron 1979).
 
-    samples     resamples; each draws as many rows as there are
-    confidence  share of the resampled correlations inside the interval, 0.95 for instance
+    Below FEW_ROWS rows it is that of Fisher's z with the variance (1 + r²/2) / (n − 3) of Bonett and Wright
+    (2000, https://doi.org/10.1007/BF02294183), which covers for 0/1 labels too. Up to three rows give no
+    interval. Resamples with a constant side have no correlation and are left out. Every resample is ranked
+    exactly, though rows are sorted only once: a resample is a vector of counts, and the cumulative counts per
+    group of tied rows give its mean ranks.
 
-    Below FEW_ROWS rows it is that of Fisher's z with the variance (1 + r²/2) / (n − 3) of Bonett and Wright (2000,
-    https://doi.org/10.1007/BF02294183), which covers for 0/1 labels too; up to three rows say nothing.
-    Resamples that leave a side constant have no correlation and are left out. (None, None) where the
-    correlation itself is undefined, or without samples. Every resample is re-ranked exactly, though rows are
-    sorted only once: a resample is a vector of counts, and the cumulative counts per group of tied rows give
-    its mean ranks.
+    Args:
+        scores: One score for each row.
+        grades: Gold value of each row.
+        samples: Number of resamples. Each has as many rows as the data.
+        confidence: Share of the resampled correlations inside the interval, for instance 0.95.
+        seed: Of the resamples.
+
+    Returns:
+        (None, None) without samples, or if the correlation is undefined.
     """
     value = spearman(scores, grades)
     if samples == 0 or value is None:
@@ -116,14 +126,22 @@ def mean_interval(
     seed: int,
     bounds: tuple[float, float] | None = (0.0, 1.0),
 ) -> Interval:
-    """Interval (low, high) of the mean of some rows: percentiles of a bootstrap; (None, None) without samples or rows.
+    """Compute the bootstrap interval (low, high) of the mean of some rows.
 
-    bounds  what values lie between whatever the rows; None: anything may come
+    For fewer than FEW_ROWS rows, or if fewer than FEW_OTHERS differ from the rest, the interval is Gaffke's
+    (2004, see https://arxiv.org/abs/1905.06208). Its ends are percentiles of means with random weights, in
+    which the bound on that side counts as one more row. For values 0 and 1 it is that of Clopper and Pearson.
+    Without bounds it is that of the bootstrap of Student's t.
 
-    Of fewer than FEW_ROWS rows, or where fewer than FEW_OTHERS differ from the rest, the interval is Gaffke's (2004;
-    see https://arxiv.org/abs/1905.06208): an end is a percentile of means with random weights, in which the bound on
-    that side counts as one row more. For values 0 and 1 it is that of Clopper and Pearson. Without bounds it is that
-    of the bootstrap of Student's t.
+    Args:
+        values: One value for each row.
+        samples: Number of resamples.
+        confidence: Share of the resampled means inside the interval.
+        seed: Of the resamples.
+        bounds: Lowest and highest possible value. None: unbounded.
+
+    Returns:
+        (None, None) without samples or rows.
     """
     values = np.asarray(values, dtype=np.float64)
     if samples == 0 or not len(values):
@@ -144,7 +162,7 @@ def mean_interval(
 
 
 def _of_students_t(values: np.ndarray, *, samples: int, confidence: float, seed: int) -> Interval:
-    """Of each resample the distance of its mean in its own standard errors says how far the mean is off."""
+    """Bootstrap of Student's t: the error of each resampled mean in units of its standard error."""
     rows, mean, error = len(values), values.mean(), values.std() / np.sqrt(len(values))
     if rows < 2 or error == 0:
         return None, None
@@ -160,21 +178,22 @@ def _of_students_t(values: np.ndarray, *, samples: int, confidence: float, seed:
 
 
 def resampled_means(values: np.ndarray, *, samples: int, seed: int) -> Float[np.ndarray, "samples"]:
-    """The mean in each resample of `mean_interval`; rows are drawn as in `resampled_correlations`."""
+    """The mean in each resample of `mean_interval`, with the draws of `resampled_correlations`."""
     counts = _resamples(len(values), samples=samples, seed=seed)
     return np.concatenate([chunk @ values / len(values) for chunk in counts])
 
 
 def score_distribution(scores: np.ndarray, grades: np.ndarray) -> dict[str, float | None]:
-    """Mean and variance of the scores, and the Kolmogorov-Smirnov test of positives against the other pairs.
+    """Compute mean and variance of the scores, and the Kolmogorov-Smirnov test of positives against others.
 
-    score_mean, score_variance  in units of the score, and of its square (divided by N); None without rows
-    ks          largest distance between the shares of positives and of others that score at most s, over all s:
-                sup_s |F₊(s) − F₋(s)|, 0 where both are spread alike, 1 where a threshold divides them
-    ks_p_value  how probable such a distance or a larger one is if both are draws of one distribution, for many rows
-                (Smirnov 1948, https://doi.org/10.1214/aoms/1177730256)
-
-    `ks` and its p-value are None where there are no positives or no others.
+    Returns:
+        score_mean, score_variance: In units of the score, and of its square (divided by N). None without
+            rows.
+        ks: Largest distance between the shares of positives and of others that score at most s, over all s:
+            sup_s |F₊(s) − F₋(s)|. 0: both are spread alike. 1: a threshold divides them. None without
+            positives or without others.
+        ks_p_value: Probability of such a distance or a larger one if both are draws of one distribution, for
+            many rows (Smirnov 1948, https://doi.org/10.1214/aoms/1177730256). None like `ks`.
     """
     scores, is_positive = np.asarray(scores, dtype=np.float64), np.asarray(grades) > POSITIVE_ABOVE
     distance, probability = kolmogorov_smirnov(scores[is_positive], scores[~is_positive])
@@ -287,14 +306,14 @@ class Gap(NamedTuple):
 
     @property
     def interval(self) -> tuple[float, float]:
-        """95 %; it has no 0 in it exactly where `p` is below 0.05."""
+        """95 % interval. It excludes 0 exactly if `p` is below 0.05."""
         tail = (1 + CONFIDENCE) / 2
         reach = self.error * (stdtrit(self.freedom, tail) if self.freedom else Z)
         return float(self.value - reach), float(self.value + reach)
 
     @property
     def p(self) -> float:
-        """How probable so large a difference is where there is none, to both sides."""
+        """Two-sided probability of so large a difference by chance."""
         if self.error == 0:
             return float(self.value == 0)
         t = -abs(self.value / self.error)

@@ -40,7 +40,7 @@ def character_pairs(run: str) -> list[str]:
 def terms(
     text: str, cut: Callable[[str], list[str]] = character_pairs, folding: Callable[[str], str] = fold
 ) -> list[str]:
-    """Cut the Chinese of a folded text by `cut`; its other words stay whole.
+    """Split the Chinese of a folded text by `cut`. The other words stay whole.
 
     >>> terms("Ｐｙｔｈｏｎ怎麼学")
     ['python', '怎', '么', '学', '怎么', '么学']
@@ -52,7 +52,7 @@ def terms(
 
 
 def cut_of(tokens: str) -> Callable[[str], list[str]]:
-    """What cuts Chinese into terms. Raises UserError for a name that is none, and where jieba is not installed."""
+    """Find the splitter of Chinese terms by name. Raises UserError for unknown names or missing jieba."""
     require_choice("tokens", tokens, TOKENS)
     if tokens == CHARACTERS:
         return character_pairs
@@ -64,15 +64,18 @@ def cut_of(tokens: str) -> Callable[[str], list[str]]:
 
 
 class BM25:
-    """Documents that queries look for by the terms they share.
+    """Search for documents by the terms that they share with a query.
 
-    A term that occurs f times in a document adds idf · f / (f + k1 · (1 − b + b · length / mean length)) to its score,
-    as often as the query holds it; idf = ln(1 + (N − df + ½) / (df + ½)), of N documents of which df hold the term.
+    A term that occurs f times in a document adds idf · f / (f + k1 · (1 − b + b · length / mean length)) to
+    its score, as often as the query holds it. idf = ln(1 + (N − df + ½) / (df + ½)), of N documents of which
+    df hold the term.
 
-    tokens  terms of Chinese: characters and their pairs, or the words that jieba finds
-    script  traditional and simplified characters are the same (`juzhen.core.text.fold`)
+    Args:
+        tokens: Terms of Chinese: characters and their pairs, or the words of jieba.
+        script: Treat traditional and simplified characters as the same (`juzhen.core.text.fold`).
 
-    Raises UserError where jieba is asked for and not installed.
+    Raises:
+        UserError: tokens=jieba without the package jieba.
     """
 
     _by_document: Any = None
@@ -138,7 +141,7 @@ class BM25:
     def _counted(
         self, texts: Sequence[str]
     ) -> tuple[Float[sparse.csr_array, "terms documents"], Int[np.ndarray, "documents"]]:
-        """How often each text holds each term, and how many it holds; new terms get numbers."""
+        """Count each term in each text, and the terms of each text. New terms get numbers."""
         numbers, lengths, rows = self._numbers, np.empty(len(texts), dtype=np.int64), array("i")
         for place, text in enumerate(texts):
             row_numbers = [numbers.setdefault(term, len(numbers)) for term in self._terms(text)]
@@ -155,9 +158,12 @@ class BM25:
         *,
         frequency: Int[np.ndarray, "terms"],
     ) -> Float[sparse.csr_array, "terms documents"]:
-        """The counts, made weights in place.
+        """Turn counts into weights, in place.
 
-        frequency  documents that hold each term, among those that give idf
+        Args:
+            counts: Of each term in each document.
+            lengths: Number of terms of each document.
+            frequency: Number of documents with each term, among those of the idf.
         """
         number, mean_length, k1, b = self._statistics.tolist()
         idf = np.log1p((number - frequency + 0.5) / (frequency + 0.5)).astype(np.float32)
@@ -170,7 +176,7 @@ class BM25:
         return int(self._weights.shape[1])
 
     def scores(self, query: str) -> Float[np.ndarray, "documents"]:
-        """The score of every document, float32; 0 where it shares no term."""
+        """Score every document, float32. 0 without a shared term."""
         scores = np.zeros(self._weights.shape[1], dtype=np.float32)
         for term in self._known(as_text(query, "query", may_be_empty=True)):
             entries = slice(*self._weights.indptr[term : term + 2])
@@ -206,10 +212,11 @@ Overlap = Callable[[Shared, np.ndarray, np.ndarray], Shared]
 
 
 def lexical_vectors(texts: Sequence[str], *, counted: Sequence[str]) -> scipy.sparse.csr_array:
-    """TF-IDF vectors of length 1, (texts, terms); terms and their weights are counted over the texts `counted`.
+    """Compute TF-IDF vectors of length 1, (texts, terms). The texts `counted` give the terms and weights.
 
-    Terms are characters and pairs of neighbouring characters of folded texts (`juzhen.core.text.fold`). A term that
-    occurs t times weighs (1 + ln t) · (1 + ln((1 + N) / (1 + df))), with N texts of which df hold it.
+    Terms are characters and pairs of neighbouring characters of folded texts (`juzhen.core.text.fold`). A
+    term that occurs t times weighs (1 + ln t) · (1 + ln((1 + N) / (1 + df))), with N texts of which df hold
+    it.
     """
     from sklearn.feature_extraction.text import TfidfVectorizer  # BM25 and an index do without
 
@@ -228,9 +235,12 @@ def similarities(
 def term_sets(
     texts: Sequence[str], *, counted: Sequence[str], tokens: str = CHARACTERS
 ) -> scipy.sparse.csr_array:
-    """Which terms of the texts `counted` each text has, 0 or 1, (texts, terms).
+    """Mark the terms of each text by 1, (texts, terms). The texts `counted` give the terms.
 
-    tokens  of Chinese: characters and pairs of neighbouring ones, or the words that jieba finds
+    Args:
+        texts: The texts.
+        counted: Texts whose terms count.
+        tokens: Of Chinese: characters and pairs of neighbouring ones, or the words of jieba.
     """
     from sklearn.feature_extraction.text import CountVectorizer
 
@@ -241,9 +251,10 @@ def term_sets(
 
 
 def overlap(shared: Shared, first: np.ndarray, second: np.ndarray, *, method: str) -> Shared:
-    """Of terms that two texts share and that each has: shared of all (Jaccard), or of their mean number (Dice).
+    """Compute the overlap of two texts: shared terms by all terms (Jaccard), or by their mean number (Dice).
 
-    0 where neither has any. Dice puts pairs in the order of Jaccard: D = 2J / (1 + J); their Pearson differs.
+    0 if neither text has terms. Dice orders pairs as Jaccard does: D = 2J / (1 + J). Their Pearson
+    correlations differ.
     """
     sizes = first + second
     of = sizes - shared if method == JACCARD else sizes / 2

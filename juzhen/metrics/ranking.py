@@ -81,22 +81,26 @@ def query_numbers(
     relevant: Sequence[Mapping[int, float]],
     measures: Sequence[str] = RANKINGS,
 ) -> dict[str, PerQuery]:
-    """Each of `measures`, such as `ndcg_at_10`, of each query, from the documents that it found, best first.
+    """Compute each of `measures`, such as `ndcg_at_10`, for each query from its documents, best first.
 
-    ndcg    Σ_r gain_r / log2(1 + r) over ranks r ≤ k, divided by its value for the best order there is
-    mrr     1 / rank of the first document that answers the query, 0 where none of the first k does
-    recall  share of all documents that answer it which are among the first k
-    map     Σ_r hit_r · (hits up to r) / r over ranks r ≤ k, divided by the number of all documents that answer it
-    precision  share of the first k that answer the query; a place without a document does not
-    hit_rate   1 where one of the first k answers it, else 0
+    As in trec_eval: ndcg_cut, recip_rank of k documents, recall, map_cut, P and success. A list with fewer
+    than k documents is not filled up, so recall is 1 for a corpus with fewer documents. For equal scores it
+    is the expected value over all orders of the tied documents, in closed form (McSherry and Najork 2008,
+    https://doi.org/10.1007/978-3-540-78646-7_38). The order of the file has no influence.
 
-    As trec_eval has them: ndcg_cut, recip_rank of k documents, recall, map_cut, P and success. A list with fewer than k
-    documents counts as it is, so where the corpus has fewer, recall is 1. Where documents have equal scores it is the
-    expected value over all their orders, in closed form (McSherry and Najork 2008,
-    https://doi.org/10.1007/978-3-540-78646-7_38): no order of the file decides.
+    Args:
+        lists: Ranked lists with ties. Or document numbers without ties, −1 after the end of a list.
+        relevant: For each query: number of a document that answers it → its gain, above 0.
+        measures: Names of metrics.
 
-    lists      or numbers of documents, −1 where a list has ended: then no two are equal
-    relevant   for each query: number of a document that answers it → its gain, above 0
+    Returns:
+        ndcg: Σ_r gain_r / log2(1 + r) over ranks r ≤ k, divided by its value for the best possible order
+        mrr: 1 / rank of the first document that answers the query, 0 if none of the first k does
+        recall: share of all documents that answer it which are among the first k
+        map: Σ_r hit_r · (hits up to r) / r over ranks r ≤ k, divided by the number of all documents that
+            answer it
+        precision: share of the first k that answer the query, a place without a document counting as a miss
+        hit_rate: 1 if one of the first k answers it, else 0
     """
     return {name: values[0] for name, values in order_numbers(lists, relevant, measures).items()}
 
@@ -180,7 +184,7 @@ class _Found:
         )
 
     def in_order(self, *, best: bool, depth: int) -> Float[np.ndarray, "queries depth"]:
-        """Gain in each place: of equals those that answer come first, the best of them before others, or last."""
+        """Gain at each rank. Tied documents that answer come first, the best of them leading, or last."""
         order = np.lexsort((-self.gain, self.start, self.query))
         query, start, size = self.query[order], self.start[order], self.size[order]
         is_first = np.ones(len(query), dtype=bool)
@@ -229,9 +233,10 @@ def _expected(
 ) -> dict[str, PerQuery]:
     """Mean of the metrics over all orders of equal scores, for some queries.
 
-    Of n equals, r answer. The t-th of their places, from 0, has one that answers with the probability r / n. Its gain
-    is their mean, and the number of answers before it among them is t (r − 1) / (n − 1). It is the first that answers
-    with the probability Π_{u < t} (1 − r / (n − u)) · r / (n − t), if none does before them.
+    Of n tied documents, r answer. The t-th of their places, from 0, has one that answers with the probability
+    r / n. Its gain is their mean, and the number of answers before it among them is t (r − 1) / (n − 1). It
+    is the first that answers with the probability Π_{u < t} (1 − r / (n − u)) · r / (n − t), if no answer
+    ranks before the tie.
     """
     depth = ideal.shape[1]
     width = min(depth, lists.documents.shape[1])
@@ -268,10 +273,11 @@ def _expected(
 class FirstAnswers:
     """Rank of the first document that answers each query, among all of a corpus.
 
-    right   highest score of a document that answers it
-    other   highest score of one that does not. NaN if all do
-    above   number of documents that do not answer and score higher than `right`
-    equal_right, equal_other  number of documents of either sort with the score `right`, including itself
+    Attributes:
+        right: Highest score of a document that answers it.
+        other: Highest score of the other documents. NaN if all answer.
+        above: Number of other documents that score higher than `right`.
+        equal_right, equal_other: Number of documents of either sort with the score `right`, including itself.
     """
 
     right: PerQuery
@@ -282,14 +288,15 @@ class FirstAnswers:
 
 
 def first_answer_numbers(first: FirstAnswers) -> dict[str, Float[np.ndarray, "three queries"]]:
-    """STANDARD_RANKS of each query: the expected value over the orders of equal scores, the worst, and the best.
+    """Compute STANDARD_RANKS of each query: the expected value over the orders of ties, the worst, the best.
 
-    recall  1 where the first document that answers is among the first k. A question has one standard question, so this
-            is recall; of several it is enough to find one
-    mrr     1 / rank of the first document that answers, over the whole corpus
+    Of a + b equals, a answer. The first that answers follows j others with the probability Π_{u < j} (1 − a /
+    (a + b − u)) · a / (a + b − j).
 
-    Of a + b equals, a answer. The first that answers follows j others with the probability
-    Π_{u < j} (1 − a / (a + b − u)) · a / (a + b − j).
+    Returns:
+        recall: 1 if the first document that answers is among the first k. This is recall, because a question
+            has one standard question. With several it is enough to find one.
+        mrr: 1 / rank of the first document that answers, over the whole corpus
     """
     best = first.above + 1
     ranks = np.stack([best, best + first.equal_other, best])
@@ -317,15 +324,31 @@ def score_ranking(
     bootstrap_samples: int,
     seed: int,
 ) -> dict[str, Score]:
-    """`ranking_accuracy` and `ranking_loss` of positive pairs or `triplet_accuracy`; mean scores and their gap.
+    """Score positive pairs or triplets: accuracy, loss, mean scores and their gap.
 
-    accuracy  share of rows whose own text has the highest score; where k texts share it, the row counts 1/k
-    loss      mean of −log [exp(s_own/τ) / Σ_c exp(s_c/τ)] in nats, τ the temperature: InfoNCE from anchor to positive
-    positive_score, negative_score, score_gap  mean score of own texts, of all others, and their difference
+    Positive pairs have `ranking_accuracy` and `ranking_loss`. Triplets have `triplet_accuracy`.
 
-    scores  own text first, −inf where a candidate is no wrong answer; a row that has no other does not count
+    Args:
+        scores: The positive first, −inf for candidates that are not wrong answers. A row without other
+            candidates does not count.
+        examples: The rows.
+        temperature: τ of the loss.
+        confidence: Of the intervals.
+        bootstrap_samples: Number of resamples of the intervals.
+        seed: Of the resamples.
 
-    All are None where no row counts. Raises ValueError naming the first row with a score that is no number.
+    Returns:
+        ranking_accuracy, triplet_accuracy: share of rows whose positive has the highest score, counting 1/k
+            if k texts share it
+        ranking_loss: mean of −log [exp(s_own/τ) / Σ_c exp(s_c/τ)] in nats, τ the temperature: InfoNCE from
+            anchor to positive
+        positive_score, negative_score, score_gap: mean score of positives, of all others, and their
+            difference
+
+        All are None if no row counts.
+
+    Raises:
+        ValueError: A score that is not a number. The message names the first such row.
     """
     broken = np.flatnonzero(np.isnan(scores).any(axis=1) | ~np.isfinite(scores[:, 0]))
     if len(broken):

@@ -1,6 +1,6 @@
-"""Settings of models: the keys of each model of the inner ring, and which keys of a job it reads.
+"""Settings of models: the keys of each model of the inner ring, and the keys of a job that it reads.
 
-Settings of an outer model are in a file of their own.
+Settings of an outer model are in a separate file.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,10 +21,11 @@ Job = Mapping[str, Any]
 class Unread(NamedTuple):
     """A key, or a group of keys, that a job does not read.
 
-    instead    what stands for it in the key of the run and in its row
-    why        the reason, and what to type; `{key}` is the key
-    but        keys below it that are read
-    in_stages  the same keys of a stage or of a set are unread, too
+    Attributes:
+        instead: Replaces the value in the key of the run and in its row.
+        why: The reason, and the way out. `{key}` is the key.
+        but: Keys below it that are read.
+        in_stages: The same keys of a stage or of a set are unread, too.
     """
 
     instead: Any
@@ -85,22 +86,24 @@ GRADES = "grades are classes for model=crossencoder loss=ce alone; leave it out"
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSettings:
-    """What conf/model may set of a model: name, type and, where the key may be left out, a default.
+    """Keys of a model in conf/model, with their types. Optional keys have a default.
 
-    name            the model's, where a configuration may lack its class
-    module          file of lightning_modules/ that has the class
-    title           how a table calls it; None: by its name
-    trains          it learns
-    provides        what a loss may consume of it
-    input_kind      kind of examples that it learns from, whatever the loss takes; None: what the loss takes
-    loss_kind       where `input_kind` is set: kind that the loss is handed; None: its objective needs no loss
-    unscored        kinds of sets that it has no measure of, and why
-    metric          the dev metric that chooses a checkpoint, higher = better
-    reads_not       keys of the job that it does not read, of those in `CHOSEN` → why, and what to type; `{model}` is
-                    its name
-    for_learning    its own keys that mean nothing where nothing is learnt → what stands for them
-    changes_nothing  its own keys that change no number → what stands for them
-    no_common_start  why the backbone of its runs is not what they all started from; "": it is
+    Attributes:
+        name: The model's name, for configurations without a class.
+        module: File of lightning_modules/ with the class.
+        title: Name in tables. None: `name`.
+        trains: False for models without training.
+        provides: Outputs that a loss may use.
+        input_kind: Kind of training examples for any loss. None: the kind of the loss.
+        loss_kind: With `input_kind`: kind of examples that the loss receives. None: its objective needs no
+            loss.
+        unscored: Kinds of sets without a metric, and the reason.
+        metric: The dev metric that chooses a checkpoint, higher = better.
+        reads_not: Keys of `CHOSEN` that it does not read → the reason, and the way out. `{model}` is its
+            name.
+        for_learning: Keys of the model without meaning if nothing is trained → their replacement.
+        changes_nothing: Keys of the model that change no number → their replacement.
+        no_common_start: The reason why the backbone of its runs is not their common start. "": it is.
     """
 
     name: ClassVar[str] = ""

@@ -66,11 +66,12 @@ CHANGES = ("final_logit_softcapping", "logit_scale", "logits_scaling", "logits_s
 
 @dataclass(frozen=True)
 class AnswerLayout:
-    """What a folder says beside the model and its chat template.
+    """Settings of a folder besides the model and its chat template.
 
-    answers  number of the token for yes, and of that for no; of yes alone where its logit is the score
-    prompts  the default one is the instruction, a message of the system
-    format   as of `GenerativeReranker`; None: as the template takes it
+    Attributes:
+        answers: Token numbers of yes and no. Yes alone if its logit is the score.
+        prompts: The default prompt is the instruction, sent as the system message.
+        format: As in `GenerativeReranker`. None: as the template takes it.
     """
 
     answers: tuple[int, ...]
@@ -79,7 +80,7 @@ class AnswerLayout:
 
 
 def read_answers(folder: Path) -> AnswerLayout:
-    """What such a folder says. Raises UserError for what sentence-transformers would compute otherwise."""
+    """Read the settings of such a folder. Raises UserError for settings that change the scores elsewhere."""
     with naming(f"{folder}: {MODULES_FILE} cannot be understood"):
         overall, modules = read_model_settings(folder), read_modules(folder)
         if [module["type"].rpartition(".")[2] for module in modules] != ["Transformer", ANSWERS]:
@@ -106,7 +107,7 @@ def _format(about: dict[str, Any]) -> Format | None:
 
 
 def require_answering(architecture: PretrainedConfig, *, shown: str) -> None:
-    """Raises UserError for what is no language model that reads to the left, or changes its logits."""
+    """Raise UserError unless the model is a causal language model with unchanged logits."""
     known = ARCHITECTURES.get(architecture.model_type)
     built = AutoModelForCausalLM._model_mapping.get(type(architecture), None)
     if known is None or not known.is_decoder or built is None or looks_ahead(architecture):
@@ -123,7 +124,7 @@ def require_answering(architecture: PretrainedConfig, *, shown: str) -> None:
 
 
 def stored_head(architecture: PretrainedConfig, folder: Path | None) -> Tensor | None:
-    """The head in the files of a model, (vocabulary, dim); None: it is the table of tokens, or there is none."""
+    """Read the head from the files of a model, (vocabulary, dim). None: it is tied or missing."""
     if architecture.tie_word_embeddings or folder is None:
         return None
     for path in weight_files(folder):
@@ -152,9 +153,10 @@ def causal_model(backbone: PreTrainedModel, head: Tensor | None) -> PreTrainedMo
 
 
 def write_answers(encoder: Any, folder: Path, card: dict[str, Any], *, place: str) -> None:
-    """Fills an empty folder. encoder: a `GenerativeReranker`; the others as of `save_encoder`.
+    """Fill an empty folder with a `GenerativeReranker`. The other arguments are those of `save_encoder`.
 
-    An adapter is written alone; as ours where sentence-transformers finds no head in its base, or not the adapter.
+    An adapter is written without its base. It is written in our format if sentence-transformers finds no head
+    in its base or cannot load the adapter.
     """
     inner, is_whole = encoder.inner, not has_adapter(encoder.backbone)
     finds_head = encoder.rows is not None or encoder.backbone.config.tie_word_embeddings
@@ -212,17 +214,19 @@ NAME = "instruction"
 
 
 class GenerativeReranker(PairEncoder):
-    """logit(yes) − logit(no) at the last token, behind a text that asks whether the document answers the query.
+    """logit(yes) − logit(no) at the last token of a text that asks if the document answers the query.
 
-    (Nogueira et al. 2020, https://arxiv.org/abs/2003.06713; Qwen3-Reranker, Zhang et al. 2025)
+    (Nogueira et al. 2020, https://arxiv.org/abs/2003.06713, and Qwen3-Reranker, Zhang et al. 2025)
 
-    inner     the language model without its head, with pooling `last`
-    answers   numbers of the tokens for yes and no; of yes alone, where its logit is the score
-    prompts   the default one is the instruction
-    format    as of `AnswerPrompt`; plain: no chat template is read
+    The tokenizer's chat template holds the text. Only the head's rows of the answers are used. They are rows
+    of the token embeddings or of a separate head. They are trained with the rest of the model, except with an
+    adapter.
 
-    Of the head only the rows of the answers are computed with. They are rows of the table of tokens, or of a head of
-    their own, and learn as these do: not beside an adapter. The tokenizer's chat template holds the text.
+    Args:
+        inner: The language model without its head, with pooling `last`.
+        answers: Token numbers of yes and no. Yes alone if its logit is the score.
+        prompts: The default prompt is the instruction.
+        format: As in `AnswerPrompt`. "plain": no chat template is read.
     """
 
     family: ClassVar[str] = "generative_reranker"
@@ -276,10 +280,16 @@ class GenerativeReranker(PairEncoder):
 
     @classmethod
     def of_folder(cls, inner: SentenceEncoder, folder: Path, *, has_weights: bool = True) -> Self:
-        """The one that a folder describes, whose model `inner` is.
+        """Build the encoder of a folder around its model.
 
-        has_weights  they are those of the folder, and not drawn. Raises UserError where its head is in no file then:
-                     the table of tokens in its place would give other scores
+        Args:
+            inner: The model of the folder.
+            folder: The folder with the settings.
+            has_weights: True if the weights were read from the folder, False if they were drawn.
+
+        Raises:
+            UserError: The weights were read, but no file holds the head. The token embeddings would give
+                other scores.
         """
         layout = read_answers(folder)
         encoder = cls(inner, answers=layout.answers, prompts=layout.prompts, format=layout.format)
@@ -303,14 +313,18 @@ class GenerativeReranker(PairEncoder):
         template: str | None = None,
         instruction: str | None = None,
     ) -> Self:
-        """A new one of any language model, which has its head, or is given the table of tokens as such.
+        """Build a new encoder from any language model. Without a head, it uses the token embeddings as one.
 
-        true_answer, false_answer  answers, a token each; None: yes, no
-        template     text with {query}, {document} and, where there may be one, {instruction}; None: as Qwen3-Reranker
-                     is asked, without its marks of turns where the tokenizer has none
-        instruction  None: that of Qwen3-Reranker
+        Args:
+            inner: The language model.
+            true_answer: The answer for a match, one token. None: yes.
+            false_answer: The other answer, one token. None: no.
+            template: Text with {query}, {document} and optionally {instruction}. None: that of
+                Qwen3-Reranker, without turn markers if the tokenizer has none.
+            instruction: None: that of Qwen3-Reranker.
 
-        Raises UserError for answers that are no tokens.
+        Raises:
+            UserError: An answer that is not a token.
         """
         tokenizer = inner.tokenizer
         require_answering(inner.backbone.config, shown=tokenizer.name_or_path or "this encoder")
@@ -331,9 +345,12 @@ class GenerativeReranker(PairEncoder):
     def load(
         cls, source: str | Path, *, revision: str | None = None, device: str | torch.device = "cpu"
     ) -> Self:
-        """The one in a folder, of a run or of the hub: ours, or one of sentence-transformers with a LogitScore.
+        """Load from a folder, a run or the hub, in float32 and in evaluation mode.
 
-        In float32, in evaluation mode. Raises UserError where there is none.
+        Reads our format and that of sentence-transformers with a LogitScore.
+
+        Raises:
+            UserError: The source does not hold such an encoder.
         """
         target, path = open_device(device), encoder_source(source)
         folder = locate_folder(path) or download(path, revision)
@@ -360,7 +377,7 @@ class GenerativeReranker(PairEncoder):
 
     @property
     def instruction(self) -> str | None:
-        """What the model is told to judge by; None: what the template says by itself."""
+        """The instruction by which the model judges. None: that of the template."""
         return self.prompts.text or None
 
     @instruction.setter
@@ -408,7 +425,7 @@ class GenerativeReranker(PairEncoder):
             return functional.linear(pooled.float(), self.direction().float())
 
     def direction(self) -> Float[Tensor, "1 dim"]:
-        """What the last state is multiplied by: the row of yes without that of no."""
+        """The vector multiplied with the last state: the row of yes minus the row of no."""
         if self.rows is not None:
             first, *other = self.rows
         else:
@@ -417,7 +434,7 @@ class GenerativeReranker(PairEncoder):
         return (first - other[0] if other else first).unsqueeze(0)
 
     def whole_head(self) -> Float[Tensor, "vocabulary dim"] | None:
-        """The head with the rows as they are; None: it is the table of tokens."""
+        """The head with its current rows. None: it is tied to the token embeddings."""
         if self.rows is None or self._stored.head is None:
             return None
         head = self._stored.head.to(self.backbone.dtype).clone()
@@ -440,7 +457,7 @@ class _Stored:
 
 
 def answer_number(tokenizer: PreTrainedTokenizerBase, token: str, key: str) -> int:
-    """The number of an answer. Raises UserError for what the tokenizer does not have as one token."""
+    """Return the token number of an answer. Raises UserError if the tokenizer lacks it as one token."""
     with naming(f"{key}={short(repr(token))}: the tokenizer cannot look it up"):
         numbers = tokenizer(token, add_special_tokens=False)["input_ids"]
     number = tokenizer.get_vocab().get(token, numbers[0] if len(numbers) == 1 else None)

@@ -1,7 +1,7 @@
-"""The text in which a language model is asked about a query and a document, and its tokens by arithmetic.
+"""The text that asks a language model about a query and a document, and its token numbers.
 
-Each side is tokenised alone, between its own parts of the text, and once; a pair is the tokens of both. That this gives
-the tokens of the whole text is proved when a tokenizer and a text come together.
+Each side is tokenised once, together with its part of the text around it. The tokens of a pair are those of
+both sides. A check of tokenizer and text makes sure that these are the tokens of the whole text.
 """
 
 import json
@@ -78,13 +78,14 @@ def _pieces(text: str) -> list[tuple[str, bool]]:
 
 @dataclass(frozen=True)
 class AnswerPrompt:
-    """`before query between document after`, whose tokens are those of two parts.
+    """`before query between document after`, tokenised in two parts.
 
-    cut     characters of `between` that are tokenised with the query
-    format  as of a chat template
-    tail    the tokens at the end that no document changes
-    fixed   tokens of the text without query and document
-    margins, num_special  as of `PairTemplate`: what stands around a side counts as its own
+    Attributes:
+        cut: Number of characters of `between` tokenised with the query.
+        format: As in a chat template.
+        tail: The last tokens, which are equal for all documents.
+        fixed: Number of tokens of the text without query and document.
+        margins, num_special: As in `PairTemplate`. The text around a side counts as part of the side.
     """
 
     before: str
@@ -101,9 +102,15 @@ class AnswerPrompt:
     def of(
         cls, tokenizer: PreTrainedTokenizerBase, instruction: str | None, *, format: Format | None = None
     ) -> "AnswerPrompt":
-        """What the tokenizer's chat template makes of pairs. format: None: as the template takes it.
+        """Build the prompt from the tokenizer's chat template.
 
-        Raises UserError for a template without places for both texts, and for one whose tokens are not those of parts.
+        Args:
+            tokenizer: Its chat template is read.
+            instruction: Goes into the template. None: no instruction.
+            format: None: as the template takes it.
+
+        Raises:
+            UserError: A template without places for both texts, or whose tokens do not split into two parts.
         """
         label = tokenizer.name_or_path or "this encoder"
         if not isinstance(tokenizer.chat_template, str):
@@ -141,7 +148,7 @@ class AnswerPrompt:
         return cls(before, between, after, cut, name, tail, fixed)
 
     def around(self, text: str, *, is_query: bool) -> str:
-        """A side between what is tokenised with it."""
+        """A side with the text tokenised with it."""
         if is_query:
             return self.before + text + self.between[: self.cut]
         return self.between[self.cut :] + text + self.after
@@ -149,9 +156,12 @@ class AnswerPrompt:
     def lengths(
         self, first: np.ndarray, second: np.ndarray, *, max_length: int
     ) -> tuple[Int[np.ndarray, "rows"], Int[np.ndarray, "rows"]]:
-        """Tokens of each side that are left: the document is cut first, then the query; the tail stays.
+        """Remaining tokens of each side. The document is truncated first, then the query, and never the tail.
 
-        first, second  tokens of the sides with what stands around them
+        Args:
+            first: Number of tokens of each query with the text around it.
+            second: Number of tokens of each document with the text around it.
+            max_length: Tokens of a pair.
         """
         is_cut = first + second >= max_length
         room = np.where(is_cut, np.minimum(first, max_length - len(self.tail)), first)
@@ -184,14 +194,14 @@ class PlainPair(PairTemplate):
 
     @classmethod
     def around_pairs(cls, tokenizer: PreTrainedTokenizerBase, instruction: str | None) -> "PlainPair":
-        """What the tokenizer makes of pairs."""
+        """Build the prompt from the tokenizer's own treatment of pairs."""
         template = PairTemplate.of(tokenizer, apart=False)
         before = _ids(tokenizer, [instruction or ""])[0]
         settings = vars(template) | {"margins": (0, 0), "instruction": instruction or ""}
         return cls(**settings, fixed=template.num_special + len(before))
 
     def around(self, text: str, *, is_query: bool) -> str:
-        """A side as it is tokenised, without special tokens."""
+        """The tokenised text of a side, without special tokens."""
         return self.instruction + text if is_query else text
 
 
@@ -215,10 +225,10 @@ def _ids(tokenizer: PreTrainedTokenizerBase, texts: list[str]) -> list[list[int]
 def _place_to_cut(
     tokenizer: PreTrainedTokenizerBase, before: str, between: str, after: str, label: str
 ) -> int:
-    """Where the text between the sides may be cut so that parts have the tokens of the whole, whatever the sides are.
+    """Find where to split the text between the sides so that the parts have the tokens of the whole text.
 
-    That is where a tokenizer begins a new word whatever stands there: tokens do not go beyond words. Raises UserError
-    where there is no such place.
+    It must be right for any two sides. The tokenizer must begin a new word there, because tokens do not cross
+    word borders. Raises UserError if no such place exists.
     """
     pairs = [("a", "b"), *((f"x{end}", "y") for end in ENDS), *(("x", f"{end}y{end}") for end in ENDS)]
     wholes = [before + query + between + document + after for query, document in pairs]
@@ -257,9 +267,10 @@ def _words(tokenizer: PreTrainedTokenizerBase, texts: list[str]) -> list[list[st
 
 
 class SideReader:
-    """What tokenises documents, or queries, for the pairs of a `GenerativeReranker`; as `CachedTokenizer` takes it.
+    """Tokenises the documents or queries of a `GenerativeReranker`. `CachedTokenizer` accepts it.
 
-    encoder  of which tokenizer, max_length and template are asked each time
+    Args:
+        encoder: Its tokenizer, max_length and template are read on each call.
     """
 
     sides = ROLES
@@ -287,7 +298,7 @@ class SideReader:
         return self if is_query == self._is_query else SideReader(self._encoder, is_query=is_query)
 
     def tokenize(self, texts: Sequence[str], *, progress: bool | None = False) -> TokenTable:
-        """Token numbers per text with what stands around it, at most `max_length` of each."""
+        """Token numbers of each text with the text around it, at most `max_length` of each."""
         around, portions = self._encoder.template.around, [TokenTable.of([])]
         with (
             no_garbage_collection(),

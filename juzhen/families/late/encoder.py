@@ -53,16 +53,17 @@ ROLES = np.array([Side.EVERY, Side.QUERY, Side.EVERY, Side.QUERY], dtype=np.int8
 
 
 class MultiVectorEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEncoder):
-    """backbone → projections → length 1, for each token; the score of a query and a document is their MaxSim.
+    """backbone → projections → length 1, for each token. The score of a query and a document is their MaxSim.
 
     (Khattab and Zaharia 2020, https://arxiv.org/abs/2004.12832)
 
-    reading  lengths, expansion of queries and tokens that are not scored
-    sums     the score is the sum over the tokens of the query of the nearest token of the document, as in folders of
-             others that say maxsim or nothing; False: their mean, which sentence-transformers calls meanmaxsim. Losses
-             take the mean in any case
+    A text is read as a document by default. Losses always take the mean over the tokens of the query.
 
-    A text is read as a document unless it is said to be a query.
+    Args:
+        reading: Lengths, expansion of queries, and tokens without a score.
+        sums: True: the score is the sum over the tokens of the query of the nearest token of the document.
+            Foreign folders with maxsim or without a setting use it. False: their mean, called meanmaxsim by
+            sentence-transformers.
     """
 
     family: ClassVar[str] = "multi_vector"
@@ -114,14 +115,18 @@ class MultiVectorEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEnco
         markers: bool = True,
         seed: int = 0,
     ) -> Self:
-        """A new one over the transformer of an encoder of sentences: its pooling and projections are left out.
+        """Build a new encoder over the transformer of a sentence encoder, without pooling and projections.
 
-        Of an encoder with an adapter the merged weights are taken.
+        The weights of an adapter are merged.
 
-        dim      numbers of a token vector, drawn with `seed`
-        markers  tokens [Q] and [D] stand before queries and documents, where the encoder has no prompts of its own
+        Args:
+            encoder: The sentence encoder.
+            dim: Dimension of a token vector. The projection is drawn with `seed`.
+            markers: Put the tokens [Q] and [D] before queries and documents if the encoder has no such
+                prompts.
 
-        Raises UserError for lengths that the transformer cannot read, and for a table of tokens.
+        Raises:
+            UserError: Lengths that the transformer cannot read, or a static encoder.
         """
         encoder = merged(encoder)
         if isinstance(encoder.backbone, StaticTokens):
@@ -146,9 +151,12 @@ class MultiVectorEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEnco
     @classmethod
     @takes_peer_options
     def load(cls, source: str | Path, *, device: str | torch.device = "cpu") -> Self:
-        """The encoder in a folder or of a run: ours, PyLate's or a MultiVectorEncoder of sentence-transformers.
+        """Load from a folder or a run, in float32 and in evaluation mode.
 
-        In float32, in evaluation mode. Raises UserError where there is none.
+        Reads our format, that of PyLate and a MultiVectorEncoder of sentence-transformers.
+
+        Raises:
+            UserError: The source does not hold such an encoder.
         """
         place, folder = open_device(device), encoder_folder(encoder_source(source))
         if not gives_tokens(folder):
@@ -177,7 +185,7 @@ class MultiVectorEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEnco
         return encoder.to(place).eval()
 
     def write_files(self, folder: Path, card: dict[str, Any], place: str) -> None:
-        """Fills an empty folder as `save` does; an adapter is merged into the weights."""
+        """Fill an empty folder as `save` does. An adapter is merged into the weights."""
         write_multi_vector(merged(self), folder, card, place=place)
 
     @property
@@ -185,7 +193,7 @@ class MultiVectorEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEnco
         return np.zeros_like(ROLES) if self.reading_of_queries else ROLES
 
     def reading(self, side: Side) -> Self:
-        """The same weights for queries; itself for documents, and where it reads queries already."""
+        """The same weights for queries. Returns itself for documents, and if it already reads queries."""
         if not self.sides[side]:
             return self
         other = copy.copy(self)
@@ -200,7 +208,7 @@ class MultiVectorEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEnco
 
     @property
     def unpooled(self) -> int:
-        """Nothing is pooled: 1 says of a text that it is a query."""
+        """Marks texts as queries by 1. This encoder pools nothing."""
         return int(self.reading_of_queries)
 
     @property
@@ -227,7 +235,7 @@ class MultiVectorEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEnco
         return self._in_micro_batches(vectors, tokens)
 
     def scored(self, tokens: Tokens) -> Bool[Tensor, "tokens"]:
-        """Which tokens count: all of a query, and of a document those that are not skipped."""
+        """Mask of scored tokens: all of a query, and those of a document outside the skip list."""
         if not len(self._skipped):
             return torch.ones_like(tokens.input_ids, dtype=torch.bool)
         return self._of_queries(tokens) | ~torch.isin(tokens.input_ids, self._skipped)
@@ -256,7 +264,7 @@ class MultiVectorEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEnco
         return inputs, real
 
     def _expansions(self, tokens: Tokens) -> Bool[Tensor, "tokens"]:
-        """What queries were filled up with: the tokens of that number behind their last other one."""
+        """Mask of the expansion tokens of queries: those of that number behind the last other token."""
         is_filling, positions = tokens.input_ids == self._expansion, tokens.positions
         sentences = tokens.sentence_of_token
         last = torch.zeros_like(tokens.lengths).scatter_reduce(
@@ -274,12 +282,21 @@ class MultiVectorEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEnco
         show_progress: bool | None = None,
         strict: bool = False,
     ) -> Any:
-        """Token vectors of each text in order, float32 (tokens, dim), those that are scored; of one text one array.
+        """Encode texts into the vectors of their scored tokens, in the order of the texts.
 
-        is_query  the texts are queries; False: documents
-        strict    a text that would be truncated raises UserError; False: one warning with their number
+        Args:
+            texts: One text or several.
+            is_query: The texts are queries. False: documents.
+            batch_tokens: Tokens in a batch.
+            show_progress: Show a progress bar. None: on a terminal.
+            strict: Raise UserError for a text that would be truncated. False: one warning with the number of
+                such texts.
 
-        Raises UserError for a text that is empty or no string.
+        Returns:
+            One float32 array (tokens, dim) for each text. For a single text one array.
+
+        Raises:
+            UserError: A text that is empty or not a string.
         """
         sentences, is_one = as_texts(texts)
         side = Side.QUERY if is_query else Side.DOCUMENT
@@ -350,18 +367,20 @@ def load_multi_vector(folder_or_run: str | Path) -> MultiVectorEncoder:
 
 
 def is_multi_vector(folder_or_run: str | Path) -> bool:
-    """Whether a run or a folder holds an encoder of token vectors; false where there is none to ask."""
+    """True if a run or a folder holds an encoder of token vectors. False for a missing folder."""
     folder = locate_folder(str(folder_or_run))
     return folder is not None and any(gives_tokens(path) for path in (folder, folder / "encoder"))
 
 
 class QueryDocumentEncoder(AsymmetricEncoder, ThresholdMixin):
-    """Embeddings of one space from two encoders; the score of a query and a document is their cosine.
+    """Embeddings of one space from two sentence encoders. The score is the cosine of query and document.
 
-    query, document  what reads each
-    default          what reads texts of which nothing is said
+    It can be used and evaluated. It cannot be trained or saved.
 
-    It is used and evaluated, and neither trained nor saved. Each of the two is an encoder of sentences.
+    Args:
+        query: Reads queries.
+        document: Reads documents.
+        default: Reads texts without a side.
     """
 
     family: ClassVar[str] = "query_document"
@@ -390,9 +409,10 @@ class QueryDocumentEncoder(AsymmetricEncoder, ThresholdMixin):
     def load(
         cls, source: str | Path, *, revision: str | None = None, device: str | torch.device = "cpu"
     ) -> Self:
-        """The encoder in a folder or of the hub: one of sentence-transformers with a Router, in float32.
+        """Load a sentence-transformers model with a Router from a folder or the hub, in float32.
 
-        Raises UserError where there is none.
+        Raises:
+            UserError: The source does not hold such an encoder.
         """
         target, path = open_device(device), encoder_source(source)
         folder = locate_folder(path) or download(path, revision)
@@ -412,7 +432,7 @@ class QueryDocumentEncoder(AsymmetricEncoder, ThresholdMixin):
         return cls(query, document, default=default).to(target).eval()
 
     def save(self, folder: str | Path, *, card: dict[str, Any] | None = None) -> Path:
-        """Raises UserError: what it is made of is not written again."""
+        """Raise UserError: such a model is not written here."""
         raise UserError(f"save: a {ROUTED} is not written here. Copy the folder that it was loaded from")
 
     def write_files(self, folder: Path, card: dict[str, Any], place: str) -> None:
@@ -425,7 +445,7 @@ class QueryDocumentEncoder(AsymmetricEncoder, ThresholdMixin):
 
     @property
     def _reader(self) -> SentenceEncoder:
-        """What reads texts now."""
+        """The encoder of the current side."""
         return (
             self.query.reading(Side.QUERY)
             if self.reading_of_queries
@@ -470,7 +490,7 @@ class QueryDocumentEncoder(AsymmetricEncoder, ThresholdMixin):
 
     @property
     def unpooled(self) -> int:
-        """All tokens are pooled: 1 says of a text that it is a query."""
+        """Marks texts as queries by 1. All tokens are pooled."""
         return int(self.reading_of_queries)
 
     @property
@@ -478,7 +498,7 @@ class QueryDocumentEncoder(AsymmetricEncoder, ThresholdMixin):
         return f"{self.query.prompts} {self.query.normalize} {self.document.normalize}"
 
     def reading(self, side: Side) -> Self:
-        """The same weights for queries; itself for documents, and where it reads queries already."""
+        """The same weights for queries. Returns itself for documents, and if it already reads queries."""
         if not self.sides[side]:
             return self
         other = copy.copy(self)
@@ -490,7 +510,7 @@ class QueryDocumentEncoder(AsymmetricEncoder, ThresholdMixin):
         return self._reader.prompted(texts)
 
     def tokenize(self, texts: Sequence[str], *, progress: bool | None = False) -> TokenTable:
-        """Token numbers of each text as it is read now."""
+        """Token numbers of each text for the current side."""
         reader = copy.copy(self._reader)
         vars(reader)["max_length"] = self.max_length  # more, where `uncut` asks
         return reader.tokenize(texts, progress=progress)
@@ -515,9 +535,15 @@ class QueryDocumentEncoder(AsymmetricEncoder, ThresholdMixin):
         return torch.stack([row for row in found if row is not None])[tokens.inverse_permutation]
 
     def encode(self, texts: str | Iterable[str], *, is_query: bool | None = None, **options: Any) -> Any:
-        """Embeddings of the texts in order, as of `SentenceEncoder.encode`; of one text a vector.
+        """Encode texts into embeddings as `SentenceEncoder.encode` does.
 
-        is_query  the texts are queries; False: documents; None: nothing is said of them, as the folder has it
+        Args:
+            texts: One text or several.
+            is_query: The texts are queries. False: documents. None: the default route of the folder.
+            options: Of `SentenceEncoder.encode`.
+
+        Returns:
+            Embeddings in the order of the texts. For a single text a vector.
         """
         if is_query is None:
             return self._default[0].encode(texts, **options)

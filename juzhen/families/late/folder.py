@@ -45,13 +45,16 @@ TOKENS = {"module_input_name": "token_embeddings", "module_output_name": "token_
 
 @dataclass(frozen=True)
 class Reading:
-    """How queries and documents are read, all of it in tokens with the special ones and the marker.
+    """Lengths of queries and documents in tokens, special tokens and markers included.
 
-    query_length, document_length  what is longer is cut there
-    expand_to  shorter queries are filled up with [MASK] to so many; 0: they are not
-    attends    the other tokens look at these, too; they look at the others in any case
-    token      what they are filled up with; None: the mask of the tokenizer
-    skipped    tokens of documents that are not scored
+    Attributes:
+        query_length: Longer queries are truncated.
+        document_length: Longer documents are truncated.
+        expand_to: Shorter queries are filled up to this length with [MASK]. 0: no expansion.
+        attends: The other tokens attend to the expansion tokens, too. The expansion tokens always attend to
+            the others.
+        token: The expansion token. None: the mask token of the tokenizer.
+        skipped: Tokens of documents without a score.
     """
 
     query_length: int = QUERY_LENGTH
@@ -69,9 +72,10 @@ class Reading:
 
 @dataclass(frozen=True)
 class MultiVectorLayout:
-    """Where the transformer and the layers over its states lie, how texts are read, and by what they are scored.
+    """Paths of the transformer and of the layers over its states, with lengths, prompts and scoring.
 
-    sums  as of `MultiVectorEncoder`
+    Attributes:
+        sums: As in `MultiVectorEncoder`.
     """
 
     transformer: Path
@@ -82,7 +86,7 @@ class MultiVectorLayout:
 
 
 def read_multi_vector(folder: Path) -> MultiVectorLayout:
-    """What `folder` says. Raises UserError for what is not computed here: token vectors would be other ones."""
+    """Read the settings of `folder`. Raises UserError for settings that would change the vectors here."""
     path = folder / PROMPTS_FILE
     with naming(f"{folder}: {MODULES_FILE} or {PROMPTS_FILE} cannot be understood"):
         settings = read_model_settings(folder)
@@ -111,7 +115,7 @@ def read_multi_vector(folder: Path) -> MultiVectorLayout:
 
 
 def _of_pylate(settings: Mapping[str, Any], path: Path) -> Reading:
-    """Their defaults stand where the file says nothing or null."""
+    """Read the settings of PyLate. Its defaults apply to missing or null entries."""
     if settings.get("query_expansion"):
         raise UserError(
             f"{path}: query_expansion={short(repr(settings['query_expansion']))}: not read here. Write "
@@ -131,7 +135,7 @@ def _of_pylate(settings: Mapping[str, Any], path: Path) -> Reading:
 
 
 def _markers(settings: Mapping[str, Any], path: Path) -> Prompts:
-    """Markers as prompts: PyLate puts the token before what stands before the text."""
+    """Markers as prompts: PyLate puts the marker before the prompt of the text."""
     texts = dict(prompts_of(settings, path).texts)
     for name in ("query", "document"):
         marker = settings.get(f"{name}_prefix")
@@ -172,7 +176,7 @@ def _require_plain(kind: str, folder: Path, name: str) -> None:
 def written_settings(
     reading: Reading, prompts: Prompts, *, is_pylate: bool, sums: bool = False
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What config_sentence_transformers.json says, and beside it sentence_bert_config.json."""
+    """Contents of config_sentence_transformers.json and of sentence_bert_config.json."""
     texts = dict(prompts.texts)
     settings: dict[str, Any] = {"similarity_fn_name": SUM if sums else MEAN, "default_prompt_name": None}
     if is_pylate:
@@ -235,7 +239,7 @@ ELSEWHERE = {
 
 
 def write_multi_vector(encoder: Any, folder: Path, card: dict[str, Any], *, place: str) -> None:
-    """Fills an empty folder. encoder: a `MultiVectorEncoder`; the others as of `save_encoder`."""
+    """Fill an empty folder with a `MultiVectorEncoder`. The other arguments are those of `save_encoder`."""
     rules, prompts = encoder.rules, encoder.prompts
     vocabulary = encoder.tokenizer.get_vocab()
     markers = [prompts.texts.get(name, "") for name in ("query", "document")]

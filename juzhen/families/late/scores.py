@@ -1,8 +1,9 @@
-"""The score of late interaction, MaxSim: each token of a query finds the nearest token of a document; and its vectors.
+"""MaxSim, the score of late interaction, and its token vectors.
 
-(Khattab and Zaharia 2020, equation 3, https://arxiv.org/abs/2004.12832) Texts are (texts, length, dim), vectors of
-length 1, and 0 where there is no token. Of one vector each, of any length, the score is their dot product. A text
-without any token scores 0.
+Each token of a query finds the nearest token of a document. (Khattab and Zaharia 2020, equation 3,
+https://arxiv.org/abs/2004.12832) Texts are (texts, length, dim), vectors of length 1, and 0 for positions
+without a token. For one vector each, of any length, the score is their dot product. A text without any token
+scores 0.
 """
 
 from collections.abc import Sequence
@@ -28,10 +29,11 @@ def all_maxsims(
     *,
     at_once: int = AT_ONCE,
 ) -> Float[Tensor, "queries documents"]:
-    """Mean over the tokens i of a query of max_j q_i · d_j, of each query with each document; in [−1, 1] for length 1.
+    """Mean over the tokens i of a query of max_j q_i · d_j, of each query with each document.
 
-    ColBERT takes the sum, which is this times the number of tokens of the query. Documents are looked at some at a
-    time, at most `at_once` products; for the gradient the number of the nearest token is kept, and no product.
+    The score is in [−1, 1] for vectors of length 1. ColBERT takes the sum, which is this times the number of
+    tokens of the query. Documents are read in parts of at most `at_once` products. For the gradient only the
+    number of the nearest token is kept, not the products.
     """
     count, length, dim = queries.shape
     rows = queries.reshape(-1, dim)
@@ -71,9 +73,10 @@ def _mean(
 
 
 class TokenVectors(Sequence[np.ndarray]):
-    """(tokens, dim) float32 of each text, dim × 4 bytes per token; a text that was not taken has none.
+    """(tokens, dim) float32 of each text, dim × 4 bytes per token. A text not passed to `take` has none.
 
-    sums  a score of these texts as queries is the sum over their tokens; False: the mean
+    Args:
+        sums: The score of these texts as queries is the sum over their tokens. False: the mean.
     """
 
     def __init__(self, count: int, *, sums: bool = False) -> None:
@@ -88,7 +91,7 @@ class TokenVectors(Sequence[np.ndarray]):
             self._rows[row] = part
 
     def gather(self) -> None:
-        """Takes what other processes have taken, where several encode."""
+        """Gather the vectors of the other processes, if several encode."""
         if torch.distributed.is_available() and torch.distributed.is_initialized():
             parts: list[dict[int, np.ndarray]] = [{} for _ in range(torch.distributed.get_world_size())]
             ours = {number: row for number, row in enumerate(self._rows) if row is not None}

@@ -83,7 +83,7 @@ A score is the dot product, any number from 0 on. sentence-transformers gives th
 
 @dataclass(frozen=True)
 class SparseLayout:
-    """Where the masked language model lies, and what is made of its logits. max_length: None: the folder is silent."""
+    """Path of the masked language model and settings of its pooling. max_length: None if not set."""
 
     transformer: Path
     pooling: str
@@ -93,7 +93,7 @@ class SparseLayout:
 
 
 def read_sparse(folder: Path) -> SparseLayout:
-    """What `folder` says. Raises UserError for what is not computed here: the vectors would be other ones."""
+    """Read the settings of `folder`. Raises UserError for settings that would give other vectors here."""
     with naming(f"{folder}: {MODULES_FILE} or {PROMPTS_FILE} cannot be understood"):
         settings, chains = read_model_settings(folder), read_chains(folder)
         if chains["query"] != chains["document"]:
@@ -133,7 +133,7 @@ def read_sparse(folder: Path) -> SparseLayout:
 
 
 def write_sparse(encoder: Any, folder: Path, card: dict[str, Any], *, place: str) -> None:
-    """Fills an empty folder. encoder: a `SparseEncoder`; the others as of `save_encoder`."""
+    """Fill an empty folder with a `SparseEncoder`. The other arguments are those of `save_encoder`."""
     encoder.head.save(encoder.backbone, folder)
     save_tokenizer(encoder, folder)
     types = (
@@ -193,12 +193,13 @@ INPUT, NAMED, SPREADS = 0.1, 4.0, 3.0
 
 @torch.no_grad()
 def name_what_is_there(encoder: Any, *, seed: int) -> bool:
-    """Sets a new head of a `SparseEncoder` so that a token says itself; whether it is a head of the kind that can be.
+    """Set a new head of a `SparseEncoder` so that each token activates itself. Returns False if it cannot.
 
-    A drawn head says half of the vocabulary of any token, in weights that tell nothing. Heads of BERT and its kin are
-    a layer, a normalization and the table of tokens: the layer becomes the ridge regression from states of texts of
-    random tokens to the rows of their tokens in the table (small numbers, where GELU is near a line), and scale and
-    bias are such that the token itself has the logit NAMED, and 0 lies SPREADS standard deviations above the others.
+    A random head activates half of the vocabulary for any token, with meaningless weights. Heads like BERT's
+    are a layer, a normalization and the token embeddings. The layer becomes a ridge regression. It maps the
+    states of random tokens to the embeddings of these tokens, scaled to small numbers, where GELU is nearly
+    linear. Scale and bias are set so that the token itself has the logit NAMED. 0 is SPREADS standard
+    deviations above the others.
     """
     model = encoder.head.model
     table = model.get_output_embeddings()
@@ -231,7 +232,7 @@ def name_what_is_there(encoder: Any, *, seed: int) -> bool:
 
 
 def _states(encoder: Any, *, seed: int) -> tuple[Float[Tensor, "tokens dim"], Int[Tensor, "tokens"], Tensor]:
-    """States of texts of random tokens, the numbers of these, and which of them are no special ones."""
+    """States of texts of random tokens, their token numbers, and a mask without special tokens."""
     tokenizer, rng = encoder.tokenizer, np.random.default_rng(seed)
     ordinary = np.array(sorted({*tokenizer.get_vocab().values()} - {*tokenizer.all_special_ids}))
     drawn = np.resize(rng.permutation(ordinary), max(min(len(ordinary), MOST), LENGTH)).tolist()
@@ -262,15 +263,17 @@ NEW_HEAD = (
 
 
 class SparseEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEncoder):
-    """backbone → head over the vocabulary → the largest logit of each token → log(1 + relu); scored by dot products.
+    """backbone → head over the vocabulary → largest logit of each token → log(1 + relu), scored by dot product.
 
     (Formal et al. 2021, https://arxiv.org/abs/2109.10086)
 
-    head        of the masked language model
-    strategy    what is made of the logits of a text's tokens, special ones too: their maximum, or the sum of weights
-    activation  relu: a logit x counts log(1 + relu(x)) · log1p_relu: the logarithm is taken twice
+    Training uses dense vectors (texts, vocabulary) of one step. Stored vectors are sparse.
 
-    Trained and used with a vector (texts, vocabulary) for a step; what is kept of texts is sparse.
+    Args:
+        head: Of the masked language model.
+        strategy: Pooling of the logits of a text's tokens, special tokens included: their maximum, or the sum
+            of weights.
+        activation: "relu": a logit x counts log(1 + relu(x)). "log1p_relu": the logarithm is taken twice.
     """
 
     family: ClassVar[str] = "sparse"
@@ -315,13 +318,13 @@ class SparseEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEncoder):
     def around(
         cls, encoder: PooledEncoder, *, strategy: str = "max", activation: str = "relu", seed: int = 0
     ) -> Self:
-        """A new one over the transformer of an encoder of sentences: its pooling and projections are left out.
+        """Build a new encoder over the transformer of a sentence encoder, without pooling and projections.
 
-        Of an encoder with an adapter the merged weights are taken.
+        The weights of an adapter are merged. The head comes from the transformer's folder. Without one,
+        a head is drawn with `seed` and set by `name_what_is_there`.
 
-        The head is that of the folder which the transformer is from; where it has none, one is drawn with `seed`, and
-        begins as `juzhen.families.sparse.encoder` says.
-        Raises UserError for an architecture without such a head.
+        Raises:
+            UserError: An architecture without such a head.
         """
         encoder = merged(encoder)
         backbone = encoder.backbone
@@ -356,9 +359,12 @@ class SparseEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEncoder):
     @classmethod
     @takes_peer_options
     def load(cls, source: str | Path, *, device: str | torch.device = "cpu") -> Self:
-        """The encoder in a folder or of a run: ours, or a SparseEncoder of sentence-transformers.
+        """Load from a folder or a run, in float32 and in evaluation mode.
 
-        In float32, in evaluation mode. Raises UserError where there is none.
+        Reads our format and that of a SparseEncoder of sentence-transformers.
+
+        Raises:
+            UserError: The source does not hold such an encoder.
         """
         place, folder = open_device(device), encoder_folder(encoder_source(source))
         if not gives_weights(folder):
@@ -387,7 +393,7 @@ class SparseEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEncoder):
         return encoder.to(place).eval()
 
     def write_files(self, folder: Path, card: dict[str, Any], place: str) -> None:
-        """Fills an empty folder as `save` does; an adapter is merged into the weights."""
+        """Fill an empty folder as `save` does. An adapter is merged into the weights."""
         write_sparse(merged(self), folder, card, place=place)
 
     @property
@@ -445,12 +451,21 @@ class SparseEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEncoder):
         show_progress: bool | None = None,
         strict: bool = False,
     ) -> sparse.csr_array:
-        """Vectors of the texts in order, float32 (texts, vocabulary); of one text a table of one row.
+        """Encode texts into sparse vectors, in the order of the texts.
 
-        is_query  the texts are queries, where the encoder has a prompt for these
-        strict    a text that would be truncated raises UserError; False: one warning with their number
+        Args:
+            texts: One text or several.
+            is_query: The texts are queries. Only read if the encoder has a prompt for queries.
+            batch_tokens: Tokens in a batch.
+            show_progress: Show a progress bar. None: on a terminal.
+            strict: Raise UserError for a text that would be truncated. False: one warning with the number of
+                such texts.
 
-        Raises UserError for a text that is empty or no string.
+        Returns:
+            float32 (texts, vocabulary). For a single text an array with one row.
+
+        Raises:
+            UserError: A text that is empty or not a string.
         """
         sentences, _ = as_texts(texts)
         side = Side.QUERY if is_query else Side.DOCUMENT
@@ -475,7 +490,7 @@ class SparseEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEncoder):
 
     @torch.inference_mode()
     def infer_sparse(self, tokens: Tokens) -> sparse.csr_array:
-        """What `sparse_rows` gives, without dropout, on the device of the weights."""
+        """Compute `sparse_rows` without dropout, on the device of the weights."""
         was_training = self.training
         self.eval()
         try:
@@ -484,9 +499,14 @@ class SparseEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEncoder):
             self.train(was_training)
 
     def decode(self, vectors: Any, top: int | None = 10) -> Any:
-        """The tokens of a vector with their weights, heaviest first, at most `top` (None: all); of a table a list each.
+        """List the tokens of a vector with their weights, heaviest first.
 
-        vectors  (vocabulary,) or (texts, vocabulary), sparse or dense; a table of one row is one vector
+        Args:
+            vectors: (vocabulary,) or (texts, vocabulary), sparse or dense.
+            top: At most this many tokens. None: all.
+
+        Returns:
+            A list of (token, weight). For several rows one such list for each row.
         """
         if top is not None:
             check_count("top", top)
@@ -518,6 +538,6 @@ def load_sparse(folder_or_run: str | Path) -> SparseEncoder:
 
 
 def is_sparse(folder_or_run: str | Path) -> bool:
-    """Whether a run or a folder holds a sparse encoder; false where there is none to ask."""
+    """True if a run or a folder holds a sparse encoder. False for a missing folder."""
     folder = locate_folder(str(folder_or_run))
     return folder is not None and any(gives_weights(path) for path in (folder, folder / "encoder"))
