@@ -21,9 +21,11 @@ CONFIGURATION = Path(__file__).resolve().parent / "conf"
 
 
 def run_job(config: "DictConfig", *, is_checked: bool = False) -> None:
-    """All stages of one composed configuration, each going on from what the one before it has learnt.
+    """Train all stages of one composed configuration. Each stage continues from the weights before it.
 
-    is_checked  a first look at this job has found nothing wrong
+    Args:
+        config: The composed configuration.
+        is_checked: `first_look` has already checked this job.
     """
     from omegaconf import OmegaConf
 
@@ -62,10 +64,13 @@ def run_job(config: "DictConfig", *, is_checked: bool = False) -> None:
 
 
 def first_look(job: "JobConfig") -> None:
-    """Raises UserError for the first thing that a job could not go on with.
+    """Check a job before torch is loaded.
 
-    Cheap questions come first: hardware, losses that do not suit sets, the encoder, files of data. What only torch can
-    answer is asked later: `evaluation.devices` and `Curriculum`.
+    Cheap checks come first: hardware, losses that do not suit sets, the encoder, files of data.
+    `evaluation.devices` and `Curriculum` make the checks that need torch.
+
+    Raises:
+        UserError: The first problem.
     """
     from dataclasses import replace
 

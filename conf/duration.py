@@ -50,7 +50,7 @@ class Duration:
         return max(round(steps), 1) if self.amount else 0
 
     def exact_steps(self, *, steps_per_epoch: int, batch_size: float, total_steps: int | None) -> float:
-        """`in_steps` before it is rounded: a part of a step is none."""
+        """Compute `in_steps` before it is rounded to whole steps."""
         match self.unit:
             case Unit.STEPS:
                 return self.amount

@@ -1,7 +1,7 @@
-"""What a configuration may take from the environment.
+"""Environment variables that a configuration may read.
 
-Configurations are stored in results, logs and at W&B, and may come from anybody. So `${oc.env:…}` gives a short list of
-variables and no other.
+Configurations are stored in results, logs and at W&B, and may come from anybody. So `${oc.env:…}` reads only
+a short list of variables.
 """
 
 import os

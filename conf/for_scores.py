@@ -1,9 +1,9 @@
-"""Numbers of a loss that depend on what the scores of the job's model are: cosines, or any numbers.
+"""Numbers of a loss that depend on the range of the model's scores: cosines, or any numbers.
 
 Needs no torch. Logits and dot products are any numbers.
 
 In a file of conf/loss, `temperature: ${for_scores:{cosine:0.05,logit:1}}` is 0.05 wherever that loss is chosen for a
-bi-encoder, and 1 for a cross-encoder. A number that is typed, or that another file gives, stands in its place.
+bi-encoder, and 1 for a cross-encoder. A number on the command line or in another file replaces it.
 """
 
 from typing import Any
@@ -18,9 +18,9 @@ COSINE, LOGIT, SPREAD = "cosine", "logit", "spread"
 
 
 def unit_of_scores(model: str) -> str:
-    """COSINE or LOGIT: what a model, given by the dotted path of its class, scores a pair by.
+    """Return the range of a model's scores, COSINE or LOGIT, by the dotted path of its class.
 
-    Its settings say so: one that `provides` cosines to a loss scores by them. A path that leads to no class counts as
+    A model whose settings have cosines under `provides` scores by cosines. A path without a class counts as
     COSINE. The check of targets refuses it in better words.
     """
     return COSINE if "cosines" in settings_of({"_target_": model}).provides else LOGIT

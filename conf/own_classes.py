@@ -1,8 +1,8 @@
 """The only way from a name in a file to code that runs: classes of juzhen, and losses of packages that declare them.
 
-Results, run folders, data sets and recipes may come from anybody. Whatever they name as a `_target_` is looked up here,
-and nothing is imported but losses of `juzhen/losses/`, models of `lightning_modules/`, callbacks of `callbacks/`, and
-what a package that is installed here declares as an entry point of the group `juzhen.losses`.
+Results, run folders, data sets and recipes may come from anybody. Each `_target_` in them is looked up here.
+Only losses of `juzhen/losses/`, models of `lightning_modules/`, callbacks of `callbacks/`, and entry points
+of installed packages in the group `juzhen.losses` are imported.
 """
 
 import re
@@ -35,7 +35,7 @@ LOSSES = "juzhen.losses"
 
 
 def is_own(target: object) -> bool:
-    """Whether it is written like a class of those packages, or declared by an installed one. Imports nothing."""
+    """True for a path like those of these packages, or declared by an installed one. Imports nothing."""
     pattern = rf"({'|'.join(map(re.escape, BASES))})\.[a-z]\w*\.[A-Z]\w*"
     return isinstance(target, str) and (
         re.fullmatch(pattern, target, re.ASCII) is not None or target in declared_losses()

@@ -1,4 +1,4 @@
-"""From a command line to a job: composed once, checked before torch is loaded, then handed to Hydra as it is."""
+"""From a command line to a job: composed once, checked before torch is loaded, passed to Hydra unchanged."""
 
 import argparse
 import re
@@ -98,9 +98,19 @@ class Command:
 
 
 def check_command_line(arguments: Sequence[str], *, conf_dir: Path) -> Command:
-    """What a program's arguments ask for. Raises UserError for the first mistake. Each cell of a sweep is checked.
+    """Parse and check a program's arguments. Each cell of a sweep is checked.
 
-    What hardware=auto is here, and what is allowed but would take far longer than need be, is said on stderr.
+    Writes to stderr which hardware `hardware=auto` chose, and warns about settings that are needlessly slow.
+
+    Args:
+        arguments: Arguments of the program.
+        conf_dir: Root of the configuration tree.
+
+    Returns:
+        The command.
+
+    Raises:
+        UserError: The first mistake.
     """
     register_resolvers()
     flags = parse_flags(as_typed(arguments))
@@ -151,7 +161,7 @@ class Check:
         self.notes: dict[str, None] = {}
 
     def look_at(self, overrides: Sequence[str]) -> None:
-        """Syntax, and what Hydra would silently drop. Composes nothing."""
+        """Check the syntax, and refuse overrides that Hydra would silently drop. Composes nothing."""
         self.groups.refuse_group_twice(overrides)
         for word in overrides:
             key, _, value = word.partition("=")
@@ -240,7 +250,7 @@ class Check:
             return self._known([word for word in words if word not in unknown])
 
     def _check_launcher(self, config: DictConfig) -> None:
-        """Raises UserError where a sweep says of its launcher what none of ours can be told."""
+        """Raises UserError for a launcher key in a sweep that no launcher has."""
         files = (self.folder / "hydra" / "launcher").glob("*.yaml")
         keys = {str(key) for file in files for key in read_yaml(file)}
         for key in config.hydra.sweeper.get("launcher") or {}:
@@ -250,7 +260,7 @@ class Check:
                 )
 
     def _look_at_job(self, config: DictConfig, job: JobConfig, words: Sequence[str]) -> None:
-        """Raises UserError for what files may not ask for, and keeps what a person should know."""
+        """Raises UserError for settings that files may not make, and collects notes for the user."""
         check_set_files(config, self.trees)
         check_hydra(OmegaConf.to_container(config.hydra), words)
         check_own_names(job, self.trees)

@@ -1,7 +1,8 @@
-"""Checks of what configuration files may set in Hydra and in each other.
+"""Checks of the keys that configuration files set in Hydra and in each other.
 
-Hydra imports and calls whatever its node names. The command line may set these keys: who types them may run anything. A
-file of a data set or a recipe may not, because Hydra would run its code before the job begins.
+Hydra imports and calls every class that its node names. The command line may set these keys, because its user
+may run anything. A file of a data set or a recipe may not, because Hydra would run its code before the job
+begins.
 """
 
 import re
@@ -71,7 +72,7 @@ def check_hydra(node: Mapping[str, Any], overrides: Sequence[str]) -> None:
 
 
 def _leaves(node: Any, key: str) -> Iterator[tuple[str, Any]]:
-    """Dotted key and value of everything that is no container."""
+    """Dotted key and value of every leaf."""
     if isinstance(node, Mapping):
         for name, value in node.items():
             yield from _leaves(value, f"{key}.{name}")
@@ -93,9 +94,16 @@ HEADER = re.compile(r"\A(?:\s*#.*\n)*?\s*#\s*@package\s+(\S+)")
 
 
 def check_set_files(config: DictConfig, folders: Sequence[Path]) -> None:
-    """Raises ConfigError where a set's file says not whose keys it holds, or two say the same: they would be merged.
+    """Check that each set's file has a package of its set, and that no two files share one.
 
-    folders  of configuration trees. Of files with one name Hydra takes that of the first
+    Hydra would merge files with the same package.
+
+    Args:
+        config: The composed configuration.
+        folders: Configuration trees. If several have a file of one name, Hydra takes that of the first.
+
+    Raises:
+        ConfigError: A file without a package, or two files with the same one.
     """
     sets = config.get("dataset")
     if not isinstance(sets, DictConfig) or not sets:
@@ -161,7 +169,7 @@ def _shown(path: Path) -> str:
 
 @cache
 def _class_in(file: Path) -> str | None:
-    """The class that a file of a model or a loss names. None where there is no such file, or it names none."""
+    """The class that a file of a model or a loss names. None without a file or a class."""
     content = yaml.safe_load(read_text(file)) if file.is_file() else None
     target = content.get("_target_") if isinstance(content, dict) else None
     return target.rpartition(".")[2] if isinstance(target, str) else None

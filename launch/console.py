@@ -71,7 +71,7 @@ def show_finished(job: JobConfig) -> bool:
 
 
 def best_on_dev(training: dict) -> str:
-    """The dev score that chose the weights. Where there is none, why, and which weights were kept."""
+    """Format the dev score that chose the weights. Without one: the reason, and which weights were kept."""
     best = next((key for key in training if key.startswith("best_dev_")), "best_dev_spearman")
     best_dev = f"best dev {_words(best.removeprefix('best_dev_'))} {_percent(training.get(best))}"
     sets = ", ".join(training.get("selected_on") or ())
@@ -165,8 +165,8 @@ def tie_lines(result: Result) -> list[str]:
 def result_table(result: Result) -> Table:
     """Rows: evaluation sets. Columns: dev and test Spearman ×100 [95 % interval], accuracy at the dev threshold.
 
-    Where some sets have another measure, a column tells which. What a classifier reaches on a set that has a measure of
-    its own is a row of its own.
+    If some sets have another metric, a column names it. A classifier on a set with another main metric has a
+    separate row.
     """
     between = " → " if result.config["schedule"]["name"] == "serial" else " + "
     trained = between.join(result.trained_on) or "nothing"
@@ -206,10 +206,11 @@ def result_table(result: Result) -> Table:
 
 
 def stage_table(results: Sequence[Result]) -> Table:
-    """Rows: evaluation sets. Columns: test ×100 (dev without a test) after each stage, and what the stage changed.
+    """Tabulate test ×100 (dev without a test) by evaluation set after each stage, and its change.
 
-    results  of the stages of one job, in order. The first may know the scores before training. What a stage has learnt
-             from is in bold type
+    Args:
+        results: Results of the stages of one job, in order. The first may have the scores before training.
+            The training sets of a stage are in bold type.
     """
     stages = [f"{number}. {_stage_name(result)}" for number, result in enumerate(results, start=1)]
     rows = []
@@ -249,7 +250,7 @@ def _is_for_training_alone(result: Result, name: str) -> bool:
 
 
 def _measured(scores: dict[str, Score]) -> Iterator[tuple[str, str]]:
-    """Every set with the measures that speak for it. A set of texts alone with the one that a table is about."""
+    """Every set with its main metrics. A set of texts alone has the metric of its table."""
     for name in dict.fromkeys(key.split("/")[1] for key in scores):
         metrics = {key.split("/")[2] for key in scores if key.split("/")[1] == name}
         yield from ((name, measure) for measure in speaking(metrics) or ["spearman"])

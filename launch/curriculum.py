@@ -75,16 +75,19 @@ BYTES_PER_PARAMETER = 4 * (1 + 3 + 3 + 1)  # best, resume, the next resume while
 
 @dataclass
 class StageRun:
-    """What a stage needs. `run` adds the module, the data and the trainer that it makes of that.
+    """Inputs of one stage. `run` makes the module, the data and the trainer from them.
 
-    job       the stage's own (see `launch.job`)
-    rows      what it reads
-    encoder   is trained in place
-    folder    where `encoder/` and `result.json` are written
-    entry     where checkpoints go. A finished one gives its weights, and nothing is trained
-    settings  the job's configuration in plain containers, as loggers and the Result store it
-    key       run key of the job
-    seen      account of what this stage and those before it learn from. None: it is not asked for
+    Args:
+        job: Job of the stage (see `launch.job`).
+        stage: The stage.
+        rows: Rows of the stage.
+        matches: Matches of losses and sets.
+        encoder: Encoder, trained in place.
+        folder: `encoder/` and `result.json` are written here.
+        entry: Entry for checkpoints. If it is finished, its weights are loaded and nothing is trained.
+        settings: The job's configuration in plain containers, as loggers and the Result store it.
+        key: Run key of the job.
+        seen: Training rows of this stage and of the earlier ones. None: not requested.
     """
 
     job: JobConfig
@@ -212,7 +215,7 @@ class StageRun:
         return int(checkpoint["global_step"])
 
     def _fit_memory(self) -> dict[str, Any]:
-        """What a step will take. The micro-batches of `auto`, those of before where a run goes on."""
+        """Estimate the memory of a step, and set the micro-batches of `auto`. A resumed run keeps its own."""
         newest = saved_state(self.entry.checkpoints)
         chosen = (
             read_checkpoint(newest.path, mmap=True).get("micro_batch_tokens") if newest is not None else None
@@ -261,9 +264,10 @@ class StageRun:
             self._leave_behind(result)
 
     def _measure(self, step: int | None) -> None:
-        """The scores of the module. Those of a shared stage are measured once for all runs with the same sets.
+        """Score the module. A shared stage is scored once for all runs with the same sets.
 
-        step  the one whose weights were just learnt. None: they are from elsewhere
+        Args:
+            step: Training step of the current weights. None: they were not trained in this run.
         """
         digest = evaluation_digest(self.job, self.rows) if self.entry.shared else ""
         measured = self.entry.measured(digest) if self.entry.finished else None
@@ -281,7 +285,7 @@ class StageRun:
             self.trainer.test(self.module, datamodule=self.data, verbose=False)
 
     def _take_over(self) -> dict[str, Any]:
-        """Puts the weights of a finished stage into the encoder. What is known of their training."""
+        """Load the weights of a finished stage into the encoder, and return the record of their training."""
         trained = self._model.load_encoder(self.job, folder=self.entry.path / ENCODER_FOLDER)
         self.encoder.load_state_dict(trained.state_dict())
         _say(f"stage {self.stage.name}: its weights are there already and are reused ({self.entry.path})")
@@ -317,7 +321,7 @@ class StageRun:
 
 @contextmanager
 def _ctrl_c_of(trainer: pl.Trainer) -> Iterator[None]:
-    """Ctrl-C as Python tells it: Lightning saves, and then ends the program with status 1 as if it had failed."""
+    """Raises KeyboardInterrupt after Ctrl-C. Lightning saves, and then exits with status 1."""
     try:
         yield
     except SystemExit as end:
@@ -332,7 +336,7 @@ def _say(line: str | None, trainer: pl.Trainer | None = None) -> None:
 
 
 def _chooses(data: SentenceDataModule) -> str:
-    """What decides which weights are kept, before they are learnt."""
+    """Describe, before training, how the kept weights are chosen."""
     if data.selection.sets:
         return f"the weights are chosen by {data.selection.in_words}"
     return (
@@ -448,7 +452,7 @@ class Curriculum:
     def _require_learnable(
         self, folder: RunFolder, matches: Sequence[Mapping[str, Match]], data: Sequence[JobData]
     ) -> None:
-        """Raises UserError for a stage that could not learn anything. What it can do only in part is said on stderr."""
+        """Raises UserError for a stage that could not learn anything. Smaller problems are warnings."""
         for job, stage, losses, read in zip(self.jobs, self.stages, matches, data, strict=True):
             if folder.is_done(folder.stage_folder(stage.index, len(self.stages), stage.name)):
                 continue
@@ -468,9 +472,9 @@ class Curriculum:
         return self.model.load_encoder(job, folder=previous / ENCODER_FOLDER)
 
     def _settings(self, index: int) -> dict[str, Any]:
-        """The job's configuration with the numbers that this stage really has.
+        """Return the job's configuration with the numbers of this stage.
 
-        What an earlier stage has learnt with in their place is kept as `earlier`.
+        Different numbers of earlier stages are kept as `earlier`.
         """
         groups = ("loss", "training", "optimizer")
         numbers = {group: asdict(self.plans[index].job)[group] for group in groups}

@@ -1,4 +1,4 @@
-"""`train.py data=faq.csv`: a table becomes a data set, and the word those that train on it."""
+"""`train.py data=faq.csv`: make a data set from a table, and rewrite the overrides to use it."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,13 +13,18 @@ BRING_LOSSES = ("loss", "experiment", "sweep")
 
 
 def with_data_set(words: Sequence[str], *, config_dir: str | None = None, write: bool = True) -> list[str]:
-    """The words of a command line, `data=FILE`, or `dataset=FILE`, replaced by the set that is made of the file.
+    """Replace `data=FILE` or `dataset=FILE` by the set that is made from the file.
 
-    The loss follows from its kind unless one is chosen, and the encoder is scored before training, too. What is typed
-    stands.
+    The loss follows from the kind of the set unless one is chosen. The encoder is also scored before
+    training. Other overrides are kept.
 
-    config_dir  where the set is described, instead of conf of the clone
-    write       false: a set that is not there yet is described to Hydra alone, for a configuration that is shown
+    Args:
+        words: Overrides of a command line.
+        config_dir: Folder for the description of the set, instead of conf of the clone.
+        write: False: a new set is only described to Hydra in memory, to show a configuration.
+
+    Returns:
+        The overrides with the set.
     """
     words = [DATA_WORD + word.removeprefix("dataset=") if _is_file(word) else word for word in words]
     files = [word.removeprefix(DATA_WORD).strip("'\"") for word in words if word.startswith(DATA_WORD)]
@@ -61,9 +66,10 @@ def _is_file(word: str) -> bool:
 
 
 def _with_stored(name: str, description: str, words: Sequence[str]) -> list[str]:
-    """The words that choose a set, of which Hydra knows from now on in this process alone.
+    """Register a set with Hydra in this process only, and return the overrides that choose it.
 
-    Its option has a name that no file has: of a file and what is stored under one name Hydra makes a schema.
+    Its option has a name that no file has. Hydra would treat a stored node with the name of a file as a
+    schema.
     """
     from hydra.core.config_store import ConfigStore
 

@@ -207,7 +207,7 @@ def _add_all(options: SimpleNamespace) -> None:
 
 
 def _add(run: "SavedRun", options: SimpleNamespace, named: "Descriptions", columns: Callable) -> str:
-    """Adds to one result, and says in a line what came of it."""
+    """Add scores to one result, and return a line about it."""
     from juzhen.evaluation.saved_run import missing_sets, unchecked_sets
 
     def wanted() -> "Descriptions":
@@ -253,7 +253,7 @@ def _columns(options: SimpleNamespace, today: "JobConfig") -> "Backfill":
 
 
 def _spoken(changes: "Changes", result: Result, seconds: float) -> str:
-    """New Spearman, or what else speaks for a set, ×100 of each split, what moved, and what could not be done."""
+    """Format the new scores ×100 of each split, by the main metric of each set, with changes and failures."""
     from juzhen.core.kinds import main_metric_keys, metric_title
 
     scores, spoken = [], {*main_metric_keys(key.removesuffix(WITHOUT_LEAKS) for key in changes.added)}

@@ -38,7 +38,7 @@ SHOWN = 4
 
 
 def asks_for_encoders(options: SimpleNamespace) -> bool:
-    """Whether what is named is to be measured alone: tables are given, or some of it is no folder of runs."""
+    """True if no result is touched: there are tables, or a name that is not a folder of runs."""
     return any(getattr(options, name) for name in TABLES) or any(map(_is_no_run, options.runs))
 
 
@@ -166,7 +166,7 @@ def _scores(
 
 
 def _measures(dataset: "Examples | RankingSet", options: SimpleNamespace) -> list[str]:
-    """What is shown of a set, what speaks for it first."""
+    """Metrics of a set to show, its main metric first."""
     from juzhen.core.examples import Examples, Kind
 
     if not isinstance(dataset, Examples):
@@ -195,7 +195,7 @@ OF_STAGES = ("retrieve", "rerank", "top", "limit", "on_bad_row", "out")
 
 
 def asks_for_two_stages(options: SimpleNamespace) -> bool:
-    """Raises UserError for options of two stages without all that they need."""
+    """True for options of two stages. Raises UserError if one of them is missing."""
     flags = [name.replace("_", "-") for name in OF_STAGES if getattr(options, name) is not None]
     if not flags:
         return False

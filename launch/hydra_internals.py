@@ -58,7 +58,7 @@ flag_parser = get_args_parser
 
 
 def known_flags(parser: argparse.ArgumentParser) -> list[str]:
-    """Every spelling of every flag, for hints. Argparse tells them in no other way."""
+    """Every spelling of every flag, for hints. Argparse has no public list of them."""
     return [flag for action in parser._actions for flag in action.option_strings]
 
 

@@ -41,12 +41,12 @@ def run_key(config: Mapping[str, Any] | DictConfig) -> str:
 
 
 def deciding_settings(config: Mapping[str, Any] | DictConfig) -> dict[str, Any]:
-    """As of `juzhen.identity`. Of a composition, each `${…}` counts by what it stands for."""
+    """Return `juzhen.identity.deciding_settings`. In a composition each `${…}` is resolved."""
     return identity.deciding_settings(_filled_in(config) if isinstance(config, DictConfig) else config)
 
 
 def _filled_in(config: DictConfig) -> dict[str, Any]:
-    """What decides a run, and its hardware, in plain containers. The folder is left out: its name asks for the key."""
+    """Deciding settings and hardware in plain containers. The folder is left out: its name needs the key."""
     keys = [
         key for key in config if key not in identity.NOT_PART_OF_THE_RUN or key in ("hardware", "callbacks")
     ]
@@ -58,9 +58,9 @@ def _filled_in(config: DictConfig) -> dict[str, Any]:
 
 
 def run_name(config: Mapping[str, Any]) -> str:
-    """A readable name: trained sets, model, loss and seed, less what has no part in it.
+    """Make a readable name from training sets, model, loss and seed.
 
-    A model that learns nothing has neither sets nor a loss, one with an objective of its own no loss.
+    A model that is not trained has neither sets nor a loss. A model with a built-in objective has no loss.
     """
     datasets = list(config.get("dataset") or {}) or ["untrained"]
     schedule = config.get("schedule") or {}
@@ -202,14 +202,14 @@ def targets_of(job: JobConfig) -> Iterator[tuple[str, Any]]:
 
 
 def _with_inner(key: str, loss: Any) -> Iterator[tuple[str, Any]]:
-    """A loss, and the one that it is made around."""
+    """A loss, and the loss that it wraps."""
     yield key, loss
     if isinstance(loss, Mapping) and INNER in loss:
         yield from _with_inner(f"{key}.{INNER}", loss[INNER])
 
 
 def check_target(node: Mapping[str, Any], key: str) -> None:
-    """Raises ConfigError unless `node`'s keys and values are those that the class of its `_target_` takes."""
+    """Raises ConfigError unless the class of `node`'s `_target_` accepts all of its keys and values."""
     target, package = str(node["_target_"]), PACKAGES.get(key.split(".")[0], LOSSES)
     try:
         of_others = package == LOSSES and target in declared_losses()
@@ -319,7 +319,7 @@ def plan_job(job: JobConfig) -> list[StagePlan]:
 
 
 def history(plans: list[StagePlan], index: int) -> tuple[str, ...]:
-    """What has been learnt from up to and including a stage, oldest first.
+    """Return the training sets up to and including a stage, oldest first.
 
     A single stage names its sets one by one. A stage of a longer curriculum is one word, "a+b" for a mixture.
     """
@@ -428,7 +428,7 @@ def stored_job(config: Mapping[str, Any], defaults: JobConfig, *, own_hardware: 
 
 
 def _merged(today: Mapping[str, Any], stored: Mapping[str, Any]) -> dict[str, Any]:
-    """What is stored, and below it what came since."""
+    """Stored settings, completed with today's where they lack a key."""
     both = {
         key: _merged(today[key], value)
         for key, value in stored.items()
@@ -438,9 +438,12 @@ def _merged(today: Mapping[str, Any], stored: Mapping[str, Any]) -> dict[str, An
 
 
 def starting_encoder(run: SavedRun, result: Result, *, defaults: JobConfig) -> Any:
-    """What a finished stage has begun with: the encoder of the stage before, or what its job starts from.
+    """Load the encoder that a finished stage started from.
 
-    Raises UserError when it is gone.
+    It is the encoder of the stage before, or the initial encoder of its job.
+
+    Raises:
+        UserError: The encoder was removed.
     """
     stored = stored_job(result.config, defaults, own_hardware=True)
     job = plan_job(stored)[result.stage].job

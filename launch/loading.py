@@ -1,4 +1,4 @@
-"""What a person is told while a job is checked and torch is loaded. Imports nothing that takes time itself."""
+"""Messages while a job is checked and torch is loaded. Imports only fast modules."""
 
 import os
 import signal
@@ -21,7 +21,7 @@ def announce(package: str) -> None:
 
 @contextmanager
 def checking() -> Iterator[None]:
-    """Around what takes a moment before the first word: a person at a terminal sees that it is done."""
+    """Show on a terminal that the job is being checked, until the end of the block."""
     is_terminal = sys.stderr.isatty() and os.environ.get("TERM") not in (None, "dumb")
     if is_terminal:
         print("checking the job …", end="\r", file=sys.stderr, flush=True)
@@ -34,10 +34,10 @@ def checking() -> Iterator[None]:
 
 @contextmanager
 def loading(package: str = "torch") -> Iterator[None]:
-    """Around the import of `package`, which takes seconds: says so, and lets Ctrl-C end the program at once.
+    """Announce the import of `package`, which takes seconds, and let Ctrl-C end the program at once.
 
-    Somewhere in an import an exception of Ctrl-C may be swallowed, and the program would run on. Nothing is said where
-    it is loaded already.
+    Some code within an import may swallow the exception of Ctrl-C, and the program would continue. A loaded
+    package is not announced.
     """
     if package in sys.modules:
         yield

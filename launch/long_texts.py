@@ -1,4 +1,4 @@
-"""`juzhen evaluate --long-texts chunk`: what the mean of the chunks of long texts gives, beside cutting them."""
+"""`juzhen evaluate --long-texts chunk`: the mean over chunks of long texts, compared with truncation."""
 
 import hashlib
 import json

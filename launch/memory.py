@@ -1,4 +1,4 @@
-"""`juzhen memory`, and the line before training: what a step will take, whether it fits, and what to change if not."""
+"""`juzhen memory`, and the line before training: memory of a step, and changes to make if it does not fit."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -134,7 +134,7 @@ def plan_of(job: "JobConfig") -> "StepPlan":
 
 
 def free_bytes(job: "JobConfig") -> float | None:
-    """What the device of a job has free for each of its processes; None where that is not known."""
+    """Return the free memory of the job's device for each process. None if it is unknown."""
     import torch
 
     from juzhen.core.machine import free_mib
@@ -177,9 +177,16 @@ def heaviest(data: "SentenceDataModule", processes: int = 1) -> list[int]:
 def fit_memory(
     job: "JobConfig", encoder: Any, data: "SentenceDataModule", chosen: int | None
 ) -> dict[str, Any]:
-    """Sets the micro-batches of `auto`; what a step will take, as a Result has it, and the lines to say before it.
+    """Set the micro-batches of `auto`, print the notes about memory, and return the memory of a step.
 
-    chosen  micro-batches that a run which is continued has chosen before: with others it would end with other weights
+    Args:
+        job: The job.
+        encoder: Its encoder.
+        data: Its data.
+        chosen: Micro-batches of the run that is resumed. Others would change its weights. None: a new run.
+
+    Returns:
+        Memory of a step, as in a Result.
     """
     from juzhen.encoders.base_weights import has_adapter
     from juzhen.training.memory import largest_micro_batch, rough_bytes, step_memory

@@ -52,7 +52,7 @@ OF_A_SET = re.compile(r"(schedule\.sets\.\w+\.(?:weight|batch_size|loss_weight|l
 
 
 def with_set_words(words: Sequence[str]) -> list[str]:
-    """The words of a command line, in which what a set has of its own may stand by its plain key, as Hydra takes them.
+    """Rewrite plain keys of sets, such as `schedule.sets.csts.loss`, into overrides that Hydra accepts.
 
     >>> with_set_words(["schedule.sets.csts.weight=2", "schedule.sets.csts.loss=cosine", "seed=1"])
     ['++schedule.sets.csts.weight=2', '+loss@schedule.sets.csts.loss=cosine', 'seed=1']
@@ -145,7 +145,7 @@ def _backbone_words(word: str, trees: Sequence[Path]) -> list[str]:
 
 
 def _is_path(value: str) -> bool:
-    """Whether a word names a folder or a model of the hub, and no option of a group."""
+    """True if a word names a folder or a model of the hub, and not an option of a group."""
     return "/" in value or value.startswith("~") or Path(value).is_dir()
 
 
@@ -248,7 +248,7 @@ class Groups:
                 raise UserError(f"{first[key]} {word}: {key} is chosen twice. Keep one of them")
 
     def _explain_syntax(self, word: str, reason: str) -> str:
-        """What is wrong with a word, and how to write it."""
+        """Explain the syntax error of an override, and how to write it."""
         key, equals, value = word.partition("=")
         word = word or "''"
         if equals and (key != key.strip() or value != value.strip()):
@@ -278,7 +278,7 @@ def several_values(word: str) -> str:
 
 
 def as_typed(arguments: Sequence[str]) -> list[str]:
-    """The words of a command line, with quotes around what would be read as a number though its key holds text.
+    """Quote values that look like numbers but belong to keys with text.
 
     >>> as_typed(["name=1234e56", "seed=1", "run_dir=7e3,out"])
     ['name="1234e56"', 'seed=1', 'run_dir="7e3",out']
@@ -295,7 +295,7 @@ def _quoted(word: str) -> str:
 
 
 def _is_text(key: str) -> bool:
-    """Whether what a dotted key holds is text, or a list of texts."""
+    """True if the value of a dotted key is text, or a list of texts."""
     kind: Any = JobConfig
     parts = key.split(".")
     for part in parts:
@@ -315,9 +315,9 @@ def _is_text(key: str) -> bool:
 
 @cache
 def _texts_of_classes(first: str) -> frozenset[str]:
-    """Settings that hold text in every model, callback or loss which has them. `first` is the first part of a key.
+    """Settings with text in every model, callback or loss that has them. `first` is the first part of a key.
 
-    Losses and callbacks are those that the configuration tree names.
+    Losses and callbacks are taken from the configuration tree.
     """
     folders = ("callbacks", "mining", "weights") if first == "callbacks" else ("loss",)
     files = [path for folder in folders for path in (CONFIGURATION / folder).rglob("*.yaml")]
@@ -345,7 +345,7 @@ def _types_in(kind: Any) -> Iterator[Any]:
 
 
 def leaves(node: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Dotted path and value of all that is no group of keys."""
+    """Dotted path and value of every leaf."""
     for key, value in node.items():
         if isinstance(value, Mapping):
             yield from leaves(value, f"{prefix}{key}.")
@@ -362,9 +362,7 @@ MOST_OPTIONS = 12
 
 
 def option_hint(group: str, option: str, options: Iterable[str]) -> str:
-    """One line for an option that does not exist: what it is called here, or the nearest, then all, or where all are
-    shown.
-    """
+    """Return a hint for an unknown option: its name here or the nearest option, then all options."""
     options = sorted(options)
     if group in ("model", "loss") and "/" in option:
         hint = f"an encoder is {command(setting('backbone', option))}"
@@ -401,7 +399,7 @@ COMPOSITION_ERRORS = (HydraException, OmegaConfBaseException, YAMLError, ValueEr
 
 
 def explain_composition(error: Exception, groups: Groups, words: Sequence[str]) -> ConfigError:
-    """The mistake behind an exception of Hydra's composition. Groups and what was typed are for hints."""
+    """Return the mistake behind an exception of Hydra's composition. Groups and overrides are for hints."""
     if isinstance(error, MissingConfigException):
         missing = error.missing_cfg_file or ""
         group, _, option = missing.rpartition("/")
@@ -432,7 +430,7 @@ def explain_composition(error: Exception, groups: Groups, words: Sequence[str]) 
 def _unknown_key(
     error: OmegaConfBaseException, groups: Iterable[str], words: Sequence[str]
 ) -> UnknownKeyError:
-    """A key that the configuration does not have: where the word stands elsewhere, else the nearest beside it."""
+    """Return the error for an unknown key, with other places of its last part, or the nearest key."""
     path, word, parent = str(error.full_key), str(error.key), error.parent_node
     owner, root = path.rpartition(".")[0], root_of(error.parent_node)
     beside = list(keys_beside(JobConfig, path.split(".")))
@@ -464,7 +462,7 @@ def broken_reference(error: OmegaConfBaseException) -> ConfigError:
 
 
 def place_of(key: str, message: str, overrides: Sequence[str], folder: Path) -> str:
-    """` (given as +trainer.epoch=3)` or ` (conf/experiment/x.yaml, line 3)`. Empty if the message says it."""
+    """` (given as +trainer.epoch=3)` or ` (conf/experiment/x.yaml, line 3)`. "" if the message has it."""
     if not key:
         return ""
     for line in overrides:
@@ -507,7 +505,7 @@ def naming_keys(job: DictConfig) -> Iterator[None]:
 
 
 def with_keys(message: str, job: Mapping[str, Any]) -> str:
-    """The message with the dotted key for each parameter that stands in one group of the job and not above them.
+    """Replace parameters of a message by dotted keys if one group of the job, and not the top, has them.
 
     >>> with_keys("max_length=4: choose max_length=128", {"seed": 0, "backbone": {"max_length": 4}})
     'backbone.max_length=4: choose backbone.max_length=128'

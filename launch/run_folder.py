@@ -68,17 +68,17 @@ WITH_LINKS = (WANDB, KEPT_ASIDE, ENCODER_FOLDER)
 
 
 class RunFolder:
-    """One run's folder as a context: taken by one process, and cleared of earlier work without losing it.
+    """Folder of one run as a context manager: one process locks it, and earlier files are moved, not deleted.
 
-    resume="never"  what an earlier attempt left is moved to `previous/<number>/`
-    resume="auto"   it is continued. `finished` tells whether nothing is left to do
+    With resume="never", files of an earlier attempt are moved to `previous/<number>/`. With resume="auto",
+    the attempt is continued. `finished` is True if nothing is left to do.
 
-    Processes that Lightning starts for further devices (`is_helper`) neither lock nor clear, and have no result
-    to show: the first process may still be writing it.
+    Processes that Lightning starts for further devices (`is_helper`) neither lock nor clear. They have no
+    result to show, because the first process may still be writing it.
 
-    fills           the folder is known to hold a result, which is added to. Nothing is asked of its form
+    With `fills`, scores are added to the result in the folder, and the form of the folder is not checked.
 
-    Raises UserError when another process works in the folder, or no run has made the folder.
+    Raises UserError if another process works in the folder, or no run has made the folder.
     """
 
     def __init__(self, path: str | Path, *, resume: str, fills: bool = False) -> None:
@@ -113,7 +113,7 @@ class RunFolder:
         return self
 
     def _clear_finished(self) -> None:
-        """Gives back what a stage with a result would have gone on from: a kill came before it did so itself."""
+        """Remove the resume file of each stage with a result. A kill came before the stage removed it."""
         for result in (self.path / RESULT_FILE, *self.path.glob(f"{STAGES}/*/{RESULT_FILE}")):
             if result.exists():
                 remove_file(result.parent / CHECKPOINTS / RESUME_FILE)
@@ -191,12 +191,12 @@ def offline_line(run_folders: Iterable[str | Path]) -> str | None:
 
 
 def _is_to_upload(folder: Path) -> bool:
-    """W&B leaves a mark beside the file of a run that it has uploaded."""
+    """True if W&B has a run here without its mark for uploaded runs."""
     return any(folder.glob("*.wandb")) and not any(folder.glob("*.wandb.synced"))
 
 
 def require_free_space(path: Path, *, needed_bytes: int) -> None:
-    """Raises UserError when the disk of `path` has too little room for what the run will write."""
+    """Raises UserError if the disk of `path` has too little room for the files of the run."""
     free = shutil.disk_usage(path).free
     if free < needed_bytes:
         raise UserError(
@@ -254,21 +254,24 @@ ABSENT = object()
 
 
 def has_begun(folder: Path) -> bool:
-    """Whether a run has begun to learn in a folder, or is finished there."""
+    """Return True if a run has started training in a folder, or is finished there."""
     return any(next(folder.glob(pattern), None) for pattern in HAS_BEGUN)
 
 
 def remember_job(folder: Path, deciding: Mapping[str, Any]) -> None:
-    """Keeps in a run folder what decides the numbers of its job, as `deciding_settings` gives it."""
+    """Write the `deciding_settings` of a job to its run folder."""
     record = {"key": key_of_settings(deciding), "settings": _plain(deciding)}
     write_json(folder / JOB_FILE, record, in_own_folder=True)
 
 
 def require_same_job(config: DictConfig, job: JobConfig) -> None:
-    """Raises UserError where resume=auto would go on with the run of another job, or show its result.
+    """Check that resume=auto would not resume the run of another job, or show its result.
 
-    Two jobs are the same when their run keys are: hardware, loggers and places may differ. A longer
+    Jobs with equal run keys are the same: hardware, loggers and folders may differ. A longer
     `training.duration` is another job, since warm-up and decay are parts of it.
+
+    Raises:
+        UserError: The folder has the run of another job.
     """
     folder = Path(job.run_dir)
     is_helper = int(os.environ.get("LOCAL_RANK", "0")) > 0
@@ -295,7 +298,7 @@ def require_same_job(config: DictConfig, job: JobConfig) -> None:
 
 
 def _recorded(folder: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Key and deciding settings of the run in a folder: as its record says, or its results where it has none."""
+    """Key and deciding settings of the run in a folder, from its record, or from its results without one."""
     try:
         record = read_json(folder / JOB_FILE)
         if isinstance(record["key"], str) and isinstance(record["settings"], Mapping):
@@ -345,7 +348,7 @@ def _has_no_name(value: Any) -> bool:
 
 
 def _text(value: Any) -> str:
-    """A value as it is typed."""
+    """Format a value as on the command line."""
     if value is ABSENT:
         return "null"
     if isinstance(value, Mapping):
@@ -369,7 +372,7 @@ Record = dict[str, dict[str, Any]]
 
 
 class GoneError(UserError):
-    """The data of a finished run cannot be read from where this command says it lies."""
+    """The data of a finished run cannot be read from the folder that this command names."""
 
 
 def is_finished(job: JobConfig) -> bool:
@@ -393,9 +396,10 @@ def described_data(job: JobConfig, read: Iterable[Examples]) -> Record:
 
 
 def remember_data(folder: Path, record: Record) -> None:
-    """Keeps a record in a run folder. A run that has begun to learn must have had the same rows.
+    """Write a record to a run folder.
 
-    Raises UserError where it had others.
+    Raises:
+        UserError: The run in the folder has started training with other rows.
     """
     recorded = _read(folder)
     if recorded is not None and has_begun(folder):
@@ -405,11 +409,14 @@ def remember_data(folder: Path, record: Record) -> None:
 
 
 def require_same_data(folder: Path, job: JobConfig) -> None:
-    """Raises UserError where a finished run was made from other rows than the job would read now.
+    """Check that the job would read the same rows that the finished run was made from.
 
-    GoneError is raised where they cannot be read any more. Files whose path, size and times are as they were are not
-    opened. The others are read and compared. What comes from the hub is not looked at: its revision is part of the key
-    of a run.
+    Files with unchanged path, size and times are not opened. The others are read and compared. Sets of the
+    hub are not compared, because their revision is part of the key of a run.
+
+    Raises:
+        UserError: The rows differ.
+        GoneError: The rows cannot be read any more.
     """
     recorded, sets = _read(folder), _sets(job)
     record = _of_results(folder) if recorded is None else dict(recorded)
@@ -427,7 +434,7 @@ def require_same_data(folder: Path, job: JobConfig) -> None:
 def _now(
     folder: Path, described: Mapping[str, Any], split: str, job: JobConfig, then: Mapping[str, Any]
 ) -> Mapping[str, Any]:
-    """The record of a split as it is now: the old one where its files were not touched."""
+    """Return the current record of a split: the old one if its files were not touched."""
     facts = _facts(described, split, job)
     if facts is not None and facts == then.get("files"):
         return then
@@ -447,7 +454,7 @@ def _now(
 def _fingerprint(
     described: str, split: str, source: str, data_dir: str, on_bad_row: str, limit: int | None, facts: str
 ) -> str:
-    """Fingerprint of the rows that a job reads of a split. `facts` of its files only tell the cache its age."""
+    """Fingerprint of the rows that a job reads of a split. `facts` of its files are only a cache key."""
     from juzhen.data.loading import sampled
     from juzhen.data.source import load_examples
 
@@ -483,7 +490,7 @@ def _digest(path: str) -> str:
 
 
 def _read(folder: Path) -> Record | None:
-    """The record of a run folder. None where there is none, or none that can be read."""
+    """Read the record of a run folder. None if it is missing or cannot be read."""
     try:
         record = read_json(folder / RECORD_FILE)
         return {key: entry for key, entry in record.items() if isinstance(entry["fingerprint"], str)}
@@ -492,7 +499,7 @@ def _read(folder: Path) -> Record | None:
 
 
 def _of_results(folder: Path) -> Record:
-    """The record of a run that kept none, from its results, without what was filled in later, from anywhere."""
+    """Make a missing record from the results of the run, without later evaluations."""
     record: Record = {}
     for path in [*folder.glob(f"{STAGES}/*/{RESULT_FILE}"), folder / RESULT_FILE]:
         result = Result.read(path)

@@ -1,6 +1,7 @@
 """Store of trained stages that runs share, and the digests that name its entries.
 
-`stage_digest` covers everything that decides the weights after a stage, `evaluation_digest` what decides their scores.
+`stage_digest` covers all inputs that change the weights after a stage. `evaluation_digest` covers all inputs
+that change their scores.
 """
 
 import filecmp
@@ -94,7 +95,7 @@ class StageEntry:
         remove_folder(self.checkpoints, IN_CHECKPOINTS)
 
     def measured(self, digest: str) -> tuple[dict[str, Score], RowScores] | None:
-        """What `keep_measured` kept under that digest. None if nothing, or nothing that can be read."""
+        """Read the scores that `keep_measured` wrote under that digest. None if missing or unreadable."""
         folder = self.path / f"scores-{digest[:16]}"
         try:
             scores = read_json(folder.with_suffix(".json"))
@@ -123,10 +124,14 @@ class StageStore:
 
     @contextmanager
     def entry(self, digest: str, run_folder: Path, *, name: str, is_helper: bool) -> Iterator[StageEntry]:
-        """The entry of that digest, held until the end of the block: a second process waits and finds it finished.
+        """Lock the entry of a digest until the end of the block. Another process waits and finds it finished.
 
-        run_folder  folder of this run's stage
-        is_helper  a process that Lightning started for a further device: it goes along with the one that holds
+        Args:
+            digest: The `stage_digest`.
+            run_folder: Folder of this run's stage.
+            name: Name of the stage, for messages.
+            is_helper: This process was started by Lightning for a further device, and shares the first one's
+                lock.
         """
         if self.root is None:
             yield StageEntry(run_folder, shared=False)
@@ -179,7 +184,7 @@ LIBRARIES = ("torch", "transformers", "pytorch-lightning", "numpy", "juzhen-embe
 def stage_digest(
     parent: str, stage: Stage, job: JobConfig, matches: Mapping[str, Match], data: JobData
 ) -> str:
-    """Hex digits over all that decides the weights after a stage."""
+    """Return a digest of all inputs that change the weights after a stage."""
     model = settings_of(job.model)
     selection = select(data.evaluation, stage.datasets, monitor=job.training.monitor, metric=model.metric)
     rows = {
@@ -201,12 +206,12 @@ def stage_digest(
 
 
 def _targets(loss: Mapping[str, Any]) -> list[str]:
-    """The class of a loss, and that of the one that it is made around."""
+    """The class of a loss, and of the loss that it wraps."""
     return [loss["_target_"], *(_targets(loss[INNER]) if INNER in loss else [])] if loss else []
 
 
 def examples_digest(examples: Examples) -> str:
-    """Hex digits over rows as they are learnt from: texts, order, targets."""
+    """Return a digest of training rows: texts, order, targets."""
     digest = hashlib.sha256(f"{examples.kind} {examples.fingerprint} {len(examples)}".encode())
     if isinstance(examples.sentences, list):
         digest.update("\n".join(examples.sentences).encode())
@@ -236,9 +241,10 @@ def start_digest(encoder: nn.Module | None, job: JobConfig) -> str:
 
 
 def evaluation_digest(job: JobConfig, data: JobData) -> str:
-    """Hex digits over all that decides the scores of given weights: sets, rows, numbers, device, code.
+    """Return a digest of all inputs of the scores of given weights: sets, rows, numbers, device, code.
 
-    Which rows training has seen (`evaluation.without_leaks`) follows from the weights' own digest and the rows.
+    The rows that training has seen (`evaluation.without_leaks`) follow from the digest of the weights and the
+    rows.
     """
     hardware = job.hardware
     of_tasks = [(task.name, *part) for task in data.tasks for part in task.splits.items()]

@@ -1,4 +1,4 @@
-"""The cells of a sweep: a grid of what varies, once for each row of words that is no grid, composed once a cell."""
+"""The cells of a sweep: a grid of values, repeated for each row of fixed overrides."""
 
 import hashlib
 import shlex
@@ -48,10 +48,10 @@ class CheckedCell:
 
 
 def read_cell(loader: ConfigLoader, sweep: DictConfig, words: Sequence[str], groups: Groups) -> CheckedCell:
-    """Compose one cell of a sweep and leave out what it does not read.
+    """Compose one cell of a sweep and leave out the words that it does not read.
 
-    Composed is once, and once more for a cell that leaves words out: what then stands in their place is part of its
-    run key. Words of a named sweep stay, since by them it is known which of its runs is meant.
+    A cell that leaves words out is composed twice, because the values that replace them are part of its run
+    key. Words of a named sweep stay, since they identify its runs.
 
     Args:
         loader: Hydra's.
@@ -60,7 +60,7 @@ def read_cell(loader: ConfigLoader, sweep: DictConfig, words: Sequence[str], gro
         groups: The groups of the configuration tree.
 
     Raises:
-        ConfigError: The cell cannot be composed, or is no job.
+        ConfigError: The cell cannot be composed, or is not a job.
     """
     try:
         config = loader.load_sweep_config(sweep, list(words))
@@ -82,14 +82,14 @@ def read_cell(loader: ConfigLoader, sweep: DictConfig, words: Sequence[str], gro
 
 
 def words_of_key(mistake: UserError, words: Sequence[str]) -> list[str]:
-    """The words whose key a composition lacks, by what is wrong with it."""
+    """The words whose key a composition lacks, from the error about the key."""
     if not isinstance(mistake, UnknownKeyError):
         return []
     return [word for word in words if f"{key_of(word)}.".startswith(f"{mistake.key}.")]
 
 
 def unread_words(job: JobConfig, words: Iterable[str], groups: Groups) -> dict[str, UserError]:
-    """Word → why the job does not read what it sets, for those that it does not read."""
+    """Return unread word → the reason why the job does not read its key."""
     plain = asdict(job)
     reasons = {
         word: next(filter(None, (why_unread(key, plain) for key in groups.keys_set(word))), None)
@@ -99,15 +99,15 @@ def unread_words(job: JobConfig, words: Iterable[str], groups: Groups) -> dict[s
 
 
 def cells_of(sweep: DictConfig, words: Sequence[str], groups: Groups) -> list[list[str]]:
-    """The words of each cell of a sweep. What is typed counts before a row, and a row before the sweep's own grid.
+    """Return the words of each cell of a sweep. The command line overrides rows, and rows override the grid.
 
     Args:
         sweep: The composition of the whole sweep.
-        words: What is typed, without the keys of Hydra.
+        words: Overrides of the command line, without the keys of Hydra.
         groups: The groups of the configuration tree.
 
     Raises:
-        UserError: A value that a grid cannot take, or a row that there is not.
+        UserError: A value that a grid cannot take, or an unknown row.
     """
     varied = {key_of(word): word for word in [*parameters(sweep), *words]}
     is_grid = sweep.hydra.sweeper._target_.rpartition(".")[2] in GRIDS
@@ -145,7 +145,7 @@ def key_of(word: str) -> str:
 
 
 def split_rows(rows: Mapping[str, str], only: Sequence[str] | None) -> dict[str, list[str]]:
-    """Name → words of each row, or of those that are named. Raises UserError for a name that no row has."""
+    """Return name → words of each row, or of the named rows. Raises UserError for an unknown name."""
     for name in only or ():
         require_choice("hydra.sweeper.only", name, rows)
     return {
@@ -156,9 +156,15 @@ def split_rows(rows: Mapping[str, str], only: Sequence[str] | None) -> dict[str,
 
 
 def with_row(overrides: Iterable[str], row: Iterable[str], typed: Iterable[str]) -> list[str]:
-    """A cell of the grid and a row as one command line.
+    """Merge a cell of the grid and a row into one command line.
 
-    typed  keys that the person at the keyboard set: these count, then the row, then what the sweep's grid says
+    Args:
+        overrides: The cell.
+        row: The row.
+        typed: Keys of the user's command line. These override the row, and the row overrides the grid.
+
+    Returns:
+        The words.
     """
     row, typed = list(row), set(typed)
     in_row = {key_of(word) for word in row}
@@ -195,10 +201,10 @@ def keys_of_sweep(config: DictConfig) -> set[str]:
 
 
 def give_to_launcher(config: DictConfig) -> None:
-    """Hands on what a sweep says of its launcher, `hydra.sweeper.launcher`, as far as the chosen one has such keys.
+    """Copy the keys of `hydra.sweeper.launcher` that the chosen launcher has to `hydra.launcher`.
 
-    What was typed for it stays. In a file the keys of one launcher cannot stand below `hydra.launcher`, since Hydra
-    composes no other one with them.
+    Keys from the command line are kept. A file cannot set the keys of one launcher below `hydra.launcher`,
+    since Hydra could not compose another launcher with them.
     """
     typed = [word.lstrip("+~").partition("=")[0] for word in config.hydra.overrides.hydra]
     for key, value in (config.hydra.sweeper.get("launcher") or {}).items():

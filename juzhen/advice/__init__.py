@@ -1,1 +1,1 @@
-"""Which data to train on for a target, answered by small trainings, with an interval for each statement."""
+"""Advice on training data for a target, by small trainings, with an interval for each statement."""

@@ -35,23 +35,25 @@ def advise(
     """Find out which data to train on for a target, by small trainings within some minutes.
 
     Each training begins with the same encoder and is scored on the same rows. Rows of a source that the target has too
-    are left out before. Every statement of the answer has a 95 % interval, or says what would decide it.
+    are left out before. Every statement of the answer has a 95 % interval, or names the rows and seeds that
+    it needs.
 
     Args:
-        target: A table of pairs with labels, of pairs that belong together, or of triplets; or the name of a set.
+        target: A table of pairs with labels, of positive pairs, or of triplets. Or the name of a set.
         encoder: Folder, run or built-in name.
         minutes: Time for all of it. Ctrl-C ends it earlier, with the answer so far.
-        sources: Names of sets and further files; None: every set with a training file in the target's language.
+        sources: Names of sets and further files. None: every set with a training file in the target's
+            language.
         data_dir: Folder of the sets.
         config_dir: A further folder of dataset/ files.
-        table: How files are read; None: as they look, faulty rows left out.
-        out: Runs, advice.json, advice.md and index.html are written here; None: nothing is written.
-        learning_rate: Peak learning rate; None: what suits the size of the encoder.
+        table: Options of the files. None: detected, and faulty rows are left out.
+        out: Runs, advice.json, advice.md and index.html are written here. None: nothing is written.
+        learning_rate: Peak learning rate. None: chosen by the size of the encoder.
         seed: Of splits, rows and batches.
-        report: Called with a line after each training; None: lines go to stderr.
+        report: Called with a line after each training. None: lines go to stderr.
 
     Returns:
-        The answer; printed, sentences and a table.
+        The answer. It prints as sentences and a table.
 
     Raises:
         UserError: A target that cannot be read or scored, or no source.

@@ -1,4 +1,4 @@
-"""What the trainings of a search say, as plain data, a table, and a page."""
+"""Answer of a search as plain data, a table, and a page."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -29,8 +29,8 @@ class Line:
         seeds: Trainings that the numbers are the mean of.
         score: On the rows that no training has learnt from, in points.
         gain: Against the untrained encoder.
-        behind: The best recipe less this one; None for the best.
-        elsewhere: Mean change on the panel; None where it was not scored.
+        behind: The best recipe minus this one. None for the best.
+        elsewhere: Mean change on the panel. None if it was not scored.
         worst: Set of the panel that loses most, and how much.
     """
 
@@ -46,15 +46,15 @@ class Line:
 
 @dataclass(frozen=True)
 class Answer:
-    """What to train on.
+    """Advice on training data.
 
     Args:
         target: Name, with the number of scored rows and the metric.
         statements: Sentences, the most important first.
         lines: Recipes, the best first.
         is_decided: Whether one recipe is clearly the best.
-        command: What trains it.
-        curve: What more own rows bring.
+        command: Command that trains it.
+        curve: Gain by more own rows.
         leaks: Source → rows that were left out because the target has them.
         left_out: Set → why it was not tried.
         seconds: Time that it took.
@@ -215,7 +215,7 @@ def _of_own_rows(search: Search, target: Target) -> list[str]:
 
 
 def _earlier(search: Search) -> list[str]:
-    """What the shipped gains say, which decide the order of trials and no more."""
+    """Describe the shipped gains. They only decide the order of trials."""
     known = {name: expected_gain(name, search.trials.target.name) for name in search.order}
     known = {name: gain for name, gain in known.items() if np.isfinite(gain)}
     best = sorted(known, key=lambda name: -known[name])[:3]

@@ -3,7 +3,7 @@
 A matrix is a DataFrame with a row per source (training set), a column per target (evaluation set) and scores in points
 (Spearman ×100). Decision accuracy as in DataDecide (Magnusson et al. 2025, arXiv 2504.11393, section 2): the share of
 pairs of sources whose order on a target is the same in the cheap and in the reference matrix. Intervals are percentile
-bootstraps (Efron 1979) that draw sources and targets anew, since both are samples of what users have.
+bootstraps (Efron 1979) that draw sources and targets again, since both are samples of users' data.
 """
 
 from collections.abc import Callable, Sequence
@@ -175,7 +175,7 @@ def seed_deviation(scores: pd.DataFrame) -> float:
         scores: Columns source, target, seed, score: one encoder and one budget.
 
     Returns:
-        Square root of the mean variance of the cells with two seeds or more; NaN where no cell has.
+        Square root of the mean variance of the cells with two seeds or more. NaN without such a cell.
     """
     of_cells = scores.groupby(["source", "target"])["score"]
     variances = of_cells.var()[of_cells.count() > 1]
@@ -231,7 +231,7 @@ def _needed(variance: float) -> int:
 def low_rank(matrix: pd.DataFrame, *, rank: int = 2, rounds: int = 200, shrink: float = 1.0) -> pd.DataFrame:
     """Fill missing cells by column means, row effects and `rank` components, fitted by iterated singular values.
 
-    Softly thresholded (Mazumder, Hastie and Tibshirani 2010). Measured cells stay as they are.
+    Softly thresholded (Mazumder, Hastie and Tibshirani 2010). Measured cells do not change.
 
     Args:
         matrix: Scores with NaN where nothing was measured.

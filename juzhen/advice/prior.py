@@ -22,12 +22,15 @@ MOST_TEXTS, MOST_ENCODED = 2000, 300
 
 @cache
 def stored_gains() -> pd.DataFrame:
-    """Gains of sources (rows) on targets (columns) that were measured before; empty where none are shipped."""
+    """Return measured gains of sources (rows) on targets (columns). Empty if none are shipped."""
     return pd.read_csv(GAINS, index_col=0) if GAINS.is_file() else pd.DataFrame()
 
 
 def expected_gain(source: str, target: str) -> float:
-    """Points that a source gained on a target before; on average over the targets where this one is new; else NaN."""
+    """Return the measured gain of a source on a target, in points.
+
+    For a new target it is the mean over all targets. For a new source it is NaN.
+    """
     gains = stored_gains()
     if source not in gains.index:
         return np.nan

@@ -48,7 +48,7 @@ class Difference:
 
     @property
     def is_clear(self) -> bool:
-        """Whether the interval excludes 0."""
+        """True if the interval excludes 0."""
         return self.low > 0 or self.high < 0
 
     def __str__(self) -> str:
@@ -69,11 +69,11 @@ def difference(
     Args:
         first: For each seed the score on all rows, then on each draw of rows.
         second: The same of the other recipe, by the same draws.
-        deviation: Standard deviation between seeds, in points; 0 where nothing was trained.
+        deviation: Standard deviation between seeds, in points. 0 if nothing was trained.
         level: Share of intervals that miss the truth.
 
     Returns:
-        The difference, first less second.
+        The difference, first minus second.
     """
     draws = np.mean(first, axis=0) - np.mean(second, axis=0)
     rows = float(np.std(draws[1:], ddof=1))
@@ -107,7 +107,7 @@ class Search:
         minutes: Time for all of it.
         seeds: Seeds that are drawn, in order.
         report: Called with a line after each training.
-        begun: When the time began, by time.monotonic; None: now.
+        begun: Start of the time, by time.monotonic. None: now.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class Search:
         return 60 * self.minutes - (time.monotonic() - self.begun)
 
     def run(self) -> None:
-        """Make trainings. Ctrl-C ends it, and what was made until then stays."""
+        """Make trainings. Ctrl-C ends the search and keeps the finished trainings."""
         try:
             self._make((), self.seeds[0], with_panel=True)
             kept = self._choose_sources()
@@ -151,7 +151,7 @@ class Search:
 
     @property
     def recipes(self) -> list[Stages]:
-        """Recipes that were made, the best first; by the rows that own rows have not seen."""
+        """Finished recipes, the best first, by the rows that no training on own rows has seen."""
         made = list(dict.fromkeys(trial.recipe.stages for trial in self.trials.made))
         return sorted(made, key=lambda stages: -self.score(stages))
 
@@ -187,13 +187,13 @@ class Search:
         return Difference(found.value, found.value - half, found.value + half, found.row_error, one)
 
     def contenders(self, *, level: float = 0.05) -> list[Stages]:
-        """Recipes that are not clearly worse than the best one, the best first; by Bonferroni over the others."""
+        """Recipes not clearly worse than the best one, the best first, with Bonferroni's correction."""
         best, *others = self.recipes
         least = level / max(len(others), 1)
         return [best, *(each for each in others if not self.compare(best, each, level=least).low > 0)]
 
     def needed(self, found: Difference) -> tuple[int, int]:
-        """How many scored rows, and seeds a side, would decide a difference as large as the one that was measured."""
+        """Return the scored rows, and the seeds for each side, that would decide the measured difference."""
         size = max(abs(found.value), 0.1)
         return (
             rows_needed(len(self.trials.target.scored), found.row_error, size),

@@ -47,10 +47,10 @@ class TrainingSet:
         name: Set, or stem of a file.
         rows: In the kind that the loss takes.
         loss: Option of `fit`.
-        place: The file, for sources that are not sets; else None.
+        place: The file of a source that is not a set, or None.
         total: Rows that the source has without leaks, of which `rows` are at most MOST_TRAIN.
         leaky: Rows left out because the target has them too, of at most twice MOST_TRAIN that were compared.
-        config: The set as it is described.
+        config: Description of the set.
     """
 
     name: str
@@ -64,16 +64,16 @@ class TrainingSet:
 
 @dataclass(frozen=True)
 class Target:
-    """What is to become better.
+    """Data on which the encoder must improve.
 
     Args:
         name: Set, or stem of the file.
         scored: Rows that trainings on other sources are scored on.
-        own: Rows of the target to train on, with their loss; None where there are none.
+        own: Rows of the target to train on, with their loss. None without training rows.
         is_dev: bool array over `scored`: rows that no training on `own` has seen.
-        metric: The metric that speaks for its kind.
-        place: The user's file; None for a set.
-        config: The set as it is described.
+        metric: Main metric of its kind.
+        place: The user's file. None for a set.
+        config: Description of the set.
     """
 
     name: str
@@ -106,7 +106,7 @@ class Reading:
     seed: int = 42
 
     def split(self, config: DatasetConfig, split: str) -> Examples | None:
-        """Read a split of a set; None where it has no file."""
+        """Read a split of a set. None without a file."""
         return load_examples(
             config, split, source=Source.LOCAL, data_dir=self.data_dir, on_bad_row=self.table.on_bad_row
         )
@@ -119,7 +119,8 @@ class Reading:
 def read_target(word: str, reading: Reading) -> Target:
     """Read a user's file, or a set of conf/dataset by its name.
 
-    A file is divided with the seed: DEV_SHARE of it scores what is trained on the rest. Sets have splits of their own.
+    A file is divided with the seed: DEV_SHARE of it scores the trainings on the rest. Sets already have
+    splits.
 
     Args:
         word: Path of a table, or name of a set.
@@ -166,11 +167,11 @@ def read_target(word: str, reading: Reading) -> Target:
 def read_sources(
     names: Sequence[str] | None, target: Target, reading: Reading
 ) -> tuple[list[TrainingSet], dict[str, str]]:
-    """Read what may be trained on, without the rows that the target has too.
+    """Read the training sets, without the rows that the target has too.
 
     Args:
-        names: Sets and files; None: every set that has a training file, in the language of the target.
-        target: What is to become better.
+        names: Sets and files. None: every set that has a training file, in the language of the target.
+        target: The target.
         reading: How they are read.
 
     Returns:
@@ -238,9 +239,10 @@ def source_of(
 def read_panel(
     target: Target, sources: Sequence[TrainingSet], reading: Reading, *, most: int = 6
 ) -> list[Examples]:
-    """Dev splits of other sets, MOST_PANEL rows each, on which a training may lose.
+    """Read dev splits of other sets, MOST_PANEL rows each, on which a training may lose.
 
-    The sets of the sources come first, then other sets of the language. Demo sets stand in where there are no others.
+    The sets of the sources come first, then other sets of the language. Demo sets are only used without other
+    sets.
     """
     described = described_sets(DATASETS, reading.config_dir)
     first = [source.name for source in sources if source.place is None]
@@ -262,7 +264,7 @@ def read_panel(
 def _sets_at_hand(
     described: Mapping[str, Path], target: Target, reading: Reading, *, split: str = "train"
 ) -> list[str]:
-    """Sets of the target's language with a file of a split; demo sets only where there are no others."""
+    """Sets of the target's language with a file of a split. Demo sets are only used without other sets."""
     found = []
     for name, path in described.items():
         config = read_description(path)
@@ -277,7 +279,7 @@ def _sets_at_hand(
 
 
 def _without_leaks(source: TrainingSet, scored: Examples, reading: Reading) -> TrainingSet:
-    """The source without the rows that are scored, exactly or nearly; at most MOST_TRAIN of them.
+    """Leave out rows that equal scored rows exactly or nearly, and keep at most MOST_TRAIN.
 
     `total` is estimated from twice as many rows, so that a set of a quarter of a million is not searched whole.
     """

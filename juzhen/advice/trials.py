@@ -35,11 +35,11 @@ DRAWS = 400
 
 @dataclass(frozen=True)
 class Recipe:
-    """What a training learns from, in order.
+    """Sources of a training, in order.
 
     Args:
-        stages: (source, rows), one after another; empty: nothing is trained. Own rows are seen several times where they
-            are few, see `passes`.
+        stages: (source, rows), one after another. Empty: nothing is trained. A few own rows are seen several
+            times, see `passes`.
         seed: Draws rows and batches.
     """
 
@@ -59,7 +59,7 @@ class Trial:
     """A training that was made and scored.
 
     Args:
-        recipe: What it has learnt from.
+        recipe: Its sources.
         panel: Set → its score in points.
         seconds: Of training and scoring.
         folder: Its run folder.
@@ -74,7 +74,7 @@ class Trial:
 
 
 def row_values(rows: SetRows, metric: str) -> tuple[np.ndarray, np.ndarray | None]:
-    """Return what a score is made of: a number per row whose mean it is; or scores and gold grades of a correlation."""
+    """Return the inputs of a score: a number per row for a mean, or scores and gold for a correlation."""
     if metric != "spearman":
         return np.asarray(rows[metric], dtype=float), None
     gold = np.asarray(rows["gold"], dtype=float)
@@ -115,11 +115,11 @@ class Trials:
 
     Args:
         encoder: Folder or built-in name of the encoder that each training begins with.
-        target: What is to become better.
-        sources: What may be trained on.
+        target: The target.
+        sources: Training sets to choose from.
         panel: Sets that must not suffer.
-        folder: Run folders are written below it; None: none are.
-        learning_rate: Peak learning rate; None: what suits the size of the encoder.
+        folder: Run folders are written below it. None: they are not written.
+        learning_rate: Peak learning rate. None: chosen by the size of the encoder.
         seed: Of the draws of rows for intervals.
     """
 
@@ -154,7 +154,7 @@ class Trials:
 
     @cached_property
     def picked(self) -> dict[str, np.ndarray]:
-        """Rows of each bootstrap draw, the same for every training; the first draw is all rows."""
+        """Rows of each bootstrap draw, the same for every training. The first draw is all rows."""
         draw = np.random.default_rng(self.seed)
         # Dev rows come first in both.
         picks = {"all": np.arange(len(self.target.scored)), "dev": np.arange(len(self.dev))}
@@ -164,7 +164,7 @@ class Trials:
         }
 
     def make(self, recipe: Recipe, *, with_panel: bool = False) -> Trial:
-        """Train by a recipe and score the result; a recipe that was made before is returned as it was."""
+        """Train by a recipe and score the result. A finished trial of the same recipe is returned."""
         for trial in self.made:
             if trial.recipe == recipe and (trial.panel or not with_panel or not self.panel):
                 return trial

@@ -3,7 +3,7 @@
 New content goes to a temporary name in the same folder, is flushed to the disk, and renamed. The name is random and
 made exclusively, so a link planted in advance is never followed. A killed process leaves its temporary file. The next
 write of the same target removes it, because the lock of its writer is gone. No other module of this program replaces,
-moves or removes files. `juzhen.core.file_guard` decides what may be replaced.
+moves or removes files. `juzhen.core.file_guard` decides which files may be replaced.
 """
 
 import errno
@@ -58,7 +58,7 @@ def atomic_write(
 
     Args:
         path: The file. A link is not followed.
-        mode: "w" for text in UTF-8, with line ends as given; "wb" for bytes.
+        mode: "w" for text in UTF-8, with line ends as given. "wb" for bytes.
         unless: Called at the end. If it returns True, the file at `path` stays.
         in_own_folder: The caller has checked that the folder is marked: `path` is neither checked nor listed.
 
@@ -102,7 +102,7 @@ def write_text(path: str | Path, text: str, *, in_own_folder: bool = False) -> N
 def write_json(
     path: str | Path, content: Any, *, indent: int | None = 1, in_own_folder: bool = False
 ) -> None:
-    """Replace a file by plain data as JSON. Errors: as of `atomic_write`; ValueError for NaN."""
+    """Replace a file by plain data as JSON. Raises ValueError for NaN, and the errors of `atomic_write`."""
     text = json.dumps(content, ensure_ascii=False, indent=indent, allow_nan=False) + "\n"
     write_text(path, text, in_own_folder=in_own_folder)
 
@@ -174,7 +174,7 @@ def remove_folder(path: Path, names: str) -> None:
     """Remove files of a marked folder, and then its empty folders. Links are not followed.
 
     Args:
-        path: The folder. One that is not marked stays as it is.
+        path: The folder. A folder without the mark is not changed.
         names: Regular expression of the files' relative paths. Other files stay.
     """
     if not is_own_dir(path):

@@ -96,7 +96,7 @@ def constants(values: Sequence[float], *, like: Tensor) -> Float[Tensor, "values
 
 
 class Sharing(StrEnum):
-    """Which occurrences of a sentence in a batch are encoded once, with one dropout mask.
+    """Occurrences of a sentence in a batch that are encoded once, with one dropout mask.
 
     Without dropout all have equal embeddings, and sharing only saves time.
     """
@@ -158,7 +158,7 @@ class Tokens(Movable):
     def micro_batches(self, max_tokens: int) -> Iterator["Tokens"]:
         """Split the packed sentences into micro-batches of whole groups with at most `max_tokens` tokens each.
 
-        A larger group is a micro-batch of its own.
+        A larger group is one micro-batch.
         """
         runs: list[list[Group]] = [[]]
         for group in self.groups:
@@ -188,7 +188,7 @@ class Tokens(Movable):
 
     @cached_property
     def boundaries(self) -> Int[Tensor, "sentences+1"]:
-        """Index of each sentence's first token, and the number of tokens; int32, as GPU kernels read it."""
+        """Index of each sentence's first token, and the number of tokens. GPU kernels need int32."""
         return pad(self.lengths.cumsum(0, dtype=torch.int32), (1, 0))
 
     @property
@@ -254,7 +254,7 @@ LONG = 1_024
 
 
 def num_fitting(length: int, max_tokens: int) -> int:
-    """Return the number of texts of `length` tokens, with padding, that fit through an encoder together; at least one.
+    """Return the number of texts of `length` tokens, with padding, that an encoder takes at once (≥ 1).
 
     Up to LONG tokens each, they share `max_tokens`. For longer texts the squares of their lengths count, so that a text
     of 8,192 goes alone and no short one is padded to it.

@@ -55,9 +55,10 @@ Scores = TypeVar("Scores", float, "np.ndarray")
 class Scaling:
     """Scaling of scores to probabilities, fitted on one set of 0/1 pairs.
 
-    path    file of the parameters
-    fitted  name of SCALINGS → T, or a and b. Empty if the set has no 0/1 labels
-    threshold  lowest score of a positive pair. None if there is none
+    Args:
+        path: File of the parameters.
+        fitted: Name of SCALINGS → T, or a and b. Empty if the set has no 0/1 labels.
+        threshold: Lowest score of a positive pair. None without positive pairs.
     """
 
     path: Path
@@ -94,7 +95,7 @@ class Calibration(Scaling):
         return cls(Path(path), report["fitted"], _threshold(report), report["weights"])
 
     def require(self, encoder: str | Path) -> None:
-        """Raises UserError if the encoder is not the one that the scaling was fitted to."""
+        """Raises UserError if the scaling was fitted to another encoder."""
         _require(encoder, self.weights, f"{self.path} was fitted to the scores of another encoder")
 
 

@@ -268,7 +268,7 @@ def require_finite_weights(
     Args:
         tensors: Names and tensors.
         source: The file or folder they come from.
-        remedy: What the user can do.
+        remedy: Advice to the user.
 
     Raises:
         UserError: A tensor with NaN or infinity. The message has its name.

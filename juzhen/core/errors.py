@@ -169,7 +169,7 @@ def command(*arguments: object, unquoted: Iterable[str] = ()) -> str:
 
     Args:
         *arguments: The words.
-        unquoted: Words that follow as they are, such as ….
+        unquoted: Words that follow without quotes, such as ….
 
     >>> command("juzhen", "table", "my runs")
     "juzhen table 'my runs'"

@@ -27,7 +27,7 @@ TEACHER_SCORE = "score_{}"
 
 
 class Side(IntEnum):
-    """Which of an encoder's prompts a text gets."""
+    """Prompt of an encoder for a text."""
 
     EVERY = 0  # the prompt of every sentence
     QUERY = 1
@@ -56,7 +56,7 @@ class Examples:
     """Rows of one split. Each distinct sentence is stored once, and rows are indices into the table of sentences.
 
     sentences  distinct sentences, in order of first appearance. Windows of running text (`TextTable`), and queries
-               and documents with ids of their own, are stored as they come
+               and documents with separate ids, are not merged
     columns    text column → int32 array (rows,), indices into `sentences`
     targets    float32 array (rows,) or None: a score scaled to [0, 1], a 0/1 label, a class index, or a gain
     missing    bool array (rows, documents) or None: documents that a triplet lacks because it has fewer negatives than

@@ -1,4 +1,4 @@
-"""File guard: juzhen replaces and removes only what it has written and nobody has edited since.
+"""File guard: juzhen replaces and removes only files that it has written and nobody has edited since.
 
 A folder with the file MARKER belongs to juzhen: a run, checkpoints, a cache, the shards of a mining run. In all other
 folders the file LIST has the name of each file that juzhen wrote there, and a digest of its bytes. A link is never
@@ -142,7 +142,7 @@ def refuse_links(
 
     Args:
         folder: The folder.
-        names: Names in it. They are checked, and all that is below them.
+        names: Names in it. They are checked with all paths below them.
         within: Names of folders that may hold links.
         read: Names of folders that are only read. They may be links, too.
 

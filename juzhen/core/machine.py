@@ -32,7 +32,7 @@ BF16_INSTRUCTIONS = frozenset({"avx512_bf16", "amx_bf16", "bf16"})
 
 
 def num_cores() -> int:
-    """Return the number of cores that this process may use, within its CPU quota; at least 1."""
+    """Return the number of cores that this process may use, within its CPU quota: at least 1."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     quota = cpu_quota()
     return cores if quota is None else max(1, min(cores, int(quota)))

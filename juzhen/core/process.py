@@ -1,6 +1,7 @@
 """Settings of this process for libraries: caches, network, and garbage collector.
 
-Whether a server answers is found in two or three seconds. The libraries themselves retry for half a minute.
+A server that does not answer is detected in two or three seconds. The libraries themselves retry for half a
+minute.
 
 Loaded modules are 400,000 objects that stay. The collector would scan all of them seven to nine times during a start, a
 tenth of its time. Later each scan would pause a server or a training step for 0.3 s (measured in docs/log/serving.md).
@@ -133,7 +134,7 @@ def freeze_modules() -> None:
 
 
 def freeze_objects() -> None:
-    """Exempt all loaded objects of a server, its models too, after collecting what it no longer needs."""
+    """Exempt all loaded objects of a server, its models too, after a garbage collection."""
     gc.unfreeze()
     gc.collect()
     freeze_modules()

@@ -141,7 +141,7 @@ class ProgressLine:
             self._print()
 
     def _facts(self, *, wide: bool, ends: bool) -> list[str]:
-        """Numbers, note and time, as far as they are known."""
+        """Format the known numbers, the note and the time."""
         count = f"{self.done:,}/{self.total:,}{self.unit and f' {self.unit}'}"
         note = self._note(wide) if callable(self._note) else self._note
         seconds = self.seconds_left

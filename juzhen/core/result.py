@@ -226,7 +226,7 @@ WEIGHT_FILES = ("*.safetensors", "*.bin")
 
 
 def weights_digest(folder: str | Path) -> str:
-    """Return a digest (16 hex digits) of the weight files below an encoder's folder. "" if there are none."""
+    """Return a digest (16 hex digits) of the weight files below an encoder's folder, or ""."""
     folder = Path(folder)
     paths = sorted(path for pattern in WEIGHT_FILES for path in folder.rglob(pattern))
     digest = hashlib.sha256()
@@ -348,7 +348,7 @@ class Result:
                 training has seen, their `share`, and rows `by_set`
     untrained   scores of the weights before this run's training, with `evaluation.untrained`
     training    steps, pairs, seconds, pairs per second, last and best validation. `sets`: batches and rows of each set
-    weights     digest of the saved weights (`weights_digest`), "" if there are none
+    weights     digest of the saved weights (`weights_digest`), or ""
     filled      evaluations after the end of the run, oldest first: date, splits, versions, and descriptions of the
                 sets.
                 Their scores and data are among those of the run
@@ -395,7 +395,7 @@ class Result:
 
     @property
     def measured_weights(self) -> str:
-        """Digest of the weights that were evaluated. "" if there are none, or an old result lacks it."""
+        """Digest of the weights that were evaluated. "" without weights, or for an old result."""
         return next(filter(None, (self.weights, *(fill["weights"] for fill in self.filled))), "")
 
     @property

@@ -81,8 +81,9 @@ class SetRows:
 class RowScores:
     """Scores of single rows of a run.
 
-    weights  digest of the weights that computed them (`juzhen.core.result`), "" if there are none
-    sets     `split/dataset` → its rows
+    Args:
+        weights: Digest of the weights that computed them (`juzhen.core.result`), or "".
+        sets: `split/dataset` → its rows.
     """
 
     weights: str = ""
@@ -90,7 +91,7 @@ class RowScores:
 
     @classmethod
     def read(cls, path: str | Path) -> "RowScores":
-        """Read the file, or the one in a run folder. Without a file there are no sets.
+        """Read the file, or the one in a run folder. A missing file has no sets.
 
         Raises:
             UserError: The file is not one of juzhen.

@@ -35,7 +35,7 @@ def require_file(path: str | Path) -> Path:
     """Check that a path is a regular file, and return it.
 
     Raises:
-        FileNotFoundError: There is no such file.
+        FileNotFoundError: The file is missing.
         OSError: A folder, a named pipe, a device or a socket. The message has the path.
     """
     _require_regular(os.stat(path).st_mode, path)
@@ -86,7 +86,7 @@ def read_shaped(path: str | Path, kind: Any, remedy: str) -> Any:
     Args:
         path: The file.
         kind: Type of its content, as of `require_form`.
-        remedy: What the user can do about a file with another content.
+        remedy: Advice to the user for a file with another content.
 
     Raises:
         OSError: As of `require_file`.

@@ -35,7 +35,7 @@ SHORTEST = 8
 
 
 def redacted(value: Any) -> Any:
-    """Return plain data with secrets replaced by REDACTED; tuples become lists.
+    """Return plain data with secrets replaced by REDACTED. Tuples become lists.
 
     Secrets are tokens known by their form, values of environment variables with a telling name, and values of such
     keys.

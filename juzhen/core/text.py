@@ -199,7 +199,7 @@ def script_table() -> dict[str, str]:
 
 @cache
 def inverse_table() -> dict[str, str]:
-    """Read the table backwards: simplified character → the traditional one that it most often replaces.
+    """Read the table backwards: simplified character → its most frequent traditional character.
 
     Several traditional characters fold to one (髮 and 發 to 发). If their counts are equal, the first one is taken.
     """

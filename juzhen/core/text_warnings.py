@@ -291,7 +291,7 @@ class Truncations:
         self.notes[line] = None
 
     def line(self, advice: str) -> str:
-        """Describe the truncated texts in sentences. "" if there are none.
+        """Describe the truncated texts in sentences. "" without truncated texts.
 
         Args:
             advice: Remedy for truncated texts.

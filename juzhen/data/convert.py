@@ -17,7 +17,7 @@ SAME, DIFFERENT = 1, 0
 
 
 def convert_rows(examples: Examples, target_kind: Kind) -> Examples:
-    """Convert examples to a kind. Examples that have it already are returned as they are.
+    """Convert examples to a kind. Examples that have it already are returned unchanged.
 
     Raises:
         UserError: No row is left, for instance because no premise has both classes.
@@ -83,7 +83,7 @@ def with_equal_columns(parts: Sequence[Examples]) -> list[Examples]:
 
 
 def _positives(examples: Examples, target: int | None = None) -> Examples:
-    """Pairs whose target is `target` (None: all) as anchor and positive; for triplets the first two texts."""
+    """Pairs whose target is `target` (None: all) as anchor and positive. Of triplets the first two texts."""
     first, second, *_ = TEXT_COLUMNS[examples.kind]
     rows = np.arange(len(examples)) if target is None else np.flatnonzero(examples.targets == target)
     columns = {"anchor": examples.columns[first][rows], "positive": examples.columns[second][rows]}
@@ -121,7 +121,7 @@ def _grouped_triplets(examples: Examples, positive: int, negative: int) -> Examp
 
 
 def _ranked_triplets(examples: Examples) -> Examples:
-    """Each query with each document that answers it and one that does not, paired as by `_grouped_triplets`."""
+    """Each query with each answer and another document, paired as by `_grouped_triplets`."""
     assert examples.targets is not None  # judgements always have gains
     answers = (examples.targets > 0).astype(np.float32)
     return _grouped_triplets(replace(examples, targets=answers), SAME, DIFFERENT)

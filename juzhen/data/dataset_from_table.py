@@ -144,7 +144,7 @@ def _lacking(rows: pd.DataFrame, guess: Guess) -> pd.DataFrame:
 
 
 def _written_labels(labels: pd.Series, guess: Guess, refuse: Any) -> pd.Series:
-    """Labels and scores as they are written. Others are refused."""
+    """Labels and scores in their written form. Others are refused."""
     refuse(labels == "", f"{guess.target} is empty")
     if guess.labels is not None:
         refuse(~labels.isin(guess.labels), "label is " + labels + ", which is none of the classes")

@@ -1,4 +1,4 @@
-"""Load all rows of a job and check them before any model is loaded; small files also before torch is.
+"""Load all rows of a job and check them before any model is loaded. Small files come before torch.
 
 This first check reports faults of files within a second. Of large files only the existence is checked.
 """
@@ -330,7 +330,7 @@ def load_ranking(
         name: A set of conf/dataset: retrieval, reranking, pairs or triplets.
         split: Its split.
         data_dir: Folder of the sets that are not built in.
-        config_dir: Another folder with descriptions in dataset/. None: there is none.
+        config_dir: Another folder with descriptions in dataset/.
         on_bad_row: "error" raises UserError for the first faulty row, "drop" leaves such rows out.
 
     Returns:

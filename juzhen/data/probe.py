@@ -37,8 +37,8 @@ class Probe:
     def drawn(cls, sets: Sequence[Examples], *, num_sentences: int, seed: int) -> "Probe | None":
         """Sample pairs with at most `num_sentences` sentences, the same number from each set.
 
-        The sets are those with graded pairs. If there are none, positive pairs and anchors with their positives are
-        used, with grade 1. Returns None if there are no such sets.
+        Sets with graded pairs are used. Without them, positive pairs and anchors with their positives are
+        used, with grade 1. Returns None without any of these.
         """
         paired = [examples for examples in sets if examples.grades() is not None and len(examples)]
         paired = paired or [examples for examples in sets if examples.kind in RANKED and len(examples)]

@@ -1,4 +1,4 @@
-"""Ranking sets: queries, documents, and which documents answer which query; and pairs read as such."""
+"""Ranking sets: queries, documents, and judgements. Pairs can be read as rankings."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -207,7 +207,7 @@ def _anchors_are_standard(examples: Examples) -> bool:
 
 
 def as_judgements(examples: Examples) -> Examples:
-    """Return judgements as they are, and pairs and triplets by `as_retrieval`."""
+    """Return judgements unchanged, and pairs and triplets by `as_retrieval`."""
     return examples if examples.kind in JUDGED else as_retrieval(examples)
 
 

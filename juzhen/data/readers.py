@@ -1,8 +1,8 @@
 """Files of datasets as columns: tsv, csv, JSON lines, parquet and Arrow, each also compressed.
 
-The suffix decides: .tsv .txt .csv .json .jsonl .parquet .arrow .feather, also with .zst or .gz. An unpacked file is no
-larger than a text can be. Nothing is guessed from the content, no text is taken for a missing value, and every row
-knows its line, which pyarrow's readers do not report for rows that cannot be read.
+The suffix decides: .tsv .txt .csv .json .jsonl .parquet .arrow .feather, also with .zst or .gz. An unpacked
+file has the size limit of a text. Nothing is guessed from the content, no text is taken for a missing value,
+and every row knows its line, which pyarrow's readers do not report for rows that cannot be read.
 
 pyarrow reads parquet and Arrow. `datasets` uses the same library, but first copies a parquet file into a cache:
 docs/guides/data.md compares seconds and memory.
@@ -43,7 +43,7 @@ COMPRESSIONS = (".zst", ".gz")
 
 
 def on_disk(path: Path) -> Path | None:
-    """Return the file, compressed as its name says or otherwise. None if it is missing.
+    """Return the file with its own or another compression. None if it is missing.
 
     Raises:
         UserError: Only other forms exist, and more than one.
@@ -317,7 +317,7 @@ class FileTable:
             self.names = [name.strip() for name in self.names]
 
     def class_names(self, column: str | int) -> Sequence[str]:
-        """Return the names of the class indices in a column. Empty if there are none."""
+        """Return the names of the class indices in a column. Empty without names."""
         name = column if isinstance(column, str) else self.names[column] if self.names else ""
         return self.classes.get(name, ())
 
@@ -347,7 +347,7 @@ def plain_name(path: Path) -> str:
 
 
 def read_table(path: Path, *, header: bool, quoted: bool) -> FileTable:
-    """Read a file as columns, as a description says.
+    """Read a file as columns.
 
     Args:
         path: The file.

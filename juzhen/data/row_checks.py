@@ -125,7 +125,7 @@ def _is_absent(value: object) -> bool:
 
 
 def _blanked(texts: dict[str, list[str]], missing: np.ndarray | None) -> dict[str, list[str]]:
-    """The texts without those that fill empty places."""
+    """Replace texts that only fill empty places by ""."""
     if missing is None:
         return texts
     anchor, *documents = texts
@@ -160,7 +160,7 @@ def _text_fields(kind: Kind, columns: Mapping[str, Any], key: str) -> list[str]:
 def require_fields(
     columns: Mapping[str, Any], required: Sequence[str], optional: Sequence[str], kind: str, key: str
 ) -> None:
-    """Raises UserError for a field of a kind that the column map lacks, and for one that the kind does not have."""
+    """Raises UserError for a missing field in the column map, and for a field that the kind does not have."""
     if missing := [field for field in required if columns.get(field) is None]:
         raise UserError(f"{key}: a {kind} needs a column for {missing[0]}, `columns` gives none")
     for field in columns:

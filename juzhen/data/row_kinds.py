@@ -307,7 +307,7 @@ def _needed(kind: Kind) -> list[str]:
 
 
 def _kind_of_fields(columns: Mapping[str, str], table: RawTable) -> Kind:
-    """The kind with these fields. Raises UserError if there is none."""
+    """The kind with these fields. Raises UserError without such a kind."""
     fields = {
         field
         for field in columns
@@ -448,7 +448,7 @@ def pair_classes(values: Iterable[str]) -> dict[str, str] | None:
 
 
 def nli_classes(values: Iterable[str], texts: Sequence[str] = ()) -> dict[str, str] | None:
-    """Return label → its NLI class. None if a label is none of the three, or if all are neutral.
+    """Return label → its NLI class. None if a label is not an NLI class, or if all are neutral.
 
     A small split may lack one of the classes.
 
@@ -471,7 +471,7 @@ def nli_classes(values: Iterable[str], texts: Sequence[str] = ()) -> dict[str, s
 
 
 def _plain(label: str) -> str:
-    """A label as it is compared: 1.0 is 1, Yes is yes."""
+    """Normalize a label for comparison: 1.0 is 1, Yes is yes."""
     return label.removesuffix(".0").strip().lower()
 
 

@@ -83,9 +83,9 @@ def as_examples(
     which some rows may have fewer.
 
     Args:
-        rows: Examples; a list or a generator of dicts or tuples; a table of pandas, polars, Arrow or datasets; the path
-            of a file (.csv, .tsv, .txt, .jsonl, .parquet, .arrow, .xlsx); the name of a set of `data_dir`, or of a
-            built-in one.
+        rows: Examples, a list or a generator of dicts or tuples, or a table of pandas, polars, Arrow or
+            datasets. Also the path of a file (.csv, .tsv, .txt, .jsonl, .parquet, .arrow, .xlsx), or the name
+            of a set of `data_dir` or of a built-in one.
         columns: Field of a row → name of its column, or its number from 1, as in `{"anchor": "标准问", "positive":
             "相似问"}`. None: detected.
         sheet: Sheet of an Excel file, by name or number from 1. None: the first with content.
@@ -356,9 +356,12 @@ EVALUATION_SPLITS = ("dev", "test")
 class ConfiguredSets:
     """Sets of conf/dataset below `data_dir`. Demo sets are part of the package. A table file is a set, too.
 
-    config_dir  another folder with descriptions in dataset/. None: there is none
-    on_bad_row  error: the first faulty row is a UserError · drop: such rows are left out and counted
-    absent      `set/split` without a file, in the order of requests
+    Args:
+        data_dir: Folder of the sets that are not built in.
+        config_dir: Another folder with descriptions in dataset/.
+        on_bad_row: "error" raises UserError for the first faulty row, "drop" leaves such rows out and counts
+            them.
+        absent: `set/split` without a file, in the order of requests.
     """
 
     def __init__(
@@ -371,9 +374,9 @@ class ConfiguredSets:
         self._read: dict[str, Examples | None] = {}
 
     def training(self, names: Sequence[str] | None) -> list[Examples]:
-        """Return the train split of the named sets, or another named split; for None all sets with a file.
+        """Return the train split of the named sets, or another named split. None: all sets with a file.
 
-        All are those with rows: running text, of kind `sentence`, has its own audit.
+        Sets of running text, of kind `sentence`, are left out of all sets, because they have their own audit.
         """
         return self._all(names, ("train",), option="--train")
 

@@ -1,7 +1,7 @@
 """A search task from two or three tables: queries, the corpus, and which document answers which query.
 
-Answers are a table of their own, or a column of the queries. They name queries and documents by ids or by texts. The
-content of a column decides.
+Answers are a separate table, or a column of the queries. They name queries and documents by ids or by texts.
+The content of a column decides.
 """
 
 import hashlib
@@ -147,8 +147,8 @@ def read_search(
         queries: A table with an id and a text, or a text alone: the path of a file, a DataFrame, rows as dicts or
             tuples. Without `answers` it also has a column with ids or texts of the answering documents.
         corpus: A table of documents: an id and a text, and a title if there is one, or texts alone.
-        answers: A table with a query and a document in each row, by ids or texts, and a gain if there are grades; also
-            in the format of TREC (`query 0 document gain`).
+        answers: A table with a query and a document in each row, by ids or texts, and a gain if there are
+            grades. The format of TREC (`query 0 document gain`) is also read.
         columns: Field → name of its column, for `query_id`, `query`, `document_id`, `document`, `title`, `gain`. None:
             detected.
         sheet: Sheet of Excel files, by name or number from 1.
@@ -351,7 +351,7 @@ class _Part:
         return cls(raw.place, key or text, texts, numbers, taken, left_out, advice)
 
     def known(self, cells: Iterable[str]) -> tuple[float, bool]:
-        """Share of the cells that are ids or texts, whichever is larger; and True for ids."""
+        """Return the share of cells that are ids or that are texts, whichever is larger, and True for ids."""
         values = [cell for cell in cells if cell]
         by_id, by_text = (
             sum(value in table for value in values) / max(len(values), 1)
@@ -435,7 +435,7 @@ def _rows_of_queries(queries: _Part, raw: RawTable, reference: str, corpus: _Par
 
 
 def _judged(raw: RawTable, queries: _Part, corpus: _Part) -> _Judged:
-    """The answers of a table of their own."""
+    """Read the answers of a separate table."""
     names, chosen = raw.names, raw.reading.columns
     is_trec = len(names) == 4 and {*raw.cells[names[1]]} <= {"0", "Q0"}
     picked = {key: chosen[key] for key in ("query", "document", "gain") if chosen.get(key) in names}

@@ -53,8 +53,8 @@ def judged(
     """Read judgements over the texts of two other tables. Other arguments are those of `verified`.
 
     A document is its title and its text, with a space between. Two documents may have the same text. A query with the
-    id of a document is that document and never finds it, unless some query is answered by the document of its own id:
-    then ids are separate in each file, and the texts must be equal as well.
+    id of a document is that document and never finds it. If some query is answered by the document with the
+    same id, ids are separate in each file, and the texts must be equal as well.
 
     Official sets have documents without text, judgements of missing documents, and repeated judgements. They are left
     out, and a warning counts them. Missing answers still count for the best possible score of a query.
@@ -203,7 +203,7 @@ def _note_unknown(
 def _reachable(
     examples: Examples, corpus: Mapping[str, str]
 ) -> tuple[Examples, dict[str, list[float]], dict[str, int]]:
-    """Judgements of existing documents, each pair once; the gains of others by query; and counts of the rest."""
+    """Return judgements of existing documents, each pair once, gains of missing ones by query, and counts."""
     assert examples.targets is not None  # `verified` has checked them
     first: dict[tuple[str, str], float] = {}
     beyond: dict[str, list[float]] = {}
@@ -295,7 +295,7 @@ def read_hub(name: str, hub: HubConfig, split: str) -> FileTable:
 def require_hub(name: str, hub_id: str) -> None:
     """Raises UserError, within seconds, if neither the hub nor a local copy can give a dataset.
 
-    The library itself retries for half a minute. A folder may stand for a hub id.
+    The library itself retries for half a minute. A folder may replace a hub id.
     """
     problem = hub_problem()
     if problem is None or Path(hub_id).exists() or _is_kept(hub_id):
@@ -405,7 +405,7 @@ def _columns(config: DatasetConfig, source: str) -> Mapping[str, Any]:
 
 
 def _judged_pairs(pairs: Examples, kind: Kind) -> Examples:
-    """Pairs as judgements. For reranking each query has the documents of its own pairs."""
+    """Pairs as judgements. For reranking each query has the documents of its pairs."""
     retrieval = as_retrieval(pairs)
     return retrieval if kind is Kind.RETRIEVAL else replace(retrieval, kind=kind, documents=None)
 

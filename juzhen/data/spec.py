@@ -92,7 +92,7 @@ class LayoutConfig:
 
 @dataclass(config=SCHEMA, kw_only=True)
 class LearningConfig:
-    """Training options of a set, wherever it is used; null: as the loss decides.
+    """Training options of a set, in all jobs that use it. null: as the loss decides.
 
     Options that do not fit are refused.
     """
@@ -234,7 +234,7 @@ class DataRequest(Protocol):
 
 
 def made_from(verb: str, source: str, origin: str) -> str:
-    """Return the `origin` of a set that a subcommand makes from `source`, a set/split with an origin of its own.
+    """Return the `origin` of a set that a subcommand makes from `source`, a set/split with its origin.
 
     >>> parents(made_from("mine", "lcqmc_hard/train", made_from("distill", "lcqmc/train", "https://…")))
     ['lcqmc_hard', 'lcqmc']
@@ -252,7 +252,7 @@ def described_sets(folder: Path, config_dir: Path | None = None) -> dict[str, Pa
 
     Args:
         folder: Descriptions of the package.
-        config_dir: Another folder with descriptions in dataset/. None: there is none.
+        config_dir: Another folder with descriptions in dataset/.
     """
     further = [] if config_dir is None else sorted((config_dir / "dataset").glob("*.yaml"))
     return {path.stem: path for path in [*sorted(folder.glob("*.yaml")), *further]}

@@ -168,7 +168,7 @@ SURE = 0.9
 
 
 def typed(option: str, value: object) -> str:
-    """Write an option as it is typed on the command line.
+    """Write an option in the form of the command line.
 
     >>> typed("columns", {"anchor": "标准问", "positive": "相似问"}), typed("on_bad_row", "drop")
     ('--columns anchor=标准问,positive=相似问', '--on-bad-row drop')
@@ -200,7 +200,7 @@ class TableReading:
     header      True if the first row names the columns
     quoted      True if cells may be in double quotes
     sheet       sheet of an Excel file: its name, or its number from 1
-    split_cells  separator of several texts in one cell, each of which becomes a row. None: there is none
+    split_cells  separator of several texts in one cell, each of which becomes a row
     on_bad_row  error: the first faulty row is refused · drop: faulty rows are left out and counted
     spell       writes an option for a message
     """
@@ -231,7 +231,7 @@ def parse_columns(words: str | Sequence[str] | None, fields: Sequence[str] = ())
 
     Args:
         words: The value.
-        fields: Fields that as many words without = stand for.
+        fields: Fields for words without =, in order.
 
     Raises:
         UserError: Another form.
@@ -319,7 +319,7 @@ def _json_rows(path: Path, text: str) -> str:
 
 
 def choose_delimiter(text: str, candidates: str, path: Path = Path()) -> str:
-    """Choose the delimiter that gives most rows the same number of cells, at least two; the first one if none does.
+    """Choose the delimiter that gives most rows the same number of cells, at least two, or the first one.
 
     >>> choose_delimiter("a;b,c\\nd;e\\n", ",;")
     ';'

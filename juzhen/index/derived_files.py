@@ -61,7 +61,7 @@ class Dense(Protocol):
         depth: int,
         allowed: Bool[np.ndarray, "places"] | None,
     ) -> Int[np.ndarray, "queries depth"]:
-        """The `depth` nearest places among those that are allowed, the best first; −1 where there are no more."""
+        """Return the `depth` nearest allowed places, the best first, filled up with −1."""
 
 
 class Scan:
@@ -75,7 +75,7 @@ class Scan:
 
     @property
     def size_in_bytes(self) -> int:
-        """As it lies in a file."""
+        """Size of the file."""
         return self.rows.nbytes
 
     def search(
@@ -110,7 +110,7 @@ class Faiss:
 
     @property
     def size_in_bytes(self) -> int:
-        """As it lies in a file, and in memory."""
+        """Size of the file, and of the index in memory."""
         return int(require_faiss(self._kind).serialize_index(self.index).nbytes)
 
     def search(
@@ -265,7 +265,7 @@ def open_quick_files(store: Store, folder: Path) -> QuickFiles:
 
 
 def covered_numbers(store: Store, folder: Path) -> Int[np.ndarray, "texts"]:
-    """Return the numbers of the texts in the current files, by position; none without files.
+    """Return the numbers of the texts in the current files, by position. Empty without files.
 
     Raises:
         DifferentFilesError: The files differ from their record. A writing store must be within a transaction.
@@ -364,7 +364,7 @@ def _tell_once(line: str) -> None:
 
 
 def tidy(store: Store, folder: Path) -> None:
-    """Remove derived files that are no longer current, and leftovers of a kill."""
+    """Remove outdated derived files, and leftovers of a kill."""
     with store.transaction():  # nobody else is about to put files in force
         generation = store.generation()
         name = "" if generation is None else generation[0]

@@ -139,7 +139,7 @@ def index_digest(reader: SentenceEncoder) -> str:
 
 
 class Index:
-    """A searchable index. Each search sees what other processes have added and removed. Threads may share it.
+    """A searchable index. Each search sees the changes of other processes. Threads may share it.
 
     Args:
         encoder: Encodes queries. None allows BM25 only.
@@ -291,7 +291,7 @@ class Index:
         }
 
     def warm(self) -> None:
-        """Load what the first search needs."""
+        """Load the data and the model for the first search."""
         self._bm25(self.view())
 
     def _read(self, version: tuple[int, ...], *, with_files: bool = True) -> View:
@@ -362,7 +362,7 @@ class Index:
         return _numbers(positions, view.numbers), scores
 
     def _bm25(self, view: View) -> BM25:
-        """Of all texts by their places; the later ones weigh as they would among the first."""
+        """BM25 over all texts by their places. Later texts have the weights of the first texts."""
         with self._lock:
             if view.lexical is None:
                 tokens = view.facts["tokens"]

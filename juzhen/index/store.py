@@ -175,7 +175,7 @@ class Store:
 
     @contextmanager
     def _answered(self) -> Iterator[None]:
-        """Raises, for what SQLite does, what names the file and a way out."""
+        """Replace errors of SQLite by errors with the file and advice."""
         try:
             yield
         except (sqlite3.IntegrityError, sqlite3.ProgrammingError):
@@ -211,8 +211,7 @@ class Store:
         return tuple(number for file in files for number in (file.st_ino, file.st_size, file.st_mtime_ns))
 
     def facts(self) -> dict[str, Any]:
-        """Raises UserError where one that every index has is missing, or one is nothing that a build writes; none are
-        there before a build."""
+        """Read the facts, empty before a build. Raises UserError for a missing or invalid fact."""
         facts = {name: self._loaded(value) for name, value in self._all("SELECT name, value FROM facts")}
         if not facts:
             return facts
@@ -234,7 +233,7 @@ class Store:
         return facts
 
     def _fact(self, name: str) -> Any:
-        """One of them; None where it is missing. All are more to parse than a search takes otherwise."""
+        """Read one fact. None if it is missing. Parsing all of them would take longer than a search."""
         rows = self._all("SELECT value FROM facts WHERE name = ?", name)
         return self._loaded(rows[0][0]) if rows else None
 
@@ -336,9 +335,9 @@ class Store:
         return int(self._all("SELECT count(*) FROM texts")[0][0])
 
     def matching(self, where: Where) -> Int[np.ndarray, "some"]:
-        """Numbers, rising, of the texts whose metadata are as they must be. Raises UserError for a name that none has.
+        """Return the sorted numbers of texts with matching metadata. Raises UserError for an unknown name.
 
-        Values are compared as JSON has them: what was read from a csv is a text.
+        Values are compared by their JSON type. Values from a csv file are texts.
         """
         fields = self.facts()["fields"]
         conditions, values = [], list[Any]()
@@ -391,7 +390,7 @@ class Store:
     def _matrix(
         self, rows: Sequence[tuple[int, bytes]]
     ) -> tuple[Int[np.ndarray, "some"], Float[np.ndarray, "some dim"]]:
-        """Numbers and vectors of rows. Raises UserError for a vector of another size, or one that is not finite."""
+        """Numbers and vectors of rows. Raises UserError for a vector of another size, NaN or infinity."""
         dim = self._fact("dim")
         numbers = np.array([number for number, _ in rows], dtype=np.int64)
         if any(not isinstance(vector, bytes) or len(vector) != 4 * dim for _, vector in rows):
@@ -476,10 +475,10 @@ def _as_json(record: Mapping[str, Any]) -> str:
 
 
 def _open_database(path: Path | None, *, writes: bool, patience: float) -> sqlite3.Connection:
-    """Open a database. Committed transactions are on the disk, also after a kill; threads must take turns.
+    """Open a database. Committed transactions are on the disk, also after a kill. Threads must take turns.
 
     Args:
-        path: The file; None keeps the database in memory.
+        path: The file. None keeps the database in memory.
         writes: False: nothing is changed, and commits of other processes become visible.
         patience: Seconds to wait for another process that writes.
 

@@ -196,7 +196,7 @@ FLOAT_BYTES = 4
 class Encoding:
     """How texts become vectors: options of `SentenceEncoder.encode`.
 
-    progress  a bar; None: on a terminal
+    progress  True shows a progress bar. None: on a terminal
     """
 
     options: dict[str, Any]

@@ -141,7 +141,7 @@ def export(folder: Path, target: Path, *, report: Callable[[str], None]) -> int:
         The number of results.
 
     Raises:
-        UserError: There is no result, or `target` is inside `folder`.
+        UserError: No results, or `target` is inside `folder`.
     """
     if target.resolve().is_relative_to(folder.resolve()):
         raise UserError(f"{target}: is inside {folder}. Choose a folder outside")

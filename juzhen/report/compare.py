@@ -22,13 +22,13 @@ CLAIM_COLUMNS = ("claim", "source", "our best row", "set", "ours", "verdict", "n
 
 @dataclass(frozen=True)
 class Comparison:
-    """A cell of ours with a published number or claim, or with a reason why there is none.
+    """A cell of ours with a published number or claim, or with the reason for a missing reference.
 
     Attributes:
-        verdict: `matches`, `differs by +1.3` (ours minus theirs, in points) or `no reference`; for a claim `reached` or
-            `2.3 short`.
+        verdict: `matches`, `differs by +1.3` (ours minus theirs, in points) or `no reference`. For a claim
+            `reached` or `2.3 short`.
         stands_in: How our row was trained on less than theirs, or "".
-        reason: Why there is no reference, or how the row differs from a claim, or "".
+        reason: Reason for a missing reference, difference of the row from a claim, or "".
     """
 
     row: str
@@ -128,7 +128,7 @@ def beside_claims(matrix: Matrix, published: Iterable[Published]) -> list[Compar
 
     A claim without evidence is never a reference, but may be a goal. A comparable row has its model family, and its
     training, loss and supervision if the claim names them. The initial weights may differ, unless the claim excludes
-    labels. If there is no such row for one of our columns, the nearest row is named with a reason.
+    labels. A column without such a row names the nearest row with a reason.
 
     Args:
         matrix: The transfer matrix.

@@ -36,7 +36,7 @@ class Published:
         supervision: "none" if the source excludes labels, or "" if it does not name it.
         standing: One of STANDINGS. Only measurements are references.
         or_trained_on: Another training, if the source contradicts itself.
-        bound: "at least", "at most", "about", or "to 87" for a range; "" for a plain figure.
+        bound: "at least", "at most", "about", or "to 87" for a range. "" for a plain figure.
         named: Paper or leaderboard that the source names.
         note: A note for the reader.
     """

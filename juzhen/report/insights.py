@@ -108,7 +108,7 @@ class Transfer:
         return ReportTable("averages", "In-domain against zero-shot", note, head, body)
 
     def helpers_table(self, differences: pd.DataFrame) -> ReportTable:
-        """List single training sets, the one that helps most targets first."""
+        """List single training sets by the number of targets that they help, in descending order."""
         note = (
             "Rows of one training set, on sets they were not trained on and that do not leak, beside the untrained "
             "weights. Certain: more than chance, as tested below."
@@ -237,7 +237,7 @@ def unknown_table(matrix: Matrix) -> list[ReportTable]:
 
 
 def without_leaks(leak: Leak) -> str:
-    """Format the score on unseen rows with its interval, or explain why there is none."""
+    """Format the score on unseen rows with its interval, or explain why it is missing."""
     if leak.unseen is None:
         return MISSING
     if leak.unseen.value is None:
@@ -277,7 +277,7 @@ def _last_of(row: Row) -> Result:
 
 @dataclass(frozen=True)
 class Cost:
-    """A column of "What each row cost": heading, value for a row and the stages of its seeds, and formatted value."""
+    """A column of the table of costs: heading, value for a row and the stages of its seeds, and format."""
 
     heading: str
     of: Callable[[Row, Sequence[Stages]], Any]

@@ -299,7 +299,7 @@ def build_matrix(
 
 
 def _speaking(scores: pd.DataFrame) -> dict[str, str]:
-    """Column → main metric of its set. Of several ranking metrics, the one that most rows have."""
+    """Column → main metric of its set. Of several ranking metrics, the most frequent one in the rows."""
     measures: dict[str, str] = {}
     for column, group in scores.groupby("column", sort=False):
         counts = group.dropna(subset="value")["metric"].value_counts()

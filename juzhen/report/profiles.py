@@ -113,7 +113,7 @@ def shape_fidelity(matrix: Matrix, published: Sequence[Published]) -> pd.DataFra
     `scope` is ALL, CENTRED for columns minus their means, so that easy and hard sets do not count, or a column with at
     least LEAST_ROWS rows. `cells` and `rows` count common values. `low` and `high` are a 95 % bootstrap interval that
     samples rows with all their cells, because a row is one training. Several rows or figures of the same training are
-    averaged. `compare` decides what is comparable.
+    averaged. `compare` decides which cells are comparable.
     """
     body = []
     for source in sorted({number.source for number in published}):

@@ -50,7 +50,7 @@ class ServedThreshold:
 
     Args:
         of: Set whose dev split it was fitted on. None: it was given as a number.
-        reason: Why there is no threshold.
+        reason: Reason for a missing threshold.
     """
 
     value: float | None = None
@@ -128,9 +128,9 @@ class Embedder:
     def tokens(
         self, texts: Sequence[str], reader: SentenceEncoder, *, param: str, truncate: bool
     ) -> tuple[list[tuple[np.ndarray, int]], np.ndarray, int]:
-        """What `compute` takes of each text, their lengths, and how many of them are cut.
+        """Return the inputs of `compute` for each text, their lengths, and the number of truncated texts.
 
-        Raises RequestError for a text that is longer than the encoder reads, unless it may be cut.
+        Raises RequestError for a text that is longer than the encoder reads, unless it may be truncated.
         """
         check_texts(texts, called=f"{param}: text")
         table = reader.tokenize(texts)
@@ -150,9 +150,9 @@ class Embedder:
     def checked_ids(
         self, lists: Sequence[Any], *, param: str
     ) -> tuple[list[tuple[np.ndarray, int]], np.ndarray]:
-        """What `compute` takes of token numbers, and their lengths. They are read as they are.
+        """Return the inputs of `compute` for lists of token ids, and their lengths. The ids are not changed.
 
-        Raises RequestError for those of another tokenizer.
+        Raises RequestError for token ids of another tokenizer.
         """
         before, after = self._special
         for number, ids in enumerate(lists):
@@ -182,7 +182,7 @@ class Embedder:
         return np.clip((1 + scores) / 2, 0, 1) if self.encoder.score_head is None else expit(scores)
 
     def compute(self, inputs: Sequence[tuple[np.ndarray, int]]) -> np.ndarray:
-        """Vectors of token numbers, each with the number of tokens that pooling leaves out; equal ones once."""
+        """Encode token ids, each with its number of unpooled tokens. Equal inputs are encoded once."""
         keys = [(unpooled, ids.tobytes()) for ids, unpooled in inputs]
         distinct = dict(zip(keys, inputs, strict=True))
         rows = {key: row for row, key in enumerate(distinct)}
@@ -205,7 +205,7 @@ class Reranker:
         self.lock = threading.Lock()
 
     def tokens(self, query: str, documents: Sequence[str]) -> tuple[list[Any], np.ndarray, int]:
-        """What `compute` takes of each pair, their lengths, and how many of them are cut."""
+        """Return the inputs of `compute` for each pair, their lengths, and the number of truncated pairs."""
         check_texts([query], called="query: text")
         check_texts(documents, called="documents: text")
         query_table, table = self.encoder.tables([query], documents)

@@ -172,7 +172,7 @@ class Ranking:
     warnings: list[str]
 
     def hits(self, *, raw: bool) -> Iterator[tuple[int, float]]:
-        """Places and scores, best first; from 0 to 1 unless `raw`."""
+        """Places and scores, best first. Scores are from 0 to 1 unless `raw`."""
         scores = self.scores[self.order] if raw else self.judge.shares(self.scores[self.order])
         return zip(self.order.tolist(), scores.tolist(), strict=True)
 

@@ -156,7 +156,7 @@ class PairIndex:
     def _pairs(
         self, train: Examples, positions: dict[int, int], near: "_Neighbours"
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Training row, evaluation row over all splits, and whether exact; with repetitions."""
+        """Training row, evaluation row over all splits, and True for exact matches, with repetitions."""
         hits = [(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, bool))]
         for left, right in pair_columns(train):
             combinations = near.combinations(_mapped(left, positions), _mapped(right, positions))
@@ -286,7 +286,8 @@ class SentenceSearch:
             advance: Called with the number of lines done since the last call.
 
         Returns:
-            Line, sentence, and True if the line is nothing else; one entry per line and sentence, sorted.
+            Line, sentence, and True if the line is exactly the sentence. One entry per line and sentence,
+            sorted.
         """
         hits: set[tuple[int, int, bool]] = set()
         start = 0
@@ -354,5 +355,5 @@ def _cuts_a_word(text: str, start: int, end: int) -> bool:
 
 
 def _is_spelt(character: str) -> bool:
-    """True for letters of alphabets with spaces between words, and digits; not for Chinese characters."""
+    """True for letters of alphabets with spaces between words, and digits. False for Chinese characters."""
     return character.isalnum() and ord(character) < 0x2E80

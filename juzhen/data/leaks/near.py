@@ -1,9 +1,9 @@
 """Near duplicates: all pairs of texts whose character n-grams overlap enough, and no others.
 
 A similarity join with prefix filtering (Chaudhuri, Ganti, Kaushik 2006, A Primitive Operator for Similarity
-Joins, ICDE; Bayardo, Ma, Srikant 2007, Scaling Up All Pairs Similarity Search, WWW). Two sets can only reach
-the Jaccard index t when they share one of their ⌊(1 − t)·size⌋ + 1 rarest elements; so few pairs are compared,
-none is missed, and nothing depends on random hash functions as it would with MinHash.
+Joins, ICDE, and Bayardo, Ma, Srikant 2007, Scaling Up All Pairs Similarity Search, WWW). Two sets can only
+reach the Jaccard index t when they share one of their ⌊(1 − t)·size⌋ + 1 rarest elements. So few pairs are
+compared, and no pair is missed. The result does not depend on random hash functions as with MinHash.
 """
 
 from collections.abc import Iterator, Sequence
@@ -42,7 +42,7 @@ class NearIndex:
         self._prefixes = self._matrix(rows[chosen], values[chosen], len(texts)).T.tocsr()
 
     def search(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Return every near pair: indices into the index, indices into `texts`; both int64 (pairs,)."""
+        """Return every near pair: indices into the index and indices into `texts`, both int64 (pairs,)."""
         pairs = [
             (indexed, start + other)
             for start in range(0, len(texts), _BLOCK)
