@@ -60,4 +60,4 @@ def test_every_command_that_is_printed_is_quoted_in_one_place():
     quoting = {
         path.name for path in files if re.search(r"shlex\.(quote|join)", path.read_text(encoding="utf-8"))
     }
-    assert quoting == {"commands.py"}
+    assert quoting == {"errors.py"}

@@ -32,7 +32,6 @@ BESIDE = {
     "lightning_modules/trainability.py": "counts the batches that compare nothing, and knows them by their rows",
     "juzhen/encoders/chunks.py": "counts the tokens that are lost of longer texts",
     "juzhen/encoders/truncation.py": "counts the texts that are longer than is read",
-    "juzhen/encoders/tokens.py": "counts the texts of which the tokenizer does not know all",
 }
 """Files that are shown the pair, and give back what no score is made of."""
 

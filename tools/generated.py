@@ -226,7 +226,10 @@ def main() -> None:
 BEYOND = ("juzhen.backends", "juzhen.data", "juzhen.encoders", "juzhen.families")
 """Rooms that compute what pages are made from; golden numbers of their own hold them."""
 PLUMBING = (
-    *(f"juzhen.core.{name}" for name in ("errors", "opened", "owned", "places", "secrets", "shape", "whole")),
+    *(
+        f"juzhen.core.{name}"
+        for name in ("atomic_write", "errors", "file_guard", "paths", "safe_open", "secrets")
+    ),
     *("juzhen.cli.options", "juzhen.cli.program"),
 )
 """Modules that read and write files, and words of the command line; no page has a byte of them."""

@@ -189,7 +189,7 @@ def test_verbs_write_and_list(encoder, tmp_path, capsys, monkeypatch):
         assert main(["push", str(tmp_path / folder), "me/faq"]) == 0
         told = capsys.readouterr().out
         assert f"  {file}\n" in told
-        assert "nothing was uploaded to me/faq: there is no token" in told
+        assert "nothing was uploaded to me/faq: no token of the hub" in told
     assert open_export(tmp_path / "out").encode(TEXTS).shape == (3, encoder.dim)
     with pytest.raises(UserError, match="no export of juzhen"):
         open_export(tmp_path)

@@ -124,7 +124,7 @@ def test_the_command_line(encoder_folder, tmp_path, capsys):
         (["--overlap", "2"], "--overlap needs --chunk-tokens N"),
         (["--chunk-tokens", "12", "--long-texts", "chunk"], "exclude each other"),
         (["--chunk-tokens", "12", "--late", "--backend", "onnx"], "Leave them out"),
-        (["--chunk-tokens", "12", "--cache", str(tmp_path)], "not kept there"),
+        (["--chunk-tokens", "12", "--cache", str(tmp_path)], "--cache"),
     ):
         assert main([*start, *options]) == 2
         assert message in capsys.readouterr().err
