@@ -98,7 +98,7 @@ class CachePartition:
     def add(
         self, texts: Sequence[str], embeddings: Float[np.ndarray, "sentences dim"], *, needed: bool = False
     ) -> None:
-        """Add embeddings for all who open this partition later.
+        """Add embeddings for later readers of this partition.
 
         Args:
             texts: The texts.

@@ -1,6 +1,6 @@
 """Plan what to encode → encode once → score: for pairs, rankings and classes, in a training or with a saved encoder.
 
-What is named here is loaded, and torch with it, when it is first asked for.
+The names here are loaded on first use, and torch with them.
 """
 
 from typing import TYPE_CHECKING

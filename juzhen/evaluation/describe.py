@@ -1,4 +1,4 @@
-"""What a result says of the rows that were read: how many, of which kind, how many are cut, not known, or seen."""
+"""Row statistics of a result: number, kind, and counts of truncated, unknown and seen rows."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -97,7 +97,7 @@ def cut_in_evaluation(
 def unknown_in_training(
     encoder: Any, collate: SentenceCollator, sets: Mapping[str, Examples]
 ) -> dict[str, Unknown]:
-    """`train/set` → characters and texts that the encoder cannot tell apart, from the tokens of the training.
+    """`train/set` → characters and texts that the encoder cannot distinguish, from the training tokens.
 
     Running text is left out, because its tokens are not stored.
     """

@@ -1,4 +1,4 @@
-"""What a cross-encoder and the lexical baselines do in an evaluation: what they must see, and what they give for it."""
+"""Evaluation of cross-encoders and lexical baselines: the texts to read, and their outputs."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -85,7 +85,7 @@ class CrossEncoderPlan(EncodingPlan):
 
 
 def _candidates(ranking: RankingSet) -> list[Int[np.ndarray, "documents"]]:
-    """Distinct candidates of each query. Raises UserError if there are none."""
+    """Distinct candidates of each query. Raises UserError without candidates."""
     if ranking.candidates is None:
         raise UserError(
             f"{ranking.column}: a cross-encoder would have to read each of {len(ranking.queries):,} queries with each "
@@ -325,7 +325,7 @@ class VectorEvaluator(Evaluator):
 
 
 def embedding_cache_dir(is_kept: bool, cache_dir: str | None) -> str | None:
-    """Folder of `evaluation.cache_embeddings`. Raises UserError if there is none."""
+    """Folder of `evaluation.cache_embeddings`. Raises UserError without a cache folder."""
     if is_kept and cache_dir is None:
         raise UserError(
             "cache_embeddings=true: embeddings are kept below cache_dir, which is null; "

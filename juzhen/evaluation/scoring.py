@@ -82,7 +82,7 @@ class Evaluation:
         return fitted_thresholds(self.rows)
 
     def __str__(self) -> str:
-        """Table of sets: metric, value with its 95 % interval, rows; then thresholds."""
+        """Table of sets: metric, value with its 95 % interval, rows. Thresholds follow."""
         spoken = main_metric_keys(self.scores)
         columns = [key.rpartition("/")[0] for key in self.scores]
         body = [
@@ -191,9 +191,10 @@ def _measured(
 def rows_of_set(
     examples: Examples, scores: np.ndarray, found: Mapping[str, np.ndarray] | None = None
 ) -> SetRows:
-    """Rows of a set with their scores, (rows,) or (rows, candidates), as they are stored.
+    """Rows of a set with their scores, (rows,) or (rows, candidates), for storage.
 
-    found  output of `standard_rows` for positive pairs, used instead of scores among a few candidates
+    Args:
+        found: Output of `standard_rows` for positive pairs, used instead of scores among a few candidates.
     """
     line_numbers = np.zeros(len(examples), np.int32) if examples.lines is None else examples.lines
     columns = {"row": np.arange(len(examples), dtype=np.int32), "line": line_numbers.astype(np.int32)}
@@ -229,9 +230,10 @@ def standard_rows(
 ) -> dict[str, Float[np.ndarray, "orders rows"]]:
     """Results of a search for the standard question of each row.
 
-    score  of its best correct standard question
-    other  of the nearest incorrect one. NaN if there is none: then the metrics are NaN as well
-    STANDARD_RANKS  as in `first_answer_numbers`, for three orders of equal scores
+    Returns:
+        score: Of the best correct standard question.
+        other: Of the nearest incorrect one. Without one it is NaN, and so are the metrics.
+        STANDARD_RANKS: As in `first_answer_numbers`, for three orders of equal scores.
     """
     numbers = {"score": first.right[None], "other": first.other[None]} | first_answer_numbers(first)
     of_rows = {name: values[:, questions.queries].astype(np.float64) for name, values in numbers.items()}
@@ -249,9 +251,10 @@ def score_standard_questions(
     bootstrap_samples: int,
     seed: int,
 ) -> dict[str, Score]:
-    """Means of STANDARD_RANKS over the rows of positive pairs, and over those that training has not seen.
+    """Means of STANDARD_RANKS over the rows of positive pairs, and over the rows unseen in training.
 
-    found  output of `standard_rows`
+    Args:
+        found: Output of `standard_rows`.
     """
     rows = np.flatnonzero(np.isfinite(found["other"][0]))
     return _means(

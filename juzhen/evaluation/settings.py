@@ -138,9 +138,9 @@ class EvaluationSettings:
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> "EvaluationSettings":
-        """Those of a stored configuration; what came to the schema after it has the value that it stands for.
+        """Read the settings of a stored configuration. Keys added later get their neutral value.
 
-        Raises UserError for a key or a type that the schema does not have any more.
+        Raises UserError for a key or a type that is no longer in the schema.
         """
         values = {
             option.name: config[option.name] for option in dataclasses.fields(cls) if option.name in config
@@ -149,7 +149,7 @@ class EvaluationSettings:
 
 
 def device_name(hardware: HardwareConfig) -> str:
-    """What numbers are computed on: `cpu`, `mps`, or the name of the CUDA device."""
+    """Name of the device: `cpu`, `mps`, or the name of the CUDA device."""
     import torch  # a command line reads this file without it
 
     return torch.cuda.get_device_name() if hardware.accelerator == "cuda" else hardware.accelerator

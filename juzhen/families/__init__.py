@@ -1,1 +1,1 @@
-"""Kinds of encoders: what each is to training, evaluation and verbs (`family`), by name (`registry`)."""
+"""Families of encoders: interface to training, evaluation and subcommands (`family`), names (`registry`)."""

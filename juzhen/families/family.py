@@ -1,4 +1,4 @@
-"""What training, an evaluation and every verb ask of a kind of encoder, and the families of the inner ring."""
+"""Interface of encoders to training, evaluation and subcommands, and the families of the inner ring."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
@@ -52,7 +52,7 @@ class Family(ABC):
 
     @abstractmethod
     def load(self, source: str | Path, **options: Any) -> Any:
-        """Load the encoder of a run, of a folder or of that name. Raises UserError if there is none."""
+        """Load the encoder of a run, of a folder or of that name. Raises UserError if it is missing."""
 
     def save(self, encoder: Any, folder: Path, *, card: dict[str, Any]) -> Path:
         """Write a folder that `load` reads. card: facts for the README, as in `save_encoder`."""
@@ -153,7 +153,7 @@ class TemplateEncoders(BiEncoders):
 
 
 class AskingEncoders(Family):
-    """What an `AsymmetricEncoder` gives of a text; the first text of a row asks, the others answer."""
+    """Encoders of queries and documents. The first text of a row is the query, the others are documents."""
 
     has_embeddings = False
 

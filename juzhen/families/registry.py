@@ -34,13 +34,13 @@ def family_of(encoder: Any) -> Family:
 
 
 def family_in(folder: Path) -> Family | None:
-    """Return the family of the encoder in a folder or run. None if there is none."""
+    """Return the family of the encoder in a folder or run. None without an encoder."""
     folder = folder / ENCODER_FOLDER if (folder / ENCODER_FOLDER).is_dir() else folder
     return next((family for family in reversed(FAMILIES.values()) if family.holds(folder)), None)
 
 
 def find_family(source: str | Path) -> Family:
-    """Find the family of a run, a folder, a built-in name, or a name in LEXICAL. Raises UserError if there is none."""
+    """Find the family of a run, a folder, a built-in name or a LEXICAL name. Raises UserError if missing."""
     if str(source) in LEXICAL:
         return FAMILIES["lexical"]
     folder = locate_folder(str(source))
@@ -53,7 +53,7 @@ def find_family(source: str | Path) -> Family:
 def open_encoder(encoder: Any) -> Any:
     """Load an encoder by the path of a run or a folder, a built-in name, or a name in LEXICAL.
 
-    A loaded encoder is returned unchanged. Raises UserError if there is none.
+    A loaded encoder is returned unchanged. Raises UserError if nothing is found.
     """
     return find_family(encoder).load(encoder) if isinstance(encoder, str | Path) else encoder
 

@@ -28,7 +28,7 @@ def _same_and_other(
 
 
 def _mean_of_counted(costs: Float[Tensor, "batch"], counts: Bool[Tensor, "batch"]) -> Float[Tensor, ""]:
-    """Mean of the rows that count; 0 with zero gradient without such rows."""
+    """Mean of the rows that count. Without such rows 0, with zero gradient."""
     return torch.where(counts, costs, 0).sum() / counts.sum().clamp(min=1)
 
 

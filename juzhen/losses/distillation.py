@@ -1,4 +1,4 @@
-"""Distillation of embeddings: what a student gives for single texts is held to what its teacher gives."""
+"""Distillation of embeddings: the student learns the teacher's embeddings of single texts."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""InfoNCE over everything in the batch: other anchors, too, and what a positive is like to the other texts."""
+"""InfoNCE over everything in the batch: other anchors, and the scores of positives with other texts."""
 
 from collections.abc import Sequence
 
@@ -37,7 +37,7 @@ class CandidatePool(Loss):
     false_negative_margin: CosineMargin | None = None
 
     def pool(self, texts: Sequence[Float[Tensor, "batch dim"]]) -> Float[Tensor, "batch candidates"]:
-        """Cosines of each row with the texts of all rows, one sum after another; `texts` are the columns of a row."""
+        """Cosines of each row with the texts of all rows, one sum after another. `texts` has the columns."""
         anchors, positives, *extra = texts
         first = all_cosines(anchors, torch.cat([positives, *extra, *[anchors] * self.other_anchors]))
         sums = [first]
@@ -50,7 +50,7 @@ class CandidatePool(Loss):
         return torch.cat(sums, dim=1)
 
     def same_texts(self, ids: Sequence[Int[Tensor, "batch"]]) -> Bool[Tensor, "batch candidates"]:
-        """Which candidates of `pool` are left out for their texts, whose numbers `ids` are."""
+        """Mask of the candidates of `pool` to leave out because of equal texts. `ids` are their numbers."""
         anchors, positives, *extra = ids
         candidates = torch.cat([positives, *extra, *[anchors] * self.other_anchors])
         first = false_negatives(anchors, positives, candidates)
@@ -72,7 +72,7 @@ class CandidatePool(Loss):
         text_ids: Int[Tensor, "batch texts"] | None,
         likely: Bool[Tensor, "batch candidates"] | None,
     ) -> LossOutput:
-        """The loss over what `pool` gives for `texts`, without `likely` positives where they are told."""
+        """The loss over the scores of `pool`, without the `likely` positives if given."""
         ids = numbers_of_texts(text_ids, anchors=texts[0], count=len(texts))
         excluded, logs = self.same_texts(ids.unbind(dim=1)), {}
         if likely is not None:
@@ -227,10 +227,11 @@ class InfoNCEGTE(InfoNCEPool):
 class InfoNCEGuided(CandidatePool):
     """InfoNCE without the false negatives that a guide finds (GISTEmbed).
 
-    A text of another row is left out when the guide's cosine of the two compared texts is above the guide's cosine of
-    the row's own pair by more than a margin. (Solatorio 2024, https://arxiv.org/abs/2402.16829, with a margin of 0.)
-    The row's own negatives always count; the paper is silent on hard negatives. Candidates are those of `InfoNCEPool`
-    with other anchors and other positives. Defaults: those of the paper.
+    A text of another row is left out when the guide's cosine of the two compared texts is above the guide's
+    cosine of the row's own pair by more than a margin. (Solatorio 2024, https://arxiv.org/abs/2402.16829,
+    with a margin of 0.) The row's own negatives always count. The paper does not mention hard negatives.
+    Candidates are those of `InfoNCEPool` with other anchors and other positives. Defaults: those of the
+    paper.
 
     Inputs:
         | texts | label | row kind |

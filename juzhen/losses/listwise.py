@@ -86,7 +86,7 @@ def _present_scores(
 def _order_costs(
     scores: Float[Tensor, "batch documents"], grades: Float[Tensor, "batch documents"]
 ) -> Float[Tensor, "batch documents"]:
-    """−log [exp(s_k) / (exp(s_k) + Σ_{m: g_m < g_k} exp(s_m))] of each document k; 0 for missing ones."""
+    """−log [exp(s_k) / (exp(s_k) + Σ_{m: g_m < g_k} exp(s_m))] of each document k. 0 for missing ones."""
     scores, has = _present_scores(scores)
     is_lower = (grades[:, None, :] < grades[:, :, None]) & has[:, None, :]
     is_rival = is_lower | torch.eye(scores.shape[1], dtype=torch.bool, device=scores.device)
@@ -323,7 +323,7 @@ def lambda_loss(
     """Compute LambdaLoss: the mean over rows of Σ_{i, j: g_i > g_j} w_ij log₂(1 + exp(s_j − s_i)).
 
     G_i = (2^g_i − 1) / the best DCG of the row, with ranks r by the current scores s, and D_r = log₂(1 + r). The
-    weights w_ij (Wang et al. 2018, https://doi.org/10.1145/3269206.3271784; the names are those of
+    weights w_ij (Wang et al. 2018, https://doi.org/10.1145/3269206.3271784. The names are those of
     sentence-transformers):
 
         lambda_rank   ρ_ij |G_i − G_j|, ρ_ij = |1/D_{r_i} − 1/D_{r_j}|
@@ -557,10 +557,10 @@ def adr_mse(
 ) -> Float[Tensor, ""]:
     """Compute the mean of (r_k − r̂_k)² / log₂(1 + r_k): the squared error of a smooth rank, first ranks most.
 
-    r_k is the rank by the grades g, the mean rank of equal ones: Σ_m [g_m > g_k] + (1 + Σ_m [g_m = g_k])/2. r̂_k = 1 +
-    Σ_{m≠k} σ(s_m − s_k) by the scores s. (Schlatt et al. 2025, https://arxiv.org/abs/2405.07920; mean ranks are those
-    of sentence-transformers' ADRMSELoss, so that equal scores can reach them. Theirs is the mean over the documents of
-    all rows, where a row of more documents counts for more.)
+    r_k is the rank by the grades g, the mean rank of equal ones: Σ_m [g_m > g_k] + (1 + Σ_m [g_m = g_k])/2.
+    r̂_k = 1 + Σ_{m≠k} σ(s_m − s_k) by the scores s. (Schlatt et al. 2025, https://arxiv.org/abs/2405.07920.
+    Mean ranks are those of sentence-transformers' ADRMSELoss, so that equal scores can reach them. Theirs is
+    the mean over the documents of all rows, where a row of more documents counts for more.)
 
     Args:
         document_scores: Scores of each row's documents, (batch, documents). −∞: missing.

@@ -80,7 +80,7 @@ class Modifier(Loss):
         return tuple(dict.fromkeys(part for name in inputs for part in MADE_OF.get(name, (name,))))
 
     def named(self, tensors: Sequence[Tensor], named: Mapping[str, Any]) -> dict[str, Any]:
-        """Arguments by their names; those without one in the order of `inputs`."""
+        """Arguments by name. Positional arguments have the names of `inputs`, in order."""
         return fitting_tensors({**dict(zip(self.inputs, tensors, strict=False)), **named})
 
     def value_of(self, tensors: Mapping[str, Tensor]) -> LossOutput:
@@ -109,9 +109,9 @@ def _draw(count: int, chosen: int | None) -> list[int]:
 class Nested(Modifier):
     """Matryoshka: a loss at several sizes of embeddings, Σ_d w_d L(the first d dimensions, normalized).
 
-    (Kusupati et al. 2022, equation 1, https://arxiv.org/abs/2205.13147; the sum, its weights and the length are those
-    of sentence-transformers' MatryoshkaLoss.) Where the loss compares projected vectors with a teacher's, both are
-    truncated.
+    (Kusupati et al. 2022, equation 1, https://arxiv.org/abs/2205.13147. The sum, its weights and the length
+    are those of sentence-transformers' MatryoshkaLoss.) Where the loss compares projected vectors with a
+    teacher's, both are truncated.
 
     Logs the loss of each size d, `loss_64d`, and the logs of the inner loss: `acc_64d`, `score_gap_64d`, …
 
@@ -124,7 +124,7 @@ class Nested(Modifier):
 
     Args:
         of: The inner loss.
-        dims: Sizes. None: those that double from `smallest`, below the embedding's, and the embedding's.
+        dims: Sizes. None: sizes that double from `smallest`, below the embedding's, and the embedding's.
         smallest: Smallest size where `dims` is None.
         weights: One per size. None: 1 for the largest, `smaller_weight` for the others.
         smaller_weight: At 1, as in sentence-transformers, the largest size loses twice as much as at 0.25, see
@@ -242,10 +242,11 @@ class NestedInfoNCE(Nested):
 class NestedLayers(Modifier):
     """2D Matryoshka: a loss at the last layer and at lower layers, which are aligned with the last one.
 
-    loss = L(last) + w/K Σ_k L(layer k) + α τ Σ_k KL(softmax(e/τ) ‖ softmax(e_k/τ)), e the last layer's embedding of a
-    text, which gets no gradient of that part, e_k that of layer k. The divergence is a mean over texts. (Li et al.
-    2024, https://arxiv.org/abs/2402.14776; the form is that of sentence-transformers' AdaptiveLayerLoss, which draws
-    one layer for each step.) Around `Nested` it is that paper's two-dimensional loss.
+    loss = L(last) + w/K Σ_k L(layer k) + α τ Σ_k KL(softmax(e/τ) ‖ softmax(e_k/τ)), e the last layer's
+    embedding of a text, which gets no gradient of that part, e_k that of layer k. The divergence is a mean
+    over texts. (Li et al. 2024, https://arxiv.org/abs/2402.14776. The form is that of sentence-transformers'
+    AdaptiveLayerLoss, which draws one layer for each step.) Around `Nested` it is that paper's
+    two-dimensional loss.
 
     Inputs:
         The rows of the inner loss.

@@ -1,4 +1,4 @@
-"""Losses of labelled pairs: those with label 1 shall score high, those with label 0 low."""
+"""Losses of labelled pairs: pairs with label 1 should score high, pairs with label 0 low."""
 
 from typing import Annotated
 
@@ -240,9 +240,10 @@ def circle(
 ) -> Float[Tensor, ""]:
     """Compute the circle loss over the labelled pairs of a batch.
 
-    loss = log[1 + Σ_{n: y=0} exp(α_n (s_n − Δ_n)/τ) · Σ_{p: y=1} exp(−α_p (s_p − Δ_p)/τ)], α_p = max(0, 2 − Δ_p −
-    s_p), α_n = max(0, s_n + Δ_n), both constants in the gradient, and both 1 without `weighted`. (Sun et al. 2020,
-    section 3, https://arxiv.org/abs/2002.10857; their γ is 1/τ.) It is 0 when a batch has no positive or no negative.
+    loss = log[1 + Σ_{n: y=0} exp(α_n (s_n − Δ_n)/τ) · Σ_{p: y=1} exp(−α_p (s_p − Δ_p)/τ)], α_p = max(0, 2 −
+    Δ_p − s_p), α_n = max(0, s_n + Δ_n), both constants in the gradient, and both 1 without `weighted`. (Sun
+    et al. 2020, section 3, https://arxiv.org/abs/2002.10857, where γ is 1/τ.) It is 0 when a batch has no
+    positive or no negative.
 
     Δ_p and Δ_n are the goals: positives must pass the one, negatives must stay below the other. The paper ties them to
     one margin, Δ_p = 1 − m and Δ_n = m, where the weights are its 1 + m − s_p and s_n + m. With separate goals each

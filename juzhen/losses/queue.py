@@ -32,10 +32,11 @@ class InfoNCEQueue(Loss):
     2020, https://arxiv.org/abs/1912.06798. The queue is that of MoCo, He et al. 2020,
     https://arxiv.org/abs/1911.05722, without its second encoder.)
 
-    A queued text is left out where it is the anchor or a known positive of it, by a pair of this batch or of a queued
-    one; where the batch contains it again; and where it was queued again later. The queue is part of the loss and of
-    checkpoints, so a resumed run continues with it. Each set has its own, because texts are known by their number in
-    the set. In evaluation mode nothing is queued. Defaults: the temperature of `InfoNCE`, and 4,096 texts.
+    A queued text is left out where it is the anchor or a known positive of it, by a pair of this batch or of
+    a queued one. The same holds if the batch contains it again, or if it was queued again later. The queue is
+    part of the loss and of checkpoints, so a resumed run continues with it. Each set has its own, because
+    texts are known by their number in the set. In evaluation mode nothing is queued. Defaults: the
+    temperature of `InfoNCE`, and 4,096 texts.
 
     Logs what `InfoNCE` logs of the batch, and the share of the queue that counts.
 
@@ -122,7 +123,7 @@ class InfoNCEQueue(Loss):
         numbers: Int[Tensor, "candidates"],
         owners: Int[Tensor, "candidates"],
     ) -> None:
-        """Puts texts in front of the queue, whose end falls off; of equal texts the first one counts from now on."""
+        """Put texts in front of the queue and drop its end. Of equal texts the first one counts."""
         equal = numbers[:, None] == numbers
         is_first = ~equal.tril(-1).any(dim=1)
         still = self.is_newest & ~_is_among(self.text_numbers, numbers)

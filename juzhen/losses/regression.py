@@ -1,4 +1,4 @@
-"""Regression: the score, or the probability it stands for, shall equal the target."""
+"""Regression: the score, or its probability, should equal the target."""
 
 from collections.abc import Callable
 from typing import Annotated

@@ -118,7 +118,7 @@ def sign_accuracy(logits: Float[Tensor, "batch"], labels: Float[Tensor, "batch"]
 def score_gap(
     scores: Float[Tensor, "*axes"], high: Bool[Tensor, "*axes"], low: Bool[Tensor, "*axes"]
 ) -> dict[str, Tensor]:
-    """Compute the mean score of positives and of negatives, and the gap. NaN where there are none.
+    """Compute the mean score of positives and of negatives, and the gap. NaN without any.
 
     Args:
         scores: Any shape.

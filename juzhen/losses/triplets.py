@@ -1,4 +1,4 @@
-"""Triplets: the positive shall be closer to the anchor than a negative, by a margin."""
+"""Triplets: the positive should be closer to the anchor than a negative, by a margin."""
 
 from typing import Annotated
 
@@ -35,9 +35,9 @@ def triplet_margin(
 ) -> Float[Tensor, ""]:
     """Compute the mean margin violation over the negatives of each row, and then over rows.
 
-    loss = mean of max(0, m + d(a, p) − d(a, n)). (Schroff et al. 2015, section 3.1, who square the distances; Reimers
-    and Gurevych 2019, section 3, do not, nor does this.) Written in scores, higher = closer: d = 1 − cosine, or d =
-    −score for the Euclidean distance. The 1 cancels.
+    loss = mean of max(0, m + d(a, p) − d(a, n)). (Schroff et al. 2015, section 3.1, who square the distances.
+    Reimers and Gurevych 2019, section 3, do not, nor does this.) Written in scores, higher = closer: d = 1 −
+    cosine, or d = −score for the Euclidean distance. The 1 cancels.
 
     Args:
         positive_scores: Score of each anchor with its positive, (batch,).

@@ -30,7 +30,7 @@ def norms(embeddings: np.ndarray) -> tuple[float | None, float | None]:
 
 
 def alignment(first: np.ndarray, second: np.ndarray, *, power: float = 2.0) -> float | None:
-    """Mean distance of the two embeddings of positive pairs, to a power; lower = closer, 0 to 4 for power 2.
+    """Mean distance of the two embeddings of positive pairs, to a power. Lower = closer, 0 to 4 for power 2.
 
     mean ‖u − v‖^α over rows of unit vectors. (Wang and Isola 2020, section 4.1.1, https://arxiv.org/abs/2005.10242)
     """
@@ -90,7 +90,7 @@ def singular_values(embeddings: np.ndarray) -> np.ndarray:
 
 
 def effective_rank(embeddings: np.ndarray) -> float | None:
-    """Number of directions that the embeddings really use, from 1 to dim; None where they are all equal.
+    """Number of directions that the embeddings really use, from 1 to dim. None if all are equal.
 
     exp(−Σ p_k log p_k), p_k the share of the k-th singular value. (Roy and Vetterli 2007,
     https://www.eurasip.org/Proceedings/Eusipco/Eusipco2007/Papers/a5p-h05.pdf)
@@ -113,7 +113,7 @@ def first_component_isotropy(embeddings: np.ndarray, *, num_components: int = 50
 
 
 def iso_score(embeddings: np.ndarray) -> float | None:
-    """Isotropy from 0 (a line) to 1 (the same variance in every direction); None without variance or for dim 1.
+    """Isotropy from 0 (a line) to 1 (equal variance in every direction). None without variance or for dim 1.
 
     With λ̂ the variances scaled to length √d and δ = ‖λ̂ − 1‖ / √(2(d − √d)) their distance from evenness,
     φ = (d − δ²(d − √d))² / d² is the share of directions evenly used, and the score is (dφ − 1) / (d − 1).
@@ -133,7 +133,7 @@ def iso_score(embeddings: np.ndarray) -> float | None:
 def neighbour_similarity(embeddings: np.ndarray, *, num_neighbours: int) -> float | None:
     """Mean cosine of each row with its nearest other rows. None unless there are more rows than neighbours.
 
-    With a low `mean_cosine` it means tight clusters, with a high one that everything is crowded.
+    With a low `mean_cosine` it means tight clusters, with a high one a crowded space.
     """
     vectors = unit(embeddings)
     if len(vectors) <= num_neighbours:
@@ -173,11 +173,11 @@ def hubness(embeddings: np.ndarray, *, num_neighbours: int) -> float | None:
 
 
 def silhouette(embeddings: np.ndarray, classes: np.ndarray) -> float | None:
-    """Mean silhouette of the classes, from −1 to 1: how much nearer a row is to its own class than to the next one.
+    """Mean silhouette of the classes, from −1 to 1: nearness of a row to its class, compared with the next.
 
-    (b − a) / max(a, b) with the mean distances a to the row's class and b to the nearest other one, between embeddings
-    of length 1. (Rousseeuw 1987, https://doi.org/10.1016/0377-0427(87)90125-7) None under two classes, or where every
-    row is a class of its own.
+    (b − a) / max(a, b) with the mean distances a to the row's class and b to the nearest other one, between
+    embeddings of length 1. (Rousseeuw 1987, https://doi.org/10.1016/0377-0427(87)90125-7) None under two
+    classes, or if every class has one row.
     """
     if not 2 <= len(np.unique(classes)) < len(classes):
         return None

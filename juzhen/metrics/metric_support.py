@@ -1,4 +1,4 @@
-"""Why a measure has no value, in words. What gold values alone decide is known before anything is learnt."""
+"""Reasons for an undefined metric, in words. Those of the gold values are known before training."""
 
 import numpy as np
 
@@ -14,7 +14,7 @@ TOO_FEW_CLASSES = "fewer than two classes have two rows"
 
 
 def undefined_reason(metric: str, rows: Examples) -> str | None:
-    """Why no scores of these rows have the measure; None where the gold values allow one.
+    """Reason why the metric is undefined for these gold values. None: it is defined.
 
     >>> rows = Examples.from_texts(
     ...     "a", "dev", kind=Kind.LABELLED_PAIR, texts={"text_a": ["x"] * 3, "text_b": ["y"] * 3}, targets=[1, 1, 1]

@@ -233,10 +233,10 @@ def _expected(
 ) -> dict[str, PerQuery]:
     """Mean of the metrics over all orders of equal scores, for some queries.
 
-    Of n tied documents, r answer. The t-th of their places, from 0, has one that answers with the probability
-    r / n. Its gain is their mean, and the number of answers before it among them is t (r − 1) / (n − 1). It
-    is the first that answers with the probability Π_{u < t} (1 − r / (n − u)) · r / (n − t), if no answer
-    ranks before the tie.
+    Of n tied documents, r answer. The t-th of their places, from 0, is an answer with the probability r / n.
+    Its gain is their mean, and the number of answers before it among them is t (r − 1) / (n − 1). It is the
+    first that answers with the probability Π_{u < t} (1 − r / (n − u)) · r / (n − t), if no answer ranks
+    before the tie.
     """
     depth = ideal.shape[1]
     width = min(depth, lists.documents.shape[1])

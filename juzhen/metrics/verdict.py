@@ -15,8 +15,8 @@ class Verdict:
     """The change between two models on the same rows.
 
     Attributes:
-        target: Mean change over the target sets; None without one.
-        others: Mean change over all other sets; None without one.
+        target: Mean change over the target sets. None without one.
+        others: Mean change over all other sets. None without one.
         changes: Set → its change in the set's main metric, in fractions.
         targets: Names of the target sets among `changes`.
     """
@@ -28,7 +28,7 @@ class Verdict:
 
     @property
     def word(self) -> Literal["WIN", "TIE", "LOSS", "–"]:
-        """WIN or LOSS where the 95 % interval of the target's change excludes 0; "–" without a target."""
+        """WIN or LOSS if the 95 % interval of the target's change excludes 0. "–" without a target."""
         if self.target is None:
             return "–"
         low, high = self.target.interval
@@ -92,10 +92,10 @@ def judge(
     Args:
         after: Set → its rows, scored by the new model.
         before: The same for the old model.
-        targets: Sets that the training is for; the rest are others.
+        targets: Sets that the training is for. The rest are others.
 
     Returns:
-        The verdict; None if no set has the same rows in both.
+        The verdict. None if no set has the same rows in both.
     """
     changes: dict[str, Gap] = {}
     for name, scored in after.items():
@@ -126,7 +126,7 @@ def judge_training(
         trained_on: Names of the training sets, the targets.
 
     Returns:
-        The verdict; None if no set has the same rows in both.
+        The verdict. None if no set has the same rows in both.
     """
     columns = {
         column.split("/")[1]: column for column in sorted(after) if column.startswith(("dev/", "test/"))

@@ -1,4 +1,4 @@
-"""What each model says of itself: its keys, what it gives and learns from, and which keys of a job it reads.
+"""Settings of each model: its keys, its outputs and training examples, and the keys of a job that it reads.
 
 A class X of `lightning_modules/` has its XSettings here. Settings need no torch, so a command line is checked, a run
 gets its key and a table its rows without loading the model.
@@ -28,7 +28,7 @@ def all_settings() -> dict[str, type[ModelSettings]]:
 
 
 def settings_of(model: Mapping[str, Any]) -> type[ModelSettings]:
-    """Return the settings of a job's model. Models without settings of their own get the common ones."""
+    """Return the settings of a job's model. Models without their own settings get the common ones."""
     own = all_settings().get(class_of(model))
     if own is None and model.get("name"):
         named = (kind for kind in all_settings().values() if kind.name == name_of(model))

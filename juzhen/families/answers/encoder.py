@@ -98,7 +98,7 @@ def read_answers(folder: Path) -> AnswerLayout:
 
 
 def _format(about: dict[str, Any]) -> Format | None:
-    """How pairs are put together: by the chat template, as it takes contents, or without one."""
+    """Format of pairs: that of the chat template, or plain without one."""
     kinds = about.get("modality_config") or {}
     if "message" not in kinds:
         return "plain"
@@ -137,7 +137,7 @@ def stored_head(architecture: PretrainedConfig, folder: Path | None) -> Tensor |
 
 
 def causal_model(backbone: PreTrainedModel, head: Tensor | None) -> PreTrainedModel:
-    """The whole model around a backbone, whose weights it shares. head: None: the table of tokens."""
+    """Build the whole model around a backbone with shared weights. head: None: the token embeddings."""
     config = copy.deepcopy(backbone.config)
     config.tie_word_embeddings = head is None
     with torch.device("meta"):
@@ -405,7 +405,7 @@ class GenerativeReranker(PairEncoder):
 
     @property
     def reader(self) -> SideReader:
-        """What tokenises documents, and by `reading` queries."""
+        """Tokeniser of documents, and by `reading` of queries."""
         return SideReader(self)
 
     def tables(
@@ -442,12 +442,12 @@ class GenerativeReranker(PairEncoder):
         return head
 
     def write_files(self, folder: Path, card: dict[str, Any], place: str) -> None:
-        """Fills an empty folder as `save` does."""
+        """Fill an empty folder as `save` does."""
         write_answers(self, folder, card, place=place)
 
 
 class _Stored:
-    """The whole head as its files have it, which no copy of an encoder needs again."""
+    """The whole stored head. Copies of an encoder share it."""
 
     def __init__(self, head: Tensor | None) -> None:
         self.head = head

@@ -18,7 +18,7 @@ from juzhen.families.family import CrossEncoders
 
 
 class GenerativeRerankers(CrossEncoders):
-    """A query and a document as one question to a language model; the first text of a row asks."""
+    """A query and a document as one question to a language model. The first text of a row is the query."""
 
     def holds(self, folder: Path) -> bool:
         return gives_answers(folder)

@@ -250,7 +250,7 @@ def _place_to_cut(
 
 
 def _words(tokenizer: PreTrainedTokenizerBase, texts: list[str]) -> list[list[str]]:
-    """What the tokenizer looks at by itself: special tokens, and the pieces that its first step makes of the others."""
+    """Split texts as the first step of the tokenizer does: special tokens, and pieces of the rest."""
     splitter = tokenizer.backend_tokenizer.pre_tokenizer
     added = re.compile("(" + "|".join(map(re.escape, tokenizer.get_added_vocab())) + ")")
     return [
@@ -290,7 +290,7 @@ class SideReader:
 
     @property
     def prompt(self) -> str:
-        """By which tokens that are kept are known again."""
+        """Key of cached tokens."""
         return f"a side between {self._encoder.template.around(chr(0), is_query=self._is_query)}"
 
     def reading(self, side: Side) -> "SideReader":

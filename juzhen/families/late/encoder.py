@@ -307,7 +307,7 @@ class MultiVectorEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEnco
     def vectors(
         self, texts: Sequence[str], side: Side, batch_tokens: int = BATCH_TOKENS, progress: bool | None = None
     ) -> TokenVectors:
-        """Those of the tokens of each text that are scored, read as queries or as documents."""
+        """Vectors of the scored tokens of each text, read as queries or as documents."""
         warn_forked()
         reader = self.reading(side)
         vectors, table = TokenVectors(len(texts), sums=self.sums), reader.tokenize(texts)
@@ -324,7 +324,7 @@ class MultiVectorEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEnco
     def infer_tokens(
         self, tokens: Tokens
     ) -> tuple[Float[np.ndarray, "tokens dim"], Int[np.ndarray, "sentences"]]:
-        """Vectors of the tokens that are scored, text after text as collated, and their number per text."""
+        """Vectors of the scored tokens, text after text as collated, and their number per text."""
         was_training = self.training
         self.eval()
         try:
@@ -335,7 +335,7 @@ class MultiVectorEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEnco
     def scored_vectors(
         self, tokens: Tokens
     ) -> tuple[Float[np.ndarray, "tokens dim"], Int[np.ndarray, "sentences"]]:
-        """As `infer_tokens`, as the encoder is: on its device, with or without dropout."""
+        """As `infer_tokens`, on the device of the encoder, with dropout in training mode."""
         vectors, counts = self.token_vectors(tokens), self.scored(tokens)
         of_texts = counts.cpu().numpy()
         sentences = tokens.sentence_of_token.cpu().numpy()
@@ -348,7 +348,7 @@ class MultiVectorEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEnco
 
 
 def _keep_whole(tokenizer: PreTrainedTokenizerBase, prompts: Prompts) -> None:
-    """Has a marker that is a token of the vocabulary be read as one: PyLate puts its number, and no text."""
+    """Make the tokenizer read a marker of the vocabulary as one token. PyLate inserts its number."""
     vocabulary = tokenizer.get_vocab()
     markers = []
     for text in prompts.texts.values():
@@ -362,7 +362,7 @@ def _keep_whole(tokenizer: PreTrainedTokenizerBase, prompts: Prompts) -> None:
 
 
 def load_multi_vector(folder_or_run: str | Path) -> MultiVectorEncoder:
-    """The encoder in a folder or of a run, in training mode. Errors: as `MultiVectorEncoder.load`."""
+    """Load the encoder of a folder or a run in training mode. Errors: as `MultiVectorEncoder.load`."""
     return MultiVectorEncoder.load(folder_or_run).train()
 
 
@@ -506,7 +506,7 @@ class QueryDocumentEncoder(AsymmetricEncoder, ThresholdMixin):
         return other
 
     def prompted(self, texts: Sequence[str]) -> list[str]:
-        """The texts as the tokenizer gets them."""
+        """Texts for the tokenizer."""
         return self._reader.prompted(texts)
 
     def tokenize(self, texts: Sequence[str], *, progress: bool | None = False) -> TokenTable:

@@ -25,9 +25,10 @@ from juzhen.metrics.ranking import COSINE_TEMPERATURE
 
 
 class MaxSimPlan(EncodingPlan):
-    """Encodes the first text of each row as a query and the others as documents, each distinct one once.
+    """Encodes the first text of each row as a query and the others as documents, each distinct text once.
 
-    vectors  of the rows of `examples`, which the evaluator fills; dim × 4 bytes for each token
+    Attributes:
+        vectors: Of the rows of `examples`, filled by the evaluator. dim × 4 bytes for each token.
     """
 
     temperature = COSINE_TEMPERATURE
@@ -103,7 +104,7 @@ class MaxSimPlan(EncodingPlan):
 class MaxSimEvaluator(Evaluator):
     """An encoder of token vectors, or with one vector of length 1 for each text, whose MaxSim is their cosine.
 
-    What passes through a pass are the vectors, which its plan keeps.
+    Its outputs are the vectors. The plan keeps them.
     """
 
     unscored = UNSCORED_BY_TOKENS
@@ -134,13 +135,13 @@ class MaxSimEvaluator(Evaluator):
 
 
 class QueryDocumentEvaluator(MaxSimEvaluator):
-    """An encoder with weights of their own for queries and documents."""
+    """An encoder with separate weights for queries and documents."""
 
     unscored = UNSCORED_BY_SIDES
 
 
 class MultiVectorEncoders(AskingEncoders):
-    """Texts to a vector for each token; the first text of a row asks, the others answer."""
+    """Encoders to one vector per token. The first text of a row is the query, the others are documents."""
 
     unscored = MaxSimEvaluator.unscored
 
@@ -155,7 +156,7 @@ class MultiVectorEncoders(AskingEncoders):
 
 
 class QueryDocumentEncoders(AskingEncoders):
-    """Queries and documents by weights of their own; the first text of a row asks, the others answer."""
+    """Encoders with two sets of weights. The first text of a row is the query, the others are documents."""
 
     unscored = QueryDocumentEvaluator.unscored
     save = Family.save

@@ -475,7 +475,7 @@ class SparseEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEncoder):
     def vectors(
         self, texts: Sequence[str], side: Side, batch_tokens: int = BATCH_TOKENS, progress: bool | None = None
     ) -> SparseVectors:
-        """Those of texts, read as queries or as documents."""
+        """Vectors of texts, read as queries or as documents."""
         warn_forked()
         reader = self.reading(side)
         vectors, table = SparseVectors(len(texts), self.dim), reader.tokenize(texts)
@@ -526,14 +526,14 @@ class SparseEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEncoder):
         return words[0] if len(words) == 1 else words
 
     def words(self, query: str, document: str, top: int | None = 10) -> list[tuple[str, float]]:
-        """The tokens that make the score of a query and a document, each with its part of it, largest first."""
+        """Shared tokens of a query and a document with their parts of the score, largest first."""
         with reported():
             shared = self.encode_query(query).multiply(self.encode_document(document))
         return self.decode(shared, top)
 
 
 def load_sparse(folder_or_run: str | Path) -> SparseEncoder:
-    """The encoder in a folder or of a run, in training mode. Errors: as `SparseEncoder.load`."""
+    """Load the encoder of a folder or a run in training mode. Errors: as `SparseEncoder.load`."""
     return SparseEncoder.load(folder_or_run).train()
 
 

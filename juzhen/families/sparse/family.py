@@ -22,13 +22,13 @@ from juzhen.families.sparse.vectors import SparseVectors
 
 
 class SparsePlan(MaxSimPlan):
-    """As of token vectors; its vectors are sparse, 8 bytes for each number above 0."""
+    """The plan of token vectors with sparse vectors, 8 bytes for each number above 0."""
 
     temperature = 1.0
 
 
 class SparseEvaluator(Evaluator):
-    """A sparse encoder. What passes through a pass are the vectors, which its plan keeps."""
+    """A sparse encoder. Its outputs are the vectors. The plan keeps them."""
 
     unscored = UNSCORED_BY_WEIGHTS
     plan_type = SparsePlan
@@ -54,7 +54,7 @@ class SparseEvaluator(Evaluator):
 
 
 class SparseEncoders(AskingEncoders):
-    """Texts to a weight for each token of the vocabulary; the first text of a row asks, the others answer."""
+    """Encoders to a weight per token of the vocabulary. The first text of a row is the query."""
 
     unscored = SparseEvaluator.unscored
 

@@ -1,6 +1,7 @@
 """Sparse vectors: SPLADE pooling of token states, and the stored vectors of many texts.
 
-(Formal et al. 2021, SPLADE v2, https://arxiv.org/abs/2109.10086; the sum: SPLADE, https://arxiv.org/abs/2107.05720)
+(Formal et al. 2021, SPLADE v2, https://arxiv.org/abs/2109.10086. The sum is that of SPLADE,
+https://arxiv.org/abs/2107.05720)
 """
 
 from collections.abc import Callable, Iterator
@@ -45,10 +46,11 @@ def pooled_texts(
     activation: str,
     at_once: int = LOGITS_AT_ONCE,
 ) -> Iterator[Float[Tensor, "some vocabulary"]]:
-    """The vectors of the texts in packed order, some at a time. All tokens of a text count, special ones, too.
+    """Vectors of the texts in packed order, some at a time. All tokens count, special tokens included.
 
-    Logits are those of at most `at_once` numbers, or of one token. For the gradient of the maximum the number of its
-    token is kept, 8 bytes for each text and token of the vocabulary; for that of the sum logits are computed again.
+    Logits are those of at most `at_once` numbers, or of one token. For the gradient of the maximum the number
+    of its token is kept, 8 bytes for each text and token of the vocabulary. For that of the sum logits are
+    computed again.
     """
     start = 0
     for group in tokens.groups:
@@ -108,9 +110,9 @@ PRODUCTS_AT_ONCE = 2**22
 
 
 class SparseVectors:
-    """(texts, vocabulary) float32, 8 bytes for each number above 0; a text that was not taken has none.
+    """(texts, vocabulary) float32, 8 bytes for each number above 0. A text not passed to `take` has none.
 
-    The score of two texts is their dot product: 0 where they share no token, and with a text that has no number at all.
+    The score of two texts is their dot product. It is 0 if they share no token.
     """
 
     def __init__(self, count: int, dim: int) -> None:
@@ -124,7 +126,7 @@ class SparseVectors:
             self._rows[row] = vectors[place : place + 1]
 
     def gather(self) -> None:
-        """Takes what other processes have taken, where several encode."""
+        """Gather the vectors of the other processes, if several encode."""
         if torch.distributed.is_available() and torch.distributed.is_initialized():
             parts: list[dict[int, sparse.csr_array]] = [{} for _ in range(torch.distributed.get_world_size())]
             ours = {number: row for number, row in enumerate(self._rows) if row is not None}
@@ -156,7 +158,7 @@ class SparseVectors:
     def matrix(
         self, documents: "SparseVectors", queries: Numbers, numbers: Numbers
     ) -> Float[np.ndarray, "queries documents"]:
-        """The score of each query with each document; equal documents have equal scores."""
+        """The score of each query with each document. Equal documents have equal scores."""
         asked = self.table[queries].T.tocsr()  # a column for each query
         is_all = len(numbers) == len(documents) and (numbers == np.arange(len(documents))).all()
         table = documents.table if is_all else documents.table[numbers]
