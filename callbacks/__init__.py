@@ -1,4 +1,4 @@
-"""What watches over a training: checkpoints, resume, progress, loggers, results."""
+"""Callbacks of a training: checkpoints, resume, progress, loggers, results."""
 
 CHECKPOINTS = "checkpoints"
 RESUME_FILE = "resume.ckpt"

@@ -16,12 +16,13 @@ from juzhen.core.errors import require_number
 
 
 class WeightAverage(pl.Callback):
-    """Holds an average of all weights that are learnt, and puts it in their place for each validation and the end.
+    """Holds an average of all trained weights, and swaps it in for each validation and at the end.
 
     Memory: two more copies of the weights. Resuming is exact: average and weights are both in the checkpoint.
 
-    start_percent  of the steps, after which the average begins
-    every_steps    steps between two weights that are averaged
+    Args:
+        start_percent: Percent of the steps after which the average begins.
+        every_steps: Steps between two averaged weights.
     """
 
     replaces_weights: ClassVar[bool] = True
@@ -38,7 +39,7 @@ class WeightAverage(pl.Callback):
 
     @abstractmethod
     def share(self, count: int) -> float:
-        """Of the newest weights in the average, of which they are number `count`, from 1."""
+        """Return the share of the newest weights in the average. `count` is their number, from 1."""
 
     @torch.no_grad()
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -100,8 +101,8 @@ def _learnt_by(module: pl.LightningModule) -> dict[str, Tensor]:
 class EMA(WeightAverage):
     """The exponential moving average: θ̄ ← d θ̄ + (1 − d) θ, with d the smaller of `decay` and n / (n + 9).
 
-    n counts the averaged steps. The rise of d lets go of the first weights in short trainings (Tarvainen and Valpola
-    2017, https://arxiv.org/abs/1703.01780, do so by hand. The form is TensorFlow's).
+    n counts the averaged steps. The rise of d forgets the first weights in short trainings (Tarvainen and
+    Valpola 2017, https://arxiv.org/abs/1703.01780, do so by hand. The form is TensorFlow's).
     """
 
     def __init__(self, *, decay: float, start_percent: float, every_steps: int) -> None:

@@ -35,7 +35,7 @@ NUM_BINS = 40
 
 
 class SpaceMeter:
-    """Measures one encoder's space on a probe, again and again while it learns."""
+    """Measures one encoder's embedding space on a probe, repeatedly during training."""
 
     def __init__(self, encoder: SentenceEncoder, probe: Probe, *, batch_tokens: int) -> None:
         self._encoder = encoder
@@ -46,7 +46,7 @@ class SpaceMeter:
         ]
 
     def measure(self) -> dict[str, float | None]:
-        """Name → number. None where one is not defined for this probe. Raises UserError for NaN and infinity."""
+        """Return name → number. None if undefined for this probe. Raises UserError for NaN and infinity."""
         self._embeddings = np.empty((len(self._probe.sentences), self._encoder.dim), dtype=np.float32)
         for rows, token_lists in self._batches:
             self._embeddings[rows] = self._encoder.infer(self._encoder.collate(token_lists))
@@ -60,7 +60,7 @@ class SpaceMeter:
         return measure_space(self._embeddings, pairs=pairs, grades=grades) | spread
 
     def histogram(self) -> dict[str, list[float]]:
-        """Cosines of positive and of other pairs, counted in bins, as last measured."""
+        """Count the last measured cosines of positive and of other pairs in bins."""
         return score_counts(self._cosines(), self._probe.grades, low=-1, high=1)
 
     def _cosines(self) -> np.ndarray:
@@ -71,12 +71,13 @@ class SpaceMeter:
 class SpaceHealth(pl.Callback):
     """Logs `health/…` on a fixed probe of dev pairs, and writes a line with histograms to `health.jsonl`.
 
-    Models without embeddings are left alone. All processes measure the same, so that all stop together.
+    It skips models without embeddings. All processes measure the same, so that all stop together.
 
-    probe_sentences  dev sentences that are looked at
-    collapse_cosine  alarm when two of them have a larger cosine than this on average
-    collapse_rank    alarm when embeddings use fewer directions than this (effective rank)
-    on_collapse      warn, or stop: then the alarm ends the run
+    Args:
+        probe_sentences: Number of dev sentences in the probe.
+        collapse_cosine: Alarm if the mean cosine of two sentences is larger than this.
+        collapse_rank: Alarm if embeddings use fewer directions than this (effective rank).
+        on_collapse: warn, or stop, which ends the run at an alarm.
     """
 
     def __init__(
@@ -159,7 +160,7 @@ def score_summary(scores: np.ndarray, grades: np.ndarray, *, called: str) -> dic
 def score_counts(
     scores: np.ndarray, grades: np.ndarray, *, low: float, high: float
 ) -> dict[str, list[float]]:
-    """Scores of positive and of other pairs, counted in NUM_BINS bins from `low` to `high`."""
+    """Count scores of positive and of other pairs in NUM_BINS bins from `low` to `high`."""
     edges, positives, negatives = score_histograms(scores, grades, num_bins=NUM_BINS, low=low, high=high)
     return {
         "edges": edges.round(6).tolist(),
@@ -193,7 +194,7 @@ def append_line(trainer: pl.Trainer, name: str, values: dict[str, Any]) -> None:
 
 
 def gradient_norms(module: pl.LightningModule) -> dict[str, float]:
-    """Mean and largest length of the gradients since the last time, before clipping. Empty where none was clipped."""
+    """Return mean and largest gradient norm since the last call, before clipping. Empty without any."""
     if not module.gradient_norms:
         return {}
     norms = torch.stack(list(module.gradient_norms)).float()
@@ -202,7 +203,7 @@ def gradient_norms(module: pl.LightningModule) -> dict[str, float]:
 
 
 def collapsed(subject: str, step: int, symptom: str, *, key: str, then: str) -> None:
-    """Warns that something has collapsed, or raises UserError where `then`, the callback's `on_collapse`, is stop."""
+    """Warn of a collapse, or raise UserError if `then`, the callback's `on_collapse`, is stop."""
     message = (
         f"the {subject} have collapsed at step {step}: {symptom}. Usual causes: optimizer.lr too high, a loss "
         "without negatives, or a temperature that is too high"
@@ -252,7 +253,7 @@ class ScoreHealth(pl.Callback):
         self._judge(trainer.global_step, values)
 
     def _judge(self, step: int, values: dict[str, float | None]) -> None:
-        """Warns, or raises UserError, where a model gives all pairs the same score."""
+        """Warn, or raise UserError, if a model gives all pairs the same score."""
         spread = values["score_variance"] ** 0.5
         if spread < self.collapse_spread:
             symptom = (

@@ -1,4 +1,4 @@
-"""All that is used of what Lightning keeps to itself, in one place, with the reason for each."""
+"""All uses of Lightning's private parts, in one place, with the reason for each."""
 
 from typing import Any
 

@@ -63,7 +63,7 @@ class Phases:
             self.every_steps = list(validated(Counts, every_steps, f"{key}.every_steps"))
 
     def due(self, step: int, total_steps: int) -> bool:
-        """Before the first step, at the start of each phase, and every so many steps from there."""
+        """True before the first step, at the start of each phase, and every so many steps from there."""
         if self.every_steps is None or step >= total_steps:
             return step == 0
         starts = [math.ceil(end * total_steps) for end in (0.0, *self.ends[:-1])]
@@ -71,7 +71,7 @@ class Phases:
         return (step - starts[phase]) % self.every_steps[phase] == 0
 
     def hard_share(self, step: int, total_steps: int) -> float:
-        """Of the negatives that are mined at a step."""
+        """Share of hard negatives mined at a step."""
         return float(np.interp(step / total_steps, [0.0, *self.ends], self.hard_shares))
 
 
@@ -154,7 +154,7 @@ class NegativeMining(pl.Callback):
         self._found: dict[str, InForce] = {}
 
     def check_job(self, job: JobConfig, stages: Sequence[Mapping[str, Match]]) -> None:
-        """Raises UserError for what cannot be mined for, before rows are read."""
+        """Raise UserError for a job without minable rows, before rows are read."""
         model = settings_of(job.model)
         finds = {"embeddings", "tokens"} & {*model.provides}
         if not model.trains or model.input_kind is not None or not finds:
@@ -238,7 +238,7 @@ class NegativeMining(pl.Callback):
         return {"mining": self.summary()}
 
     def summary(self) -> dict[str, float]:
-        """How often negatives were mined, and how long that took, over all sessions of the stage."""
+        """Number of minings and their seconds, over all sessions of the stage."""
         return {"times": self.times, "seconds": round(self.seconds, 2)}
 
     def _stage_names(self, job: JobConfig) -> list[str]:

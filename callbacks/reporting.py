@@ -1,4 +1,4 @@
-"""What a running stage reports: to loggers, to the progress bar and file, and to the trial of a search."""
+"""Reports of a running stage: to loggers, to the progress bar and file, and to the trial of a search."""
 
 import logging
 import math
@@ -82,7 +82,7 @@ def wandb_mode(mode: str) -> str:
 
 
 def finish_wandb() -> None:
-    """Ends the W&B run of this process, so that the next job of a multirun gets its own."""
+    """End the W&B run of this process, so that the next job of a multirun gets a new one."""
     wandb = sys.modules.get("wandb")  # a job that did not log there has not loaded it, which takes seconds
     if wandb is not None and wandb.run is not None:
         wandb.finish()
@@ -93,10 +93,11 @@ SECONDS = 5.0
 
 
 class StageProgress(pl.Callback):
-    """One line for a stage, with steps, loss, dev score and the time left, and one for its last scoring.
+    """One line for a stage, with steps, loss, dev score and the time left, and one for its final evaluation.
 
-    shown   the line is shown
-    folder  the run's, where the file is kept
+    Args:
+        shown: Show the line.
+        folder: Folder of the run, for the progress file.
     """
 
     def __init__(self, stage: str, *, monitor: str, folder: Path, shown: bool) -> None:
@@ -187,7 +188,7 @@ class StageProgress(pl.Callback):
             self._write()
 
     def _note(self, wide: bool) -> str:
-        """Loss and dev score. The numbers of a GPU are waited for only when somebody sees them."""
+        """Return loss and dev score. Numbers of a GPU are awaited only if the line is shown."""
         if not self._work.startswith("training"):
             return ""
         parts = [] if self.loss is None else [f"loss {float(self.loss):#.4g}"]
@@ -212,7 +213,7 @@ class StageProgress(pl.Callback):
 
 
 def best_score(trainer: pl.Trainer) -> float | None:
-    """The best dev score of an earlier attempt, which its checkpoint has brought back."""
+    """Return the best dev score of an earlier attempt, as restored from its checkpoint."""
     for callback in trainer.checkpoint_callbacks:
         score = getattr(callback, "best_model_score", None)
         if isinstance(callback, ModelCheckpoint) and score is not None:
@@ -283,7 +284,7 @@ class PruneOnDev(Checkpoint):
 
 
 def pruning(job: JobConfig, folder: Path, *, monitor: str) -> list[PruneOnDev]:
-    """The callback of a run that belongs to a search. None for others, and for stages before the last."""
+    """Return the callback of a run in a search. None for others, and for stages before the last."""
     if job.trial is None or folder != Path(job.run_dir):
         return []
     return [PruneOnDev(TrialAddress.parse(job.trial), monitor=monitor)]

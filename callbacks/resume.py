@@ -59,14 +59,14 @@ class AtomicCheckpointIO(TorchCheckpointIO):
         return read_checkpoint(Path(path), map_location=map_location)
 
     def remove_checkpoint(self, path: str | Path) -> None:
-        """Removes a checkpoint of this folder and nothing else: which one it is has been read from a checkpoint."""
+        """Remove a checkpoint of this folder and nothing else. The path comes from a checkpoint."""
         if self.folder is not None and Path(path).resolve().parent == self.folder.resolve():
             with suppress(OSError):
                 remove_file(Path(path))
 
 
 def read_checkpoint(path: Path, *, map_location: Any = "cpu", mmap: bool = False) -> dict[str, Any]:
-    """The content of a checkpoint. Runs no code of it. Raises UserError where it cannot be read."""
+    """Read the content of a checkpoint without running its code. Raises UserError if it is unreadable."""
     try:
         content = torch.load(require_file(path), map_location=map_location, mmap=mmap, weights_only=True)
         return dict(content)
@@ -75,7 +75,7 @@ def read_checkpoint(path: Path, *, map_location: Any = "cpu", mmap: bool = False
 
 
 def damaged(path: Path, error: Exception) -> UserError:
-    """What to do about a checkpoint that is not whole."""
+    """Return the error for an incomplete checkpoint, with the remedy."""
     return UserError(
         f"{path}: this checkpoint is damaged ({type(error).__name__}), and training cannot go on from it. Type "
         f"{command('rm', '-r', path.parent)} and the same command again: this stage starts afresh, and finished "
@@ -84,7 +84,7 @@ def damaged(path: Path, error: Exception) -> UserError:
 
 
 def random_state() -> dict[str, Any]:
-    """The state of every generator that training may draw from, as plain values and tensors."""
+    """Return the state of every generator that training may draw from, as plain values and tensors."""
     version, numbers, gauss = random.getstate()
     name, keys, position, has_gauss, cached = np.random.get_state()
     return {
@@ -104,7 +104,7 @@ def random_state() -> dict[str, Any]:
 
 
 def restore_random_state(state: dict[str, Any]) -> None:
-    """Sets every generator back to what `random_state` saw."""
+    """Restore the state of every generator from `random_state`."""
     version, numbers, gauss = state["python"]
     random.setstate((version, tuple(torch.as_tensor(numbers).tolist()), gauss))
     name, keys, position, has_gauss, cached = state["numpy"]
@@ -119,20 +119,22 @@ def restore_random_state(state: dict[str, Any]) -> None:
 
 
 class ResumePoint(Checkpoint):
-    """Saves the whole state of training every so many steps, after each validation, and when asked to stop.
+    """Saves the whole state of training every so many steps, after each validation, and on a stop request.
 
-    Where a validation is due, the state is saved after it and never before: Lightning takes a validation
-    as done when it resumes, and a lost one could change which checkpoint is best. It is not saved between two
+    If a validation is due, the state is saved after it and never before. Lightning takes a validation as done
+    when it resumes, and a lost one could change which checkpoint is best. It is not saved between two
     optimizer steps either, because gradients are not part of a checkpoint.
 
-    The first Ctrl-C in a step waits for its end, so that nothing is lost. A second one stops at once, and so does one
-    while the model is validated or negatives are mined, where the last save counts.
+    The first Ctrl-C in a step waits for its end, so that nothing is lost. A second one stops at once. So does
+    a Ctrl-C during a validation or mining, and then the last save counts.
 
-    Must be the last of the callbacks, so that the others have seen the validation. It is a Checkpoint because
-    Lightning calls these after all others: saved before ModelCheckpoint, it would forget the newest best score.
+    It must be the last of the callbacks, so that the others have seen the validation. It is a Checkpoint
+    because Lightning calls these after all others: saved before ModelCheckpoint, it would forget the newest
+    best score.
 
-    folder       where `resume.ckpt` goes
-    every_steps  optimizer steps between two saves
+    Args:
+        folder: Folder of `resume.ckpt`.
+        every_steps: Optimizer steps between two saves.
     """
 
     def __init__(self, folder: Path, *, every_steps: int) -> None:
@@ -206,7 +208,7 @@ class ResumePoint(Checkpoint):
 
 
 class SavedState(NamedTuple):
-    """A checkpoint of a training that did not end, and the optimizer steps that were done when it was written."""
+    """A checkpoint of an unfinished training, and its number of finished optimizer steps."""
 
     path: Path
     steps: int

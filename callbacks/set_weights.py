@@ -51,7 +51,7 @@ class SetWeights(pl.Callback):
         self._loaded: dict[str, Tensor] = {}
 
     def check_job(self, job: JobConfig, stages: Sequence[Mapping[str, Match]]) -> None:
-        """Raises UserError where nothing can be weighed, before rows are read."""
+        """Raise UserError if there is nothing to weight, before rows are read."""
         if all(len(matches) < 2 for matches in stages):
             raise UserError(
                 f"{KEY}: it weighs the losses of several sets, and no stage of this job mixes any. Leave weights=… "
@@ -82,7 +82,7 @@ class SetWeights(pl.Callback):
             setattr(self, name, self._loaded.get(name, getattr(self, name)).to(pl_module.device))
 
     def weigh(self, task: str, loss: Tensor) -> Tensor:
-        """The loss of a set as it counts in a step."""
+        """Return the weighted loss of a set in a step."""
         number = self.names.index(task)
         return self.values[number] * (self._fixed[number] * loss)
 
@@ -101,22 +101,22 @@ class SetWeights(pl.Callback):
             pl_module.log_dict(logged, batch_size=1, rank_zero_only=False)
 
     def record(self, place: int, loss: Tensor) -> None:
-        """Takes note of the loss of a batch, before it is weighted."""
+        """Record the loss of a batch, before weighting."""
 
     def update(self, trainer: pl.Trainer) -> None:
-        """Changes the weights where it is time, after each optimizer step."""
+        """Update the weights when due, after each optimizer step."""
 
     def current(self) -> Tensor:
-        """What multiplies the loss of each set now, its fixed weight among it."""
+        """Return the current factor of each set's loss, including its fixed weight."""
         return self.values.detach() * torch.tensor(self._fixed, device=self.values.device)
 
     def weights_at(self, kept_step: int, steps: int) -> dict[str, dict[str, float]]:
-        """Dataset key → its weight, and the step that it is of: that of the kept weights, or the last one."""
+        """Return dataset key → weight, and its step: that of the kept weights, or the last one."""
         step = kept_step if self.are_learnt else steps
         return {name: {"weight": weight, "weight_step": step} for name, weight in self.summary().items()}
 
     def summary(self) -> dict[str, float]:
-        """Set → its weight: of the step whose parameters the module holds where weights are learnt, else the last."""
+        """Return set → weight: that of the module's step if weights are learnt, else the last one."""
         current = self.current().tolist() if self.names else []
         return {name: float(f"{value:.6g}") for name, value in zip(self.names, current, strict=True)}
 
@@ -130,7 +130,8 @@ class SetWeights(pl.Callback):
 class _ByLosses(SetWeights):
     """Weights by the mean losses since the last update, of all processes.
 
-    every_steps  optimizer steps between two updates
+    Args:
+        every_steps: Optimizer steps between two updates.
     """
 
     kept = ("values", "sums", "counts")
@@ -154,13 +155,14 @@ class _ByLosses(SetWeights):
 
     @abstractmethod
     def change(self, means: Tensor) -> None:
-        """The next weights, by the mean loss of each set. NaN where none was drawn."""
+        """Return the next weights, by the mean loss of each set. NaN for a set without batches."""
 
 
 class MeanLoss(_ByLosses):
-    """What loses more weighs more: `by_mean_loss` every so many steps, beginning with the fixed weights.
+    """Larger losses get larger weights, by `by_mean_loss` every so many steps. Starts from the fixed weights.
 
-    alpha  share of the new weights. The rest is the old ones'
+    Args:
+        alpha: Share of the new weights. The old weights have the rest.
     """
 
     def __init__(self, *, every_steps: int, alpha: float) -> None:
@@ -176,9 +178,10 @@ class MeanLoss(_ByLosses):
 
 
 class LossRatio(_ByLosses):
-    """Dynamic weight average: `by_loss_ratio` of the last two periods. All weigh alike in the first two.
+    """Dynamic weight average: `by_loss_ratio` of the last two periods. Weights are equal in the first two.
 
-    temperature  divides ratios. Large: all alike
+    Args:
+        temperature: Divides ratios. A large temperature makes weights equal.
     """
 
     kept = (*_ByLosses.kept, "before")
@@ -197,9 +200,10 @@ class LossRatio(_ByLosses):
 
 
 class Uncertainty(SetWeights):
-    """`by_uncertainty`: a log-variance for each set, which the optimizer learns along with the encoder.
+    """`by_uncertainty`: a log-variance for each set, which the optimizer learns together with the encoder.
 
-    lr  their own peak learning rate. They are neither decayed nor clipped
+    Args:
+        lr: Peak learning rate of the log-variances. They are neither decayed nor clipped.
     """
 
     kept = ()  # the module has them
@@ -226,8 +230,9 @@ class Uncertainty(SetWeights):
 class GradNorm(SetWeights):
     """`by_gradient_norm` at each step, of the gradients by the last matrix of the encoder that has one.
 
-    alpha  how strongly sets that lag behind are helped. 0: gradients of equal length
-    lr     of the weights
+    Args:
+        alpha: Strength of the help for slow sets. 0: gradients of equal length.
+        lr: Learning rate of the weights.
     """
 
     needs_blend = True
@@ -283,7 +288,10 @@ class GradNorm(SetWeights):
 
 
 class PCGrad(SetWeights):
-    """`without_conflicts` of the sets' gradients over all parameters. Weights stay fixed. Memory: a gradient a set."""
+    """`without_conflicts` of the sets' gradients over all parameters. Weights stay fixed.
+
+    Memory: one gradient per set.
+    """
 
     needs_blend = True
 
@@ -317,7 +325,7 @@ class PCGrad(SetWeights):
             self._put(parameters, seed=[pl_module.job.seed, trainer.global_step])
 
     def _put(self, parameters: Sequence[Tensor], *, seed: Sequence[int]) -> None:
-        """Leaves the sum of the gradients without conflicts in the parameters."""
+        """Replace the gradients of the parameters by their sum without conflicts."""
         of_sets, self._gradients = list(self._gradients.values()), {}
         moved = [
             index for index in range(len(parameters)) if any(each[index] is not None for each in of_sets)
@@ -333,9 +341,10 @@ class PCGrad(SetWeights):
 
 
 class Focal(SetWeights):
-    """`by_score` of the dev scores, after each validation. All weigh alike before the first.
+    """`by_score` of the dev scores, after each validation. Weights are equal before the first.
 
-    gamma  how much less sets weigh that score high
+    Args:
+        gamma: Strength of the reduction for sets with high scores.
     """
 
     def __init__(self, *, gamma: float) -> None:

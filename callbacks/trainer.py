@@ -28,8 +28,8 @@ from lightning_modules.sharding import Sharded
 class FiniteLoss(pl.Callback):
     """Raises UserError naming the batch when a loss is NaN or infinite.
 
-    On a CPU every step is looked at before its gradients are computed. On other devices looking costs a wait,
-    so it is done every `every_steps` steps.
+    On a CPU it checks every step before gradients are computed. On other devices a check costs a wait, so it
+    checks every `every_steps` steps.
     """
 
     def __init__(self, *, every_steps: int) -> None:
@@ -78,7 +78,10 @@ BEST, LAST = "best on dev", "last step"
 
 
 class BestOnDev(ModelCheckpoint):
-    """Keeps the weights with the highest dev score. A validation without one keeps nothing: the last weights stay."""
+    """Keeps the weights with the highest dev score. A validation without a score keeps nothing.
+
+    Without any dev score the last weights stay.
+    """
 
     def check_monitor_top_k(self, trainer: pl.Trainer, current: Tensor | None = None) -> bool:
         if current is not None and torch.isnan(current):
@@ -104,9 +107,10 @@ def build_trainer(
     run_id: str,
     settings: dict[str, Any],
 ) -> pl.Trainer:
-    """A Trainer for one stage: one Lightning epoch over the stream of the stage.
+    """Build a Trainer for one stage: one Lightning epoch over the stream of the stage.
 
-    folder  where loggers write, and weights go unless `checkpoints` is another place
+    Args:
+        folder: Folder of the loggers, and of the weights unless `checkpoints` is another folder.
     """
     _drop_harmless_messages()
     hardware, strategy = job.hardware, job.hardware.strategy
@@ -141,7 +145,7 @@ def build_trainer(
 
 
 def _logged_every(job: JobConfig, data: SentenceDataModule) -> int:
-    """Optimizer steps between two that are logged. Where sets come in turn, each has its logged steps."""
+    """Return the optimizer steps between two logged ones. If sets take turns, each has its logged steps."""
     step = min(job.logger.every_steps, max(1, data.total_steps // POINTS))
     if data.stream.order == "in_turn" and not data.blends:
         while math.gcd(step, len(data.train)) > 1:
@@ -150,7 +154,7 @@ def _logged_every(job: JobConfig, data: SentenceDataModule) -> int:
 
 
 def _drop_harmless_messages() -> None:
-    """Drops advertisements, listings of devices and warnings that do not apply, so that the others are seen."""
+    """Drop advertisements, device listings and irrelevant warnings, so that other messages are visible."""
     logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)
     for message in HARMLESS:
         warnings.filterwarnings("ignore", message=message)

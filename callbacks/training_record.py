@@ -21,11 +21,11 @@ RECENT = 100
 
 
 class SetCounts(pl.Callback):
-    """Counts batches and rows of each set, over all processes. Goes on counting after a resume.
+    """Counts batches and rows of each set, over all processes. Continues counting after a resume.
 
-    Of several sets, it logs at each logged step the share of batches and of rows of every set so far, and the length of
-    the gradient of the step's sets over encoder and heads, before clipping. The result has the means of the last RECENT
-    losses and lengths, of the first process where there are several.
+    With several sets, it logs at each logged step the share of batches and of rows of every set so far. It
+    also logs the gradient norm of the step's sets over encoder and heads, before clipping. The result has the
+    means of the last RECENT losses and norms, of the first process if there are several.
     """
 
     def __init__(self) -> None:
@@ -88,9 +88,9 @@ class SetCounts(pl.Callback):
         )
 
     def summary(self) -> dict[str, dict[str, float]]:
-        """Set → batches, rows, and their shares of all, fractions. The set that was drawn most often first.
+        """Return set → batches, rows, and their shares of all (fractions). The most frequent set comes first.
 
-        Of several sets their mean losses and lengths of gradients, too.
+        With several sets it includes their mean losses and gradient norms.
         """
         return {
             name: counts
@@ -119,7 +119,7 @@ class SetCounts(pl.Callback):
 
 
 def _gradients(module: pl.LightningModule) -> list[Tensor | None]:
-    """Those of encoder and heads: a learnt weight of a set is as large as all of them together."""
+    """Gradients of encoder and heads. A learnt set weight would be as large as all of them together."""
     return [weights.grad for _, weights in module.named_weights()]
 
 
@@ -159,12 +159,12 @@ def forget_peak(device: torch.device) -> None:
 
 
 def taken_mib(device: torch.device) -> float:
-    """Memory that is taken now, in MiB."""
+    """Return the memory in use now, in MiB."""
     return torch.cuda.memory_allocated(device) / 2**20 if device.type == "cuda" else machine.resident_mib()
 
 
 def peak_mib(device: torch.device) -> float:
-    """Most memory taken so far, in MiB."""
+    """Return the peak memory so far, in MiB."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device) / 2**20
     return machine.peak_mib()
@@ -174,7 +174,7 @@ KEPT = ("rows", "train_seconds", "validation_seconds")
 
 
 class Throughput(pl.Callback):
-    """Counts rows and seconds of training, without validation. Goes on counting after a resume."""
+    """Counts rows and seconds of training, without validation. Continues counting after a resume."""
 
     def __init__(self) -> None:
         self.rows = 0
@@ -210,7 +210,7 @@ class Throughput(pl.Callback):
             setattr(self, name, state[name])
 
     def summary(self) -> dict[str, float | None]:
-        """Rows, seconds and rows per second of training, over all sessions of the stage."""
+        """Return rows, seconds and rows per second of training, over all sessions of the stage."""
         return {
             "rows_seen": self.rows,
             "train_seconds": round(self.train_seconds, 2),
@@ -259,7 +259,7 @@ def describe_training(trainer: pl.Trainer, data: SentenceDataModule, *, kept_ste
 
 
 def _last(selection: Selection) -> str:
-    """Why the weights of the last step are kept."""
+    """Return the reason to keep the weights of the last step."""
     return (
         f"the last step ({selection.in_words}: undefined at every validation)"
         if selection.sets
@@ -268,7 +268,7 @@ def _last(selection: Selection) -> str:
 
 
 def best_weights(trainer: pl.Trainer) -> Path | None:
-    """The checkpoint with the best dev score, None when nothing was selected on, or no validation had a score."""
+    """Return the checkpoint with the best dev score. None without a selection or without a score."""
     for callback in trainer.callbacks:
         if isinstance(callback, BestOnDev) and callback.best_model_path:
             return Path(callback.best_model_path)

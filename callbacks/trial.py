@@ -56,7 +56,7 @@ class TrialAddress:
 
 
 def require_optuna() -> None:
-    """Raises UserError where the package that searches is not installed."""
+    """Raise UserError if the search package is not installed."""
     require_packages("a search", "optuna", extra="search")
     import optuna
 
@@ -104,7 +104,7 @@ def _drop_torn_line(path: Path) -> None:
 
 
 def _is_journal(path: Path) -> bool:
-    """Its first line is one of Optuna's operations, perhaps torn by a kill."""
+    """True if its first line is one of Optuna's operations, possibly torn by a kill."""
     try:
         with open_regular_file(path) as file:
             return file.read(len(FIRST_BYTES)) == FIRST_BYTES
@@ -113,9 +113,9 @@ def _is_journal(path: Path) -> bool:
 
 
 def make_pruner(described: Any, *, journal: str) -> "BasePruner":
-    """The pruner that a journal describes: `_target_` a class of optuna.pruners, and its numbers.
+    """Create the pruner of a journal: `_target_` is a class of optuna.pruners, with its parameters.
 
-    A journal may come from anybody, so nothing else is made. Raises UserError.
+    A journal may come from anyone, so nothing else is created. Raises UserError.
     """
     import optuna
 

@@ -1,4 +1,4 @@
-"""Weights that learn later than others: heads first, then layers from the top."""
+"""Parameters that start learning later: heads first, then layers from the top."""
 
 from typing import Any
 
@@ -77,7 +77,7 @@ class Unfreezing(pl.Callback):
         pl_module.log("train/layers", learning, batch_size=1, rank_zero_only=False)
 
     def learning(self, step: int) -> int:
-        """How many layers learn in the step that follows `step` steps, from the top."""
+        """Return the number of layers, from the top, that learn in the step after `step` steps."""
         if step < self._head_steps:
             return 0
         if not self._layer_steps:

@@ -48,10 +48,11 @@ def only_stage(datasets: Sequence[str]) -> Stage:
 
 @dataclass(frozen=True)
 class Selection:
-    """The dev sets that choose the weights, each by a metric, higher = better. Without sets the last ones are kept.
+    """Dev sets that choose the weights, each by a metric (higher = better). Without sets: the last weights.
 
-    metrics    of each set. Of several sets the mean counts
-    untrained  none of the sets is trained on: no set that is has a dev split that is scored
+    Args:
+        metrics: Metric of each set. Several sets are averaged.
+        untrained: None of the sets is trained on, since no trained set has a scored dev split.
     """
 
     sets: list[Examples]
@@ -183,15 +184,17 @@ class _Rows(Dataset):
 class SentenceDataModule(pl.LightningDataModule):
     """Serves one stage.
 
-    A stage is a single Lightning epoch: the stream runs through as many epochs of the data as its duration
-    asks for. So a resumed stage has one thing to restore, the number of batches done.
+    A stage is a single Lightning epoch. The stream runs through the data for as many epochs as its duration
+    needs. A resumed stage therefore restores one thing, the number of finished batches.
 
-    selection  dev sets whose mean score chooses the checkpoint. `selecting` are their names
-    train        dataset key → rows to learn from
-    rows_change  entries of `train` are replaced between two steps: no other process may have a copy of them
-
-    collate  Examples and row numbers → Batch (the model's)
-    plan     sets, and tasks of a classifier where there are some → what the model must encode to score them
+    Attributes:
+        selection: Dev sets whose mean score chooses the checkpoint. `selecting` are their names.
+        train: Dataset key → training rows.
+        rows_change: Entries of `train` are replaced between two steps, so other processes must not hold
+            copies.
+        collate: Examples and row numbers → Batch (the model's).
+        plan: Sets, and tasks of a classifier if there are any → texts that the model must encode to score
+            them.
     """
 
     def __init__(self, data: JobData, stage: Stage, *, job: JobConfig) -> None:

@@ -1,1 +1,1 @@
-"""Models as LightningModules: what they share, and how each of them scores a pair."""
+"""Models as LightningModules: their base class, and the scoring of pairs by each."""

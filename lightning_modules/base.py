@@ -37,9 +37,9 @@ from lightning_modules.sharding import shard, whole_tensor
 
 
 class RowOutputs(Metric):
-    """What a model puts out for numbered rows, by all processes together, in the order of the rows.
+    """Outputs of a model for numbered rows, gathered from all processes, in row order.
 
-    A row that several processes have had, as samplers fill up the last batch, counts once.
+    A row that several processes computed, because samplers fill up the last batch, counts once.
     """
 
     full_state_update = False
@@ -57,7 +57,12 @@ class RowOutputs(Metric):
         )  # of a row; −1 where it has no such axis
 
     def update(self, rows: Int[Tensor, "batch"], values: Float[Tensor, "batch *numbers"]) -> None:
-        """rows  their numbers · values  a number, a vector or a matrix of each"""
+        """Add rows.
+
+        Args:
+            rows: Row numbers.
+            values: A number, a vector or a matrix of each row.
+        """
         is_shared = self.distributed_available_fn is not None and self.distributed_available_fn()
         where = rows.device if is_shared else torch.device("cpu")
         self.shape = torch.tensor([*values.shape[1:], -1, -1, -1][:3], device=self.shape.device)
@@ -74,7 +79,7 @@ class RowOutputs(Metric):
         return torch.from_numpy(assemble_outputs(parts, count))
 
     def as_array(self) -> Float[np.ndarray, "rows *numbers"]:
-        """`compute`, also in a process that no batch came to."""
+        """Return `compute` as an array, also in a process without batches."""
         if not self.rows:  # all processes gather states of one type
             self.update(
                 torch.empty(0, dtype=torch.int64, device=self.device), torch.empty(0, device=self.device)
@@ -111,7 +116,12 @@ class PairMeasures(Metric):
         self.add_state("targets", [], dist_reduce_fx="cat")
 
     def update(self, scores: Float[Tensor, "batch"], targets: Float[Tensor, "batch"]) -> None:
-        """scores  of the model, higher = closer · targets  grade from 0 to 1, label 0 or 1, or class number"""
+        """Add pairs.
+
+        Args:
+            scores: Scores of the model, higher = closer.
+            targets: Grade from 0 to 1, label 0 or 1, or class number.
+        """
         self.scores.append(scores.detach())
         self.targets.append(targets.detach())
 
@@ -201,7 +211,7 @@ class SentenceModule(pl.LightningModule):
 
     @classmethod
     def settings(cls, job: JobConfig) -> Any:
-        """The Settings of a job's model."""
+        """Return the Settings of a job's model."""
         names = {field.name for field in fields(cls.Settings)}
         return cls.Settings(**{name: value for name, value in job.model.items() if name in names})
 
@@ -212,12 +222,12 @@ class SentenceModule(pl.LightningModule):
 
     @staticmethod
     def save_encoder(encoder: nn.Module, folder: Path, *, card: dict[str, Any]) -> Path:
-        """Writes what `load_encoder` finds again in `folder`."""
+        """Write the files that `load_encoder` reads from `folder`."""
         return family_of(encoder).save(encoder, folder, card=card)
 
     @classmethod
     def check(cls, job: JobConfig, matches: Mapping[str, Match]) -> None:
-        """Raises UserError where the model cannot do what the job asks, before anything is read or loaded."""
+        """Raise UserError if the model cannot run the job, before anything is read or loaded."""
 
     @classmethod
     def check_start(cls, job: JobConfig) -> None:
@@ -225,7 +235,7 @@ class SentenceModule(pl.LightningModule):
 
     @abstractmethod
     def encode(self, batch: Batch) -> dict[str, Tensor]:
-        """Everything a loss may read, by the names of `juzhen.core.batch`, one row per example of the batch."""
+        """Return every input of a loss, named as in `juzhen.core.batch`, one row per example of the batch."""
 
     @property
     @abstractmethod
@@ -233,16 +243,16 @@ class SentenceModule(pl.LightningModule):
         """Evaluator that plans and scores the encoder, in training and at the end of a stage."""
 
     def output(self, batch: Batch) -> Float[Tensor, "batch ..."]:
-        """What evaluation keeps of each row of a planned batch: an embedding or a score."""
+        """Return the evaluation output of each row of a planned batch: an embedding or a score."""
         return self.evaluator.output(batch)
 
     def plan(self, sets: Sequence[Examples], tasks: Sequence[TransferTask] = ()) -> EncodingPlan:
-        """What must go through the model to score `sets` and to make the classifiers of `tasks`."""
+        """Return the texts to encode for scores of `sets` and for the classifiers of `tasks`."""
         return self.evaluator.plan(sets, tasks)
 
     @property
     def sharing(self) -> dict[str, Sharing]:
-        """Dataset key → which appearances of a sentence are encoded once in a training batch of it."""
+        """Dataset key → scope in which equal sentences of a training batch are encoded once."""
         if not self.job.training.share_sentences:
             return dict.fromkeys(self.losses, Sharing.NONE)
         return {
@@ -255,7 +265,7 @@ class SentenceModule(pl.LightningModule):
         return self.loss_of(batch, self.encode(batch))
 
     def loss_of(self, batch: Batch, tensors: Mapping[str, Tensor]) -> LossOutput:
-        """As the loss of the batch's set gives it, from the tensors that it reads."""
+        """Compute the loss of the batch's set from its input tensors."""
         loss: Loss = self.losses[batch.task]
         second = self.encode(batch) if loss.needs_two_passes else None
         first = self.whole_batch({name: tensors[name] for name in loss.inputs if name in tensors})
@@ -269,7 +279,7 @@ class SentenceModule(pl.LightningModule):
         return self.encode(batch)["scores"]
 
     def watch(self, values: Float[Tensor, "rows *numbers"], *, are_embeddings: bool) -> None:
-        """Keeps the gradient of what a loss consumes, in steps in which somebody has put a list into `watched`."""
+        """Retain the gradient of a loss input in `watched`, if a callback has put a list there."""
         if self.watched is not None and values.requires_grad:
             values.retain_grad()
             self.watched.append((values, are_embeddings))
@@ -301,7 +311,7 @@ class SentenceModule(pl.LightningModule):
         seed_draws(self, index, alike=False)
 
     def weighted(self, task: str, loss: Float[Tensor, ""]) -> Float[Tensor, ""]:
-        """The loss of a set as it counts in a step: as callbacks decide, else by its fixed weight, if it has one."""
+        """Weight the loss of a set in a step: by a callback, else by its fixed weight, if it has one."""
         if self.weigh is not None:
             return self.weigh(task, loss)
         return self.loss_weights[task] * loss if self.loss_weights else loss
@@ -319,7 +329,7 @@ class SentenceModule(pl.LightningModule):
         return loss
 
     def _of_step(self, loss: Tensor) -> Tensor:
-        """The loss of the step so far: the mean over its sets, where each step has a batch of every set."""
+        """Loss of the current step: the mean over its sets, if each step has a batch of every set."""
         if not self._blends:
             return loss
         self._step_losses.append(loss)
@@ -348,7 +358,7 @@ class SentenceModule(pl.LightningModule):
         self._take(self.trainer.datamodule.test_plan, self._put_out())
 
     def score_as_validated(self, plan: EncodingPlan, *, step: int) -> bool:
-        """Scores the weights of `step` by what the last validation put out. False where it was of others."""
+        """Score the weights of `step` by the outputs of the last validation. False if it validated others."""
         if self._validated is None or self._validated[0] != step:
             return False
         self._take(plan, self._validated[1])
@@ -374,7 +384,7 @@ class SentenceModule(pl.LightningModule):
         return plan.scores(self._outputs.as_array())
 
     def _put_out(self) -> np.ndarray:
-        """What a pass over a plan has given, in order."""
+        """Return the outputs of a pass over a plan, in order, and reset them."""
         outputs = self._outputs.as_array()
         self._outputs.reset()
         return outputs
@@ -388,7 +398,7 @@ class SentenceModule(pl.LightningModule):
         return self.measured(plan, outputs, bootstrap_samples=samples, **options)
 
     def measured(self, plan: EncodingPlan, outputs: np.ndarray, **options: Any) -> Evaluation:
-        """All that is planned, scored, from what `output` gave for its rows. Options as of `measure`."""
+        """Score the whole plan from the outputs of `output` for its rows. Options are those of `measure`."""
         return measure(self.evaluator, plan, outputs, **options)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
@@ -423,7 +433,7 @@ class SentenceModule(pl.LightningModule):
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
-        """Of batches that compare nothing, gradients are 0: without any, momentum and decay move no weight either."""
+        """Drop the zero gradients of a step without comparisons. Momentum and decay then move nothing."""
         self._step_losses.clear()
         if not self._compares:
             optimizer.zero_grad()
@@ -442,10 +452,10 @@ class SentenceModule(pl.LightningModule):
 
 
 def gather_rows(module: pl.LightningModule, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """The rows of all processes, so that a loss sees the whole batch.
+    """Gather the rows of all processes, so that a loss sees the whole batch.
 
-    Gradients flow back to the process that made the row. DDP then averages over processes, which undoes the
-    factor that the gather brings in: the step equals that of one process with the whole batch.
+    Gradients flow back to the process that made the row. DDP then averages over processes, which cancels the
+    factor of the gather. The step equals that of one process with the whole batch.
     """
     world, rank = module.trainer.world_size, module.global_rank
     first = next(iter(tensors.values()))

@@ -49,7 +49,7 @@ def fitted(encoder: SentenceEncoder, job: JobConfig) -> CachedTokenizer:
 
 
 def changes_of(views: Views, encoder: SentenceEncoder) -> SentenceChanges:
-    """The changes that `views` names, of sentences as this encoder reads them."""
+    """Return the text changes that `views` names, for sentences as this encoder reads them."""
     return SentenceChanges(
         encoder.tokenize,
         text_views=TextViews(views),
@@ -60,7 +60,7 @@ def changes_of(views: Views, encoder: SentenceEncoder) -> SentenceChanges:
 
 
 def augmentation_of(job: JobConfig, encoder: SentenceEncoder) -> Augmentation | None:
-    """What changes the sentences that a job learns from. None where it asks for nothing."""
+    """Return the augmentation of training sentences. None if none is configured."""
     config = job.augmentation
     if not config.views:
         return None
@@ -76,7 +76,7 @@ def augmentation_of(job: JobConfig, encoder: SentenceEncoder) -> Augmentation | 
 
 
 def nested_losses(losses: Iterable[nn.Module]) -> list[Nested]:
-    """Those that teach several sizes of embeddings, also inside of others."""
+    """Return the losses that train several embedding dimensions, also inside of others."""
     return [part for loss in losses for part in loss.modules() if isinstance(part, Nested)]
 
 
@@ -116,7 +116,7 @@ class BiEncoder(SentenceModule):
 
     @staticmethod
     def load_encoder(job: JobConfig, *, folder: Path | None = None) -> SentenceEncoder:
-        """The encoder in `folder`, or else the one a job starts from: `init_from` when given, else the backbone."""
+        """Load the encoder in `folder`, else the start of a job: `init_from` if given, else the backbone."""
         start = folder or job.init_from
         encoder = load_encoder(start) if start else load_backbone(job.backbone, seed=job.seed)
         score = job.model.get("score")
@@ -207,5 +207,5 @@ class BiEncoder(SentenceModule):
 
     @property
     def evaluator(self) -> EmbeddingEvaluator:
-        """The final evaluation has the back end and the cache of the job. Validation within training has neither."""
+        """Evaluator with the job's backend and cache. Validation in training uses neither."""
         return self._final if self._trainer is not None and self._trainer.testing else self._validating

@@ -69,7 +69,7 @@ class ColBERT(SentenceModule):
 
     @staticmethod
     def load_encoder(job: JobConfig, *, folder: Path | None = None) -> MultiVectorEncoder:
-        """The encoder in `folder`, or the one a job starts from: with a new layer over any encoder of sentences."""
+        """Load the encoder in `folder`, or the start of a job. Any encoder of sentences gets a new layer."""
         settings, start = ColBERT.settings(job), folder or job.init_from
         found = start or job.backbone.path
         if is_multi_vector(found):
@@ -106,7 +106,7 @@ class ColBERT(SentenceModule):
         return without_missing(tensors, batch.tensors.get("missing"))
 
     def whole_batch(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-        """As of all models, once the texts of all processes have as many places for tokens."""
+        """Gather as all models do, after padding the token axis to the same length in all processes."""
         if self._trainer is not None and self._trainer.world_size > 1:
             for name in OF_PLACES.keys() & tensors.keys():
                 axis, texts = OF_PLACES[name], tensors[name]
@@ -120,7 +120,7 @@ class ColBERT(SentenceModule):
 
 
 def _reading(settings: ColBERTSettings, inner: Any) -> Reading:
-    """How a new encoder reads texts: documents as long as the encoder of sentences reads them, at most 180 tokens."""
+    """Settings of a new encoder. Documents are as long as in the base encoder, at most 180 tokens."""
     most = num_positions(inner.backbone) or DOCUMENT_LENGTH
     length = min(QUERY_LENGTH, most) if settings.query_length is None else settings.query_length
     return Reading(
@@ -133,7 +133,7 @@ def _reading(settings: ColBERTSettings, inner: Any) -> Reading:
 
 
 def _other_settings(settings: ColBERTSettings, encoder: MultiVectorEncoder) -> list[str]:
-    """Keys of the model that are set, and are otherwise in an encoder that is there."""
+    """Return the keys of the model that differ from an existing encoder."""
     rules = encoder.rules
     present = {
         "dim": encoder.dim,

@@ -81,10 +81,10 @@ class CotEncoder(BiEncoder):
 
     @staticmethod
     def load_encoder(job: JobConfig, *, folder: Path | None = None) -> PromptEncoder:
-        """The backbone of a run, of `init_from` or of the job, read through the templates of this job.
+        """Load the backbone of a run, of `init_from` or of the job, with the templates of this job.
 
-        A job that learns nothing reads through the templates that a folder was saved with. Raises UserError where
-        [MASK] sees nothing of the sentence that it is to learn from.
+        A job without training uses the templates saved in the folder. Raises UserError if [MASK] attends to
+        nothing of its sentence.
         """
         encoder = BiEncoder.load_encoder(job, folder=folder)
         if not job.dataset and encoder.templates is not None:
@@ -106,7 +106,7 @@ class CotEncoder(BiEncoder):
 
 
 def _tell_of_other_languages(job: JobConfig) -> None:
-    """Sentences of any language are read through the templates that are learnt: a person should know."""
+    """Warn that sentences of any language are read through the trained templates."""
     language = job.model["language"]
     names = [name for name, dataset in job.evaluate.items() if dataset.language != language]
     if names:
@@ -119,7 +119,7 @@ def _tell_of_other_languages(job: JobConfig) -> None:
 
 
 def start_of(job: JobConfig) -> str:
-    """What the job's weights are from, as it was typed."""
+    """Return the source of the job's weights, as typed."""
     return job.init_from or job.backbone.path
 
 
@@ -136,7 +136,7 @@ def _require_trained_mask(job: JobConfig) -> None:
 
 @torch.no_grad()
 def require_sight(encoder: PromptEncoder, start: str) -> None:
-    """Raises UserError where the state at [MASK], of the anchor's template, is the same whatever the sentence."""
+    """Raise UserError if the state at [MASK] of the anchor's template does not depend on the sentence."""
     if encoder.templates.read == "pooling":
         return
     was_training = encoder.training

@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 
 def require_no_embeddings(job: JobConfig, model: str) -> None:
-    """Raises UserError for keys of embeddings, which `model` has none of."""
+    """Raise UserError for embedding options, since `model` has no embeddings."""
     for key, is_set in {
         "backbone.layer_norm": job.backbone.layer_norm,
         "evaluation.backend": job.evaluation.backend != BackendName.TORCH,
@@ -114,9 +114,9 @@ class CrossEncoderModule(SentenceModule):
 
     @staticmethod
     def load_encoder(job: JobConfig, *, folder: Path | None = None) -> CrossEncoder:
-        """The cross-encoder in `folder`, or the one a job starts from: any encoder, with a new head if it has none.
+        """Load the cross-encoder in `folder`, or the start of a job. A missing head is created.
 
-        The head is new, too, where a loss consumes class logits and the head gives another number of them.
+        The head is also new if a loss consumes class logits and the number of nodes differs.
         """
         start, model = folder or job.init_from, job.model
         grades = _class_grades(job, chosen_losses(job))
@@ -153,7 +153,7 @@ class CrossEncoderModule(SentenceModule):
         return tensors | ({"classes": self._class_numbers(tensors["targets"])} if are_grades else {})
 
     def _class_numbers(self, targets: Float[Tensor, "batch"]) -> Float[Tensor, "batch"]:
-        """Scores from 0 to 1 as numbers of the grades that they are."""
+        """Convert scores from 0 to 1 into class numbers of their grades."""
         grades = constants(self.encoder.grades, like=targets)
         return (targets[:, None] - grades).abs().argmin(dim=1).to(targets.dtype)
 
@@ -167,9 +167,9 @@ class CrossEncoderModule(SentenceModule):
 
 
 def _class_grades(job: JobConfig, matches: Mapping[str, Match]) -> tuple[float, ...] | None:
-    """A grade for each node of the head that the losses need. None where any head will do, since only scores are read.
+    """Return a grade for each node of the head that the losses need. None if losses read scores only.
 
-    Raises UserError where they need different heads, and for graded pairs of which nobody knows the grades.
+    Raises UserError if losses need different heads, and for graded pairs without `grades`.
     """
     needed = {
         name: class_grades(job.dataset[name], match.kind)

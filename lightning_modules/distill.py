@@ -97,7 +97,7 @@ class Taught(BiEncoder):
         return Targets(vectors_of, center=0.0, dim=None)
 
     def _read(self) -> list[tuple[Examples, np.ndarray]]:
-        """Each set that is learnt from, and the numbers of its sentences that the teacher reads."""
+        """Return each training set with the numbers of the sentences that the teacher reads."""
         sets = self.trainer.datamodule.train.values()
         return [(examples, np.unique(self.collate.read(examples))) for examples in sets]
 
@@ -200,7 +200,7 @@ class DistillModule(Taught):
         return targets
 
     def encode(self, batch: Batch) -> dict[str, torch.Tensor]:
-        """Of a taught batch, one row per sentence of each of its rows. Of another, as the bi-encoder."""
+        """Encode a taught batch into one row per sentence of each row. Else encode as the bi-encoder."""
         if "teacher" not in batch.tensors:
             return super().encode(batch)
         embeddings = self.encoder(batch.tokens)
@@ -239,9 +239,9 @@ def _size_of_teacher(settings: DistillModuleSettings) -> int:
 
 
 class Guided(Taught):
-    """The bi-encoder for losses that read a guide (GISTEmbed: Solatorio 2024, https://arxiv.org/abs/2402.16829).
+    """Bi-encoder for losses that read a guide (GISTEmbed: Solatorio 2024, https://arxiv.org/abs/2402.16829).
 
-    The guide is its teacher. It reads every text of a row as the set has it, whatever augmentation makes of it.
+    The guide is its teacher. It reads every text of a row without augmentation.
     """
 
     Settings = GuidedSettings

@@ -48,14 +48,14 @@ def require_mergeable(job: JobConfig, model: str) -> None:
 
 
 def start_without_adapter(job: JobConfig, start: str | Path | None) -> SentenceEncoder:
-    """The encoder of sentences in `start`, or of the job's backbone, whose adapter `put_adapter` adds later."""
+    """Load the encoder of sentences in `start`, or the job's backbone. `put_adapter` adds adapters later."""
     if start is not None:
         return load_encoder(start)
     return load_backbone(replace(job.backbone, adapter=None), seed=job.seed)
 
 
 def put_adapter(encoder: Any, job: JobConfig) -> Any:
-    """The encoder with a new adapter where the job has one. Its folder will hold it merged into the weights."""
+    """Add a new adapter if the job has one. The saved folder will hold it merged into the weights."""
     if job.backbone.adapter is not None:
         offered("adapters", "add_merged")(encoder.backbone, job.backbone.adapter, seed=job.seed)
     return encoder

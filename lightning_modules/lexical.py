@@ -1,4 +1,4 @@
-"""TF-IDF, word overlap and BM25 as models: nothing is learnt, and the evaluation is the same as for the others."""
+"""TF-IDF, word overlap and BM25 as models without training. Evaluation is the same as for other models."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,11 +14,13 @@ from lightning_modules.loss_factory import Match
 
 
 class Lexical(SentenceModule):
-    """Similarity by the characters and words that texts share, see `juzhen.metrics.lexical`.
+    """Similarity by shared characters and words of texts, see `juzhen.metrics.lexical`.
 
-    method  tf_idf: cosine over character 1-2-grams, fitted on the sentences of each split · jaccard, dice: the overlap
-            of the two texts' terms
-    tokens  of jaccard and dice: Chinese by characters and pairs of neighbouring ones, or by words as jieba cuts them
+    Args:
+        method: tf_idf: cosine over character 1-2-grams, fitted on the sentences of each split. jaccard, dice:
+            the overlap of the two texts' terms.
+        tokens: Chinese terms of jaccard and dice: characters and pairs of neighbouring ones, or words by
+            jieba.
     """
 
     Settings = LexicalSettings
@@ -42,10 +44,12 @@ class Lexical(SentenceModule):
 
 
 class BM25Module(Lexical):
-    """The documents of a query by the terms that they share, see `juzhen.metrics.lexical`.
+    """Ranks the documents of a query by shared terms, see `juzhen.metrics.lexical`.
 
-    tokens  terms of Chinese: characters and pairs of neighbouring ones, or words as jieba cuts them
-    k1, b   how much a term counts that occurs again, and how much a long document is held against it
+    Args:
+        tokens: Chinese terms: characters and pairs of neighbouring ones, or words by jieba.
+        k1: Weight of repeated terms.
+        b: Strength of the length normalization.
     """
 
     Settings = BM25ModuleSettings

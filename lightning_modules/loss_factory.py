@@ -43,7 +43,7 @@ class Match:
 
 @dataclass(frozen=True)
 class Needs:
-    """What a loss asks of data and model, as `juzhen.losses.loss.Loss` explains it."""
+    """Needs of a loss from data and model, as in `juzhen.losses.loss.Loss`."""
 
     input_kinds: tuple[Kind, ...]
     input_type: str
@@ -52,7 +52,7 @@ class Needs:
     has_parameters: bool
 
     def suits(self, provided: Sequence[str]) -> bool:
-        """A model that provides these can give it what it consumes."""
+        """True if a model with these outputs has the inputs of the loss."""
         return self.input_type in provided or (self.reads_tokens and "tokens" in provided)
 
 
@@ -90,9 +90,9 @@ def declared_loss(node: Mapping[str, Any]) -> Needs:
 
 
 def chosen_losses(job: JobConfig) -> dict[str, Match]:
-    """One match per trained dataset, in order. Raises UserError when a loss cannot learn from a set.
+    """Return one match per trained dataset, in order. Raises UserError if a loss cannot learn from a set.
 
-    The numbers of losses are not tried: see `lightning_modules.loss_factory`.
+    It does not check the hyperparameters of losses: see `lightning_modules.loss_factory`.
     """
     model = settings_of(job.model)
     if model.input_kind is not None and model.loss_kind is None:
@@ -316,7 +316,7 @@ def class_grades(config: DatasetConfig, kind: Kind) -> tuple[float, ...]:
 
 
 def match_losses(job: JobConfig) -> dict[str, Match]:
-    """One match per trained dataset, in order. Raises UserError when a loss cannot learn from a set."""
+    """Return one match per trained dataset, in order. Raises UserError if a loss cannot learn from a set."""
     matches = chosen_losses(job)
     for match in matches.values():
         if match.loss:  # its constructor refuses numbers it cannot use; better now than later
@@ -344,7 +344,7 @@ def _require_labels(job: JobConfig, matches: Mapping[str, Match]) -> None:
 
 
 def _require_teacher_scores(job: JobConfig, matches: Mapping[str, Match]) -> None:
-    """Raises UserError where a loss cannot do without a teacher's scores, and the set has no columns of them."""
+    """Raise UserError if a loss requires a teacher's scores, and the set has no columns of them."""
     for name, match in matches.items():
         if not (match.loss and declared_loss(match.loss).needs_teacher_scores):
             continue
@@ -378,10 +378,11 @@ def build_loss(config: Mapping[str, Any], *, dim: int, num_classes: int) -> Loss
 
 
 def build_losses(matches: Mapping[str, Match], *, dim: int, num_classes: Mapping[str, int]) -> nn.ModuleDict:
-    """One loss per dataset. Datasets of one kind share it, and with it the head it may own, unless it remembers rows.
+    """Build one loss per dataset. Datasets of one kind share a loss and its head, unless it remembers rows.
 
-    dim          size of an embedding
-    num_classes  dataset key → classes of its labels
+    Args:
+        dim: Dimension of an embedding.
+        num_classes: Dataset key → number of classes.
     """
     shared: dict[tuple[Kind, str], Loss] = {}
     losses = nn.ModuleDict()

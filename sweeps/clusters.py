@@ -1,4 +1,4 @@
-"""Cells as jobs of Slurm and as tasks of Ray: nodes share the disk of the run folders and the path of this Python."""
+"""Cells as jobs of Slurm and tasks of Ray. Nodes share the run folders and the path of this Python."""
 
 import json
 import os
@@ -101,7 +101,7 @@ class ClusterRunner:
 
 
 class SlurmRunner(ClusterRunner):
-    """One job per cell, through submitit. The keys are described in conf/hydra/launcher/slurm.yaml."""
+    """One job per cell, through submitit. conf/hydra/launcher/slurm.yaml describes the keys."""
 
     def __init__(
         self,
@@ -161,7 +161,7 @@ class SlurmRunner(ClusterRunner):
         return job.job_id, job.done
 
     def stop(self, running: Sequence[ClusterAttempt], report: Callable[[str], None]) -> bool:
-        """Nothing is cancelled: a job in a queue is worth keeping."""
+        """Cancel nothing. Queued jobs continue."""
         ends = " ".join(
             ["kill" if self.cluster == "local" else "scancel", *(attempt.job for attempt in running)]
         )
@@ -171,7 +171,7 @@ class SlurmRunner(ClusterRunner):
         return False
 
     def close(self) -> None:
-        """Jobs are left to Slurm."""
+        """Leave jobs to Slurm."""
 
 
 class RayRunner(ClusterRunner):
@@ -237,13 +237,13 @@ class RayRunner(ClusterRunner):
         return f"{self.capacity()} at a time on Ray, {self.cpus} threads each"
 
     def environment(self) -> dict[str, str]:
-        """That of the sweep, without what belongs to a node."""
+        """Return the environment of the sweep, without variables of a node."""
         inherited = program_environment().items()
         ours = {name: value for name, value in inherited if not name.startswith(OF_THE_NODE)}
         return ours | thread_variables(self.cpus)
 
     def submit(self, task: node.NodeCell, cell: SweepCell, folder: Path) -> tuple[str, Callable[[], bool]]:
-        """Without retries of Ray: attempts are counted by the sweep."""
+        """Submit without retries of Ray. The sweep counts attempts."""
         run = self.ray.remote(node.NodeCell.__call__)
         run = run.options(num_cpus=self.cpus, num_gpus=self.gpus, max_retries=0, name=cell.name)
         reference = run.remote(task)
@@ -265,7 +265,7 @@ class RayRunner(ClusterRunner):
 
 @contextmanager
 def needed(extra: str) -> Iterator[None]:
-    """Around imports of what that extra brings."""
+    """Wrap imports of the packages of an extra."""
     try:
         yield
     except ImportError as error:

@@ -96,7 +96,7 @@ def matrix_rows(matrix: Matrix) -> tuple[list[str], list[list[Any]]]:
 
 
 def log_summary(report: Report, files: Iterable[Path], folder: Path, *, group: str, **target: Any) -> str:
-    """Logs the matrix as a table, the heat map as a picture, and all files as an artifact. The run's folder."""
+    """Log the matrix as a table, the heat map as a picture, and all files as an artifact of the run."""
     import wandb
 
     os.environ.setdefault("WANDB_SILENT", "true")

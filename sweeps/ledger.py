@@ -81,21 +81,21 @@ class History:
 
 
 class Ledger:
-    """Events of the runs below `folder`, in `<folder>/.sweep/`. Written by any number of processes."""
+    """Events of the runs below `folder`, in `<folder>/.sweep/`. Any number of processes may write."""
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder) / FOLDER
         self.path = self.folder / EVENTS
 
     def log_of(self, cell: SweepCell) -> Path:
-        """Where a cell's output is kept, attempt after attempt."""
+        """Return the path of a cell's output, with all attempts."""
         return self.folder / "logs" / f"{cell.name}.log"
 
     def add(self, event: Event, **facts: Any) -> None:
         self.add_all([(event, facts)])
 
     def add_all(self, events: Iterable[tuple[Event, dict[str, Any]]]) -> None:
-        """Adds lines. They are on the disk when this returns."""
+        """Append lines. They are on the disk when this returns."""
         shared = {"at": datetime.now(UTC).isoformat(timespec="milliseconds"), "host": socket.gethostname()}
         entries = [{"event": str(event)} | redacted(facts) | shared for event, facts in events]
         # A new line first: a process may have been killed while it wrote the last one.
@@ -107,7 +107,7 @@ class Ledger:
             os.fsync(file.fileno())
 
     def plan(self, cells: Iterable[SweepCell], *first: tuple[Event, dict[str, Any]]) -> None:
-        """Adds those of the cells that it does not know, after other events."""
+        """Add the cells that the ledger does not know, after other events."""
         refuse_links(self.folder.parent, [FOLDER], within=[JOBS])
         histories = self.histories()
         planned = [
@@ -118,7 +118,7 @@ class Ledger:
         self.add_all([*first, *planned])
 
     def events(self) -> Iterator[dict[str, Any]]:
-        """All events, oldest first, without lines that are torn, or that no sweep has written."""
+        """Return all events, oldest first, without torn lines or lines of other programs."""
         content = self.path.read_bytes() if self.path.exists() else b""
         for line in content.splitlines():
             with suppress(ValueError, TypeError, KeyError, RecursionError):
@@ -140,7 +140,7 @@ class Ledger:
         return histories
 
     def claim(self, cell: SweepCell) -> FileLock | None:
-        """A lock by which this process alone starts the cell, until it is released. None when another has it."""
+        """Lock a cell, so that only this process starts it, until release. None if another process has it."""
         folder = self.folder / "claims"
         folder.mkdir(parents=True, exist_ok=True)
         lock = FileLock(folder / f"{cell.name}.lock", is_singleton=False)
@@ -151,7 +151,7 @@ class Ledger:
         return lock
 
     def is_claimed(self, cell: SweepCell) -> bool:
-        """Some sweep is working on the cell at this moment."""
+        """True if any sweep is working on the cell now."""
         lock = self.claim(cell)
         if lock is not None:
             lock.release()
@@ -159,7 +159,7 @@ class Ledger:
 
 
 def is_at_work(cell: SweepCell) -> bool:
-    """A process holds the run's folder, here or on a node: asked before a start, so that none is kept from it."""
+    """True if a process holds the run's folder, here or on a node. Checked before a start."""
     path = Path(cell.run_dir) / ".lock"
     if not path.exists():
         return False

@@ -24,14 +24,14 @@ THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"
 
 
 class Ended(NamedTuple):
-    """How an attempt ended: exit status (negative: by that signal), and words for a failure that the log has not."""
+    """End of an attempt: exit status (negative: signal), and a message for failures missing in the log."""
 
     status: int
     error: str = ""
 
 
 class Attempt(Protocol):
-    """One try of a cell, at work since that moment. `facts` are for the ledger when it begins."""
+    """One try of a cell and its start time. `facts` go into the ledger when it begins."""
 
     facts: Mapping[str, Any]
     since: float
@@ -150,11 +150,11 @@ class LocalRunner:
         return True
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Release nothing."""
 
 
 def program_environment() -> dict[str, str]:
-    """Without the variable that `launch.cli` sets for its own process."""
+    """Return the environment without the variable that `launch.cli` sets for its process."""
     return {name: value for name, value in os.environ.items() if name != "HYDRA_FULL_ERROR"}
 
 
@@ -163,7 +163,7 @@ def thread_variables(threads: int) -> dict[str, str]:
 
 
 def visible_gpus() -> list[str]:
-    """GPUs that a process here would see, by the names that CUDA_VISIBLE_DEVICES has for them."""
+    """Return the GPUs visible to a process here, by their names in CUDA_VISIBLE_DEVICES."""
     variable = os.environ.get("CUDA_VISIBLE_DEVICES")
     if variable is not None:
         return [gpu for gpu in variable.split(",") if gpu.strip()]

@@ -1,4 +1,4 @@
-"""What runs a cell on a node of a cluster. It travels by value and needs the standard library alone there."""
+"""Run a cell on a node of a cluster. This module travels by value and needs only the standard library."""
 
 import contextlib
 import ctypes
@@ -41,7 +41,7 @@ class NodeCell:
         self.process: subprocess.Popen | None = None
 
     def __call__(self) -> None:
-        """KeyboardInterrupt, which is how Ray asks for an end, saves. So does SIGTERM, which is how Slurm does."""
+        """Run the cell. KeyboardInterrupt, the end signal of Ray, saves. So does SIGTERM, that of Slurm."""
         if "SUBMITIT_EXECUTOR" in os.environ:
             signal.signal(signal.SIGTERM, self._end)
         inherited = {k: value for k, value in os.environ.items() if not k.startswith(OF_THE_CLUSTER)}
@@ -69,14 +69,14 @@ class NodeCell:
         sys.exit(128 + signum)
 
     def _save(self) -> None:
-        """Asks for the end and waits for it, without `process.wait`: a signal's handler may have interrupted `poll`."""
+        """Request the end and wait, without `process.wait`. A signal handler may have interrupted `poll`."""
         if self.process is not None and self.process.returncode is None:
             with contextlib.suppress(ProcessLookupError, ChildProcessError):
                 os.kill(self.process.pid, signal.SIGTERM)
                 os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOWAIT)
 
     def _tell(self, **facts: int) -> None:
-        """Whole or not at all."""
+        """Write the state atomically."""
         part = f"{self.state}.part"
         with open(part, "w") as file:
             json.dump(facts, file)

@@ -40,7 +40,7 @@ def cell_labels(cells: Iterable[SweepCell]) -> dict[str, str]:
 
 
 def dev_score(cell: SweepCell) -> float | None:
-    """The best dev score of a finished cell. None without one."""
+    """Return the best dev score of a finished cell. None without a score."""
     try:
         training = Result.read(cell.run_dir).training
     except Exception:  # whatever is wrong with it, the table of results says so
@@ -50,12 +50,12 @@ def dev_score(cell: SweepCell) -> float | None:
 
 
 def progress_words(progress: RunProgress | None) -> str:
-    """Such as `training on csts 120/400`."""
+    """Describe the progress, such as `training on csts 120/400`."""
     return "" if progress is None else f"{progress.work} {progress.done:,}/{progress.total:,}"
 
 
 def share_done(progress: RunProgress | None) -> float:
-    """Of the training. 0 before and 1 after it."""
+    """Finished share of the training. 0 before and 1 after it."""
     if progress is None or not progress.total:
         return 0.0
     if progress.work.startswith("training"):
@@ -85,7 +85,7 @@ def seconds_left(
 
 @dataclass
 class CellAttempt:
-    """A cell and how often it was tried in this sweep. At work it has a claim, which keeps other sweeps away."""
+    """A cell and its number of attempts in this sweep. A running one has a claim against other sweeps."""
 
     cell: SweepCell
     attempts: int = 0
@@ -109,10 +109,11 @@ class Summary:
 class Planner:
     """One sweep over `cells`.
 
-    runner    where cells run
-    attempts  how often a cell is tried at most, in this sweep
-    report    is called with each line that a person may want to read
-    watch     is called again and again with the planner, to show how far it is
+    Args:
+        runner: Runner of the cells.
+        attempts: Maximal number of attempts per cell, in this sweep.
+        report: Called with each line for the user.
+        watch: Called repeatedly with the planner, to show the progress.
     """
 
     def __init__(
@@ -162,11 +163,11 @@ class Planner:
         self.waiting = [CellAttempt(cell) for cell in self.cells]
 
     def _fill(self) -> bool:
-        """Adds turns where there is room. A search asks for its cells one by one."""
+        """Add turns while there is room. A search adds its cells one by one."""
         return False
 
     def _start_next(self) -> bool:
-        """Starts the first cell that can be, where there is room. True if something came forward."""
+        """Start the first possible cell if there is room. True if anything advanced."""
         if len(self.running) >= self.runner.capacity():
             return False
         for turn in self.waiting:
@@ -241,7 +242,7 @@ class Planner:
         return f"[{done}/{len(self.cells)}]"
 
     def _stop_all(self) -> None:
-        """Ends the cells that are at work, or leaves them to their cluster. None are when the sweep ended by itself."""
+        """End the running cells, or leave them to their cluster. A completed sweep has none."""
         if not self.running:
             return
         if self.runner.stop([turn.attempt for turn in self.running], self.report):
@@ -256,19 +257,19 @@ def _exit(signum: int, frame: object) -> None:
 
 
 def show(line: str) -> None:
-    """To the terminal at once, also where stdout is a file."""
+    """Print to the terminal at once, also if stdout is a file."""
     print(line, file=sys.stderr, flush=True)
 
 
 def last_line(log: Path) -> str:
-    """The last line that a program printed: its error, if it is one of juzhen's."""
+    """Return the last printed line of a program: its error, if it is one of juzhen's."""
     text = log.read_bytes()[-8192:].decode(errors="replace") if log.exists() else ""
     printed = [line.strip() for line in text.splitlines() if line.strip()]
     return printed[-1][:300] if printed else "it printed nothing"
 
 
 def late_columns_line(cells: Iterable[SweepCell]) -> str | None:
-    """What to type for finished cells with an evaluation split that had no file and now has one. None without any."""
+    """Return the command for finished cells whose evaluation split got its file later. None without any."""
 
     def lacks(cell: SweepCell) -> bool:
         try:

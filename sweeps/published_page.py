@@ -52,7 +52,7 @@ class Offer:
 
 
 def all_jobs() -> Iterator[Job]:
-    """Every row of every sweep that has rows, and every experiment. Composing each takes a fraction of a second."""
+    """Return every row of every sweep with rows, and every experiment. Composing each is fast."""
     for path in sorted((CONFIGURATION / "sweep").glob("*.yaml")):
         yield from sweep_jobs(path.stem)
     folder = CONFIGURATION / "experiment"
@@ -121,7 +121,7 @@ def _scores(config: Mapping[str, Any], number: Published) -> bool:
 
 
 def _cell(params: Mapping[str, Any], row: Sequence[str]) -> list[str]:
-    """A cell of a sweep whose grid has one choice a key: the row's words take the place of the grid's."""
+    """Return a cell of a sweep whose grid has one choice per key. The row's overrides replace the grid's."""
     in_row = {word.partition("=")[0].lstrip("+") for word in row}
     return [*(f"{key}={value}" for key, value in params.items() if key not in in_row), *row]
 
@@ -137,7 +137,7 @@ def _composed(cells: Iterable[Sequence[str]], *, with_hydra: bool = False) -> li
 
 
 def page(published: Sequence[Published], jobs: Iterable[Job]) -> str:
-    """The page: measurements source by source, then claims, which nothing is compared with."""
+    """Return the page: measurements source by source, then claims, which are not compared."""
     offered = offers(jobs)
     measured = [number for number in published if number.standing == MEASURED]
     parts = [HEAD, _counts(measured, offered)]
@@ -173,7 +173,7 @@ def _counts(measured: Sequence[Published], offered: Sequence[Offer]) -> str:
 
 
 def _source(source: str, numbers: Sequence[Published], offered: Sequence[Offer]) -> str:
-    """One line for figures of a model of a table that the same jobs give."""
+    """Return one line for the figures of a model in a table that the same jobs compute."""
     groups: dict[tuple[str, ...], list[str]] = {}
     for number in numbers:
         given_by = giving(number, offered)
@@ -196,7 +196,7 @@ def _figure(number: Published) -> str:
 
 
 def _named(offers: Iterable[Offer]) -> str:
-    """Jobs, the rows of a sweep together: `sweep=simclue` v1, v2."""
+    """Return the jobs, with the rows of a sweep together: `sweep=simclue` v1, v2."""
     groups: dict[str, list[str]] = {}
     for offer in offers:
         groups.setdefault(offer.job.group, []).append(offer.job.row)

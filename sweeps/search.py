@@ -42,13 +42,13 @@ EXAMPLE = "'optimizer.lr=tag(log, interval(1e-5, 1e-3))'"
 
 @dataclass(frozen=True)
 class SearchSpace:
-    """The words that every trial has, and key → distribution of those in which trials differ."""
+    """Fixed arguments of every trial, and key → distribution of the varied ones."""
 
     fixed: tuple[str, ...]
     varied: Mapping[str, BaseDistribution]
 
     def words(self, values: Mapping[str, Any]) -> list[str]:
-        """Numbers in full, so that the same words are the same run."""
+        """Return arguments with numbers in full, so that equal arguments are the same run."""
         texts = {key: value if isinstance(value, str) else repr(value) for key, value in values.items()}
         return [*self.fixed, *(f"{key}={texts[key]}" for key in self.varied)]
 
@@ -205,7 +205,7 @@ class Search:
     def tell(
         self, number: int, outcome: float | TrialState, *, runs: Sequence[str] = (), error: str = ""
     ) -> None:
-        """How a trial has ended: with that score, or in that state. One that fails has no score and counts as tried."""
+        """Report the score or the final state of a trial. A failed trial has no score and counts as tried."""
         self._note(number, RUNS, list(runs))
         if error:
             self._note(number, ERROR, error)
@@ -215,7 +215,7 @@ class Search:
             self.study.tell(number, outcome)
 
     def pruned_at(self, number: int) -> int | None:
-        """The validation after which the trial's run ended itself."""
+        """Return the validation after which the trial's run ended early."""
         return self.storage.get_trial(self._id(number)).user_attrs.get(PRUNED_AT)
 
     @property
@@ -245,7 +245,7 @@ class Search:
             self.study.set_user_attr(name, mine[name])
 
     def judge_by(self, measure: str) -> None:
-        """Raises UserError where trials before were judged by another number or other sets, which rank nothing."""
+        """Raise UserError if earlier trials used another metric or other sets, which prevents ranking."""
         with self.lock:
             before = self.study.user_attrs.get(JUDGED_BY)
             if before is None:
@@ -327,7 +327,7 @@ SECONDS_BETWEEN_QUESTIONS = 5.0
 
 @dataclass
 class Trial:
-    """A trial of this process: cells that are still to be run, the first at work or next, and scores of the others."""
+    """A trial of this process: remaining cells (the first is running or next) and finished scores."""
 
     number: int
     cells: list[SweepCell]
@@ -366,7 +366,7 @@ class SearchPlanner(Planner):
         self.report(f"search {settings.study}: {settings.num_trials} trials in all; {self.runner.describe()}")
 
     def _fill(self) -> bool:
-        """Settles trials whose cell has ended, and asks for one where there is room. False when all are done."""
+        """Settle trials whose cell has ended, and request one if there is room. False when all are done."""
         busy = {id(turn.cell) for turn in (*self.waiting, *self.running)}
         for trial in [trial for trial in self.trials if id(trial.cells[0]) not in busy]:
             self._settle(trial)
@@ -513,7 +513,7 @@ def shown(value: Any) -> str:
 
 
 def _score(score: float, runs: Sequence[str]) -> str:
-    """One run: with its interval, where it was judged on one set. Several: their mean."""
+    """Format the score. One run: with its interval, if evaluated on one set. Several: their mean."""
     if len(runs) > 1:
         return f"{100 * score:.2f} (mean of {len(runs)} seeds)"
     low, high = (_interval(runs[0]) if runs else None) or (None, None)

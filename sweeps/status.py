@@ -48,10 +48,12 @@ class State(StrEnum):
 
 @dataclass(frozen=True)
 class Status:
-    """Every cell that was ever planned below a folder, with its state.
+    """Every planned cell below a folder, with its state.
 
-    jobs          cells at a time of the latest sweep
-    late_columns  what to type for finished cells that lack a column whose file has come since. None without any
+    Args:
+        jobs: Number of concurrent cells in the latest sweep.
+        late_columns: Command for finished cells that lack a column whose file has arrived since. None without
+            any.
     """
 
     cells: list[tuple[History, State]]
@@ -63,7 +65,7 @@ class Status:
 
     @property
     def seconds_left(self) -> float | None:
-        """By the mean of finished cells, or else by the progress of those at work. None before there is any."""
+        """Estimate by the mean of finished cells, else by the progress of running ones. None without any."""
         finished, running, waiting = [], [], 0
         for history, state in self.cells:
             if state is State.FINISHED:
@@ -76,7 +78,7 @@ class Status:
 
 
 def read_status(folder: str | Path) -> Status:
-    """The status of the sweeps of a folder. Raises UserError where none was ever planned."""
+    """Read the status of the sweeps of a folder. Raises UserError if nothing was ever planned."""
     ledger = Ledger(folder)
     histories = list(ledger.histories().values())
     if not histories:
@@ -89,7 +91,7 @@ def read_status(folder: str | Path) -> Status:
 
 
 def state_of(history: History, ledger: Ledger) -> State:
-    """A result and a claim are facts. Only where there is neither does the ledger decide."""
+    """Return the state of a cell. A result or a claim decides. Only without both does the ledger decide."""
     cell, last = history.cell, history.last
     if cell.finished:
         return State.FINISHED
@@ -103,7 +105,7 @@ def state_of(history: History, ledger: Ledger) -> State:
 
 
 def to_console(status: Status) -> Group:
-    """A line of counts, and a row for each cell that is not finished."""
+    """Return a line of counts, and a row for each unfinished cell."""
     rows = []
     order = list(State)
     labels = cell_labels(history.cell for history, _ in status.cells)
@@ -124,7 +126,7 @@ def to_console(status: Status) -> Group:
 
 
 def watched(folder: str | Path) -> None:
-    """Shows the status in place, again and again, until no run is at work or waits. Ctrl-C ends it, and no run."""
+    """Show the status repeatedly until no run is running or waiting. Ctrl-C ends the display only."""
     at_end = {State.FINISHED, State.FAILED, State.PRUNED, State.INTERRUPTED}
     status = read_status(folder)
     with Live(to_console(status), console=terminal(), auto_refresh=False) as live:
@@ -135,12 +137,12 @@ def watched(folder: str | Path) -> None:
 
 
 def at_work(history: History) -> float:
-    """Seconds since the cell was started."""
+    """Return the seconds since the start of the cell."""
     return (datetime.now(UTC) - datetime.fromisoformat(history.at)).total_seconds()
 
 
 def summary(status: Status) -> str:
-    """One line: how many cells are in which state, and about how long the others will take."""
+    """Return one line: number of cells in each state, and the estimated remaining time."""
     counts = [f"{status.count(state)} {state}" for state in reversed(State) if status.count(state)]
     line = f"{len(status.cells)} runs: {', '.join(counts)}"
     if status.seconds_left is not None:
@@ -155,7 +157,7 @@ AROUND = 6
 
 
 class SweepDisplay:
-    """As a context around a sweep: `report` takes lines, `refresh` is called again and again with the planner."""
+    """Context manager of a sweep: `report` accepts lines, `refresh` accepts the planner repeatedly."""
 
     def __init__(self) -> None:
         self.live: Live | None = None
@@ -179,7 +181,7 @@ class SweepDisplay:
             self.live = None
 
     def report(self, line: str) -> None:
-        """Above the table. At once, also where stderr is a file."""
+        """Print above the table, at once, also if stderr is a file."""
         if self.live is not None:
             self.live.console.print(line, soft_wrap=True)
         else:
@@ -198,7 +200,7 @@ class SweepDisplay:
         self.live.update(Group(table, Text(self._summary(planner))), refresh=True)
 
     def _rows(self, planner: Planner) -> list[tuple[str, ...]]:
-        """Cells at work, then failed ones, finished ones from the best, waiting ones, as many as the lines hold."""
+        """Return running cells, then failed, finished (best first) and waiting ones, as lines permit."""
         assert self.live is not None
         summary = planner.summary
         cells = [turn.cell for turn in (*planner.running, *planner.waiting)]

@@ -1,1 +1,1 @@
-"""What `train.py -m` runs: Hydra finds these classes because they are here. Nothing here loads torch."""
+"""Plugins of `train.py -m`. Hydra finds classes in this package. Nothing here loads torch."""

@@ -1,4 +1,4 @@
-"""Runs the cells of a sweep, here or in a cluster, by a ledger that survives what kills them."""
+"""Run the cells of a sweep, on this machine or a cluster, with a ledger that survives kills."""
 
 import sys
 from abc import abstractmethod
@@ -42,10 +42,10 @@ class CellLauncher(Launcher):
 
     @abstractmethod
     def runner(self, cells: Sequence[SweepCell], ledger: Ledger) -> Runner:
-        """What runs these cells. Raises UserError where nothing can."""
+        """Return the runner of these cells. Raises UserError if none is possible."""
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
-        """Runs the cells. Ends the program with status 1 when one failed to the last, once all others are done."""
+        """Run the cells. Exit with status 1 if one failed in its last attempt, after all others are done."""
         setup_globals()
         configure_log(self.config.hydra.hydra_logging, self.config.hydra.verbose)
         configs = [self._compose(overrides, initial_job_idx + i) for i, overrides in enumerate(job_overrides)]
@@ -109,14 +109,14 @@ class RayLauncher(CellLauncher):
 
 
 def show_offline(ledger: Ledger) -> None:
-    """What to type to upload what the runs of a sweep have written for W&B."""
+    """Print the command that uploads the offline W&B runs of a sweep."""
     line = offline_line(history.cell.run_dir for history in ledger.histories().values())
     if line is not None:
         show(line)
 
 
 def _require_own_folders(cells: Sequence[SweepCell], configs: Sequence[DictConfig]) -> None:
-    """Raises UserError where two jobs would have folders of one name, by which a sweep knows its cells."""
+    """Raise UserError if two jobs would have folders of one name, since a sweep identifies cells by it."""
     first: dict[str, DictConfig] = {}
     for cell, config in zip(cells, configs, strict=True):
         other = first.setdefault(cell.name, config)
@@ -128,9 +128,9 @@ def _require_own_folders(cells: Sequence[SweepCell], configs: Sequence[DictConfi
 
 
 def require_data_of(config: DictConfig, launcher: Launcher) -> None:
-    """Raises UserError where a finished cell is another job, or was made from other data, than its overrides mean now.
+    """Raise UserError if a finished cell has another job or other data than its overrides mean now.
 
-    Where cells run on other machines, data that only those have is not asked for.
+    If cells run on other machines, data that exist only there are not required.
     """
     job = read_job(config)
     require_same_job(config, replace(job, resume="auto"))
@@ -150,6 +150,6 @@ def program() -> list[str]:
 
 
 def cell_of(config: DictConfig, words: Sequence[str]) -> SweepCell:
-    """The cell that a composition is, with the GPUs that it wants."""
+    """Return the cell of a composition, with its number of GPUs."""
     devices = config.hardware.devices if config.hardware.accelerator == "cuda" else 0
     return SweepCell(str(config.run_dir), tuple(words), devices=devices)

@@ -46,7 +46,7 @@ class RowSweeper(Sweeper):
         only: Sequence[str] | None = None,
         launcher: Mapping[str, Any] | None = None,
     ) -> None:
-        """All but `max_batch_size` was read when the command line was checked."""
+        """Options except `max_batch_size` were read when the command line was checked."""
         self.max_batch_size = max_batch_size
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
@@ -57,7 +57,7 @@ class RowSweeper(Sweeper):
         )
 
     def sweep(self, arguments: list[str]) -> Any:
-        """Launches the cells that the check has left with the loader. Raises what a cell of Hydra's launchers did."""
+        """Launch the checked cells in the loader. Raises the error of a cell in Hydra's launchers."""
         cells = [list(words) for words in self.context.config_loader.cells]  # type: ignore[attr-defined]
         folder = Path(self.config.hydra.sweep.dir)
         folder.mkdir(parents=True, exist_ok=True)
@@ -91,7 +91,7 @@ class SearchSweeper(Sweeper):
         launcher: Mapping[str, Any] | None = None,
         **numbers: Any,
     ) -> None:
-        """All from `rows` to `launcher` are there where a file of conf/sweep has turned a grid into a search."""
+        """Options from `rows` to `launcher` exist if a file of conf/sweep has turned a grid into a search."""
         self.study = study
         self.params = dict(params or {})
         self.rows = dict(rows or {})
@@ -107,7 +107,7 @@ class SearchSweeper(Sweeper):
         )
 
     def sweep(self, arguments: list[str]) -> None:
-        """Runs trials until the study has enough. Status 1 when none has a score."""
+        """Run trials until the study has enough. Exit with status 1 if none has a score."""
         require_optuna()
         from sweeps.search import Search, SearchPlanner, SearchSettings, search_markdown
 
@@ -159,7 +159,7 @@ class SearchSweeper(Sweeper):
         return read_space(overrides)
 
     def _cells(self, search: "Search", trial: "Trial") -> list[SweepCell]:
-        """The runs of a trial, one for each seed. The first reports to it."""
+        """Return the runs of a trial, one for each seed. The first reports to it."""
         overrides = search.space.words(trial.params)
         cells = []
         for number, seed in enumerate(search.settings.seeds or [None]):

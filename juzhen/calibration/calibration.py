@@ -1,4 +1,4 @@
-"""From scores to probabilities: temperature and Platt scaling, and how far a probability is to be believed."""
+"""From scores to probabilities: temperature and Platt scaling, and calibration errors."""
 
 from dataclasses import dataclass
 
@@ -20,7 +20,7 @@ LOG_TEMPERATURES = (-7.0, 7.0)
 
 @dataclass(frozen=True)
 class Bin:
-    """Rows whose probability falls into one stretch of [0, 1]: how many, their mean probability, share of positives."""
+    """Rows whose probability is in one interval of [0, 1]: count, mean probability, share of positives."""
 
     count: int
     probability: float | None
@@ -32,15 +32,16 @@ class UnfitError(UserError):
 
 
 def nll(logits: np.ndarray, labels: np.ndarray) -> float:
-    """Mean negative log likelihood of 0/1 labels, in nats."""
+    """Return the mean negative log likelihood of 0/1 labels, in nats."""
     logits, labels = as_numbers(logits=logits, labels=labels)
     return float(-np.mean(labels * log_expit(logits) + (1 - labels) * log_expit(-logits)))
 
 
 def fit_temperature(scores: np.ndarray, labels: np.ndarray) -> float:
-    """The T > 0 that makes sigmoid(score / T) likeliest (Guo et al. 2017, section 4.2, https://arxiv.org/abs/1706.04599).
+    """Fit the T > 0 that maximises the likelihood of sigmoid(score / T).
 
-    T changes no order and moves no 0: a score of 0 stays a probability of one half. Raises UserError for one class.
+    (Guo et al. 2017, section 4.2, https://arxiv.org/abs/1706.04599) T changes no order and moves no 0: a
+    score of 0 stays a probability of one half. Raises UserError for one class.
     """
     scores, labels = _checked(scores, labels)
     unit = float(np.std(scores)) or 1.0
@@ -54,10 +55,10 @@ def fit_temperature(scores: np.ndarray, labels: np.ndarray) -> float:
 
 
 def fit_platt(scores: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
-    """(a, b) of sigmoid(a · score + b), by Platt's own targets (Platt 1999, section 2.2).
+    """Fit (a, b) of sigmoid(a · score + b), with Platt's targets (Platt 1999, section 2.2).
 
-    These are (N₊ + 1)/(N₊ + 2) and 1/(N₋ + 2) instead of 1 and 0, so that separable rows have a finite answer.
-    Raises UserError for one class.
+    These are (N₊ + 1)/(N₊ + 2) and 1/(N₋ + 2) instead of 1 and 0, so that separable rows have a finite
+    answer. Raises UserError for one class.
     """
     scores, labels = _checked(scores, labels)
     positives, negatives = labels.sum(), (1 - labels).sum()
@@ -88,11 +89,10 @@ def reliability(probabilities: np.ndarray, labels: np.ndarray, *, num_bins: int 
 
 
 def expected_calibration_error(bins: list[Bin]) -> float:
-    """Mean |probability − share of positives| over the bins, weighted by their rows. 0 is perfect.
+    """Return the mean |probability − share of positives| over the bins, weighted by their rows. 0 is perfect.
 
-    Bins are over the probability of label 1. Guo et al. 2017 bin the likelier class, which for two classes folds the
-    bins
-    below one half onto those above.
+    Bins are over the probability of label 1. Guo et al. 2017 bin the likelier class. With two classes, that
+    folds the bins below one half onto the bins above.
     """
     total = sum(stretch.count for stretch in bins)
     gaps = (
@@ -104,7 +104,7 @@ def expected_calibration_error(bins: list[Bin]) -> float:
 
 
 def calibration_errors(logits: np.ndarray, labels: np.ndarray) -> dict[str, object]:
-    """ECE, Brier score, negative log likelihood and the bins of sigmoid(logits)."""
+    """Return ECE, Brier score, negative log likelihood and the bins of sigmoid(logits)."""
     logits, labels = as_numbers(logits=logits, labels=labels)
     probabilities = expit(logits)
     bins = reliability(probabilities, labels)
@@ -141,16 +141,16 @@ STEPS = 100
 
 
 def standardised(fitted: np.ndarray, judged: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Both less the mean of `fitted`, in units of its standard deviation: a logit and a cosine become comparable."""
+    """Subtract the mean of `fitted` from both, and divide by its standard deviation."""
     (fitted,), (judged,) = as_numbers(fitted=fitted), as_numbers(judged=judged)
     mean, unit = fitted.mean(), fitted.std() or 1.0
     return (fitted - mean) / unit, (judged - mean) / unit
 
 
 def fit_weight(first: np.ndarray, second: np.ndarray, grades: np.ndarray) -> float:
-    """The α of [0, 1] at which α · first + (1 − α) · second has the highest Spearman correlation with `grades`.
+    """Fit the α of [0, 1] for which α · first + (1 − α) · second correlates best with `grades` (Spearman).
 
-    Among equals the one nearest to one half. Raises UserError where the correlation is undefined.
+    Ties choose the α nearest to one half. Raises UserError if the correlation is undefined.
     """
     first, second, grades = as_numbers(first=first, second=second, grades=grades)
     weights = np.linspace(0, 1, STEPS + 1)

@@ -85,9 +85,13 @@ class Scorer:
         columns: Sequence[str] = (),
         source: str = "",
     ) -> "np.ndarray":
-        """One for each pair, as the encoder or the two runs give it.
+        """Return one score for each pair, by the encoder or the two runs.
 
-        columns  their names in the table `source`. Raises UserError where a cross-encoder reads such pairs in one order
+        Args:
+            columns: Names of the texts in the table `source`.
+
+        Raises:
+            UserError: A cross-encoder that reads such pairs in one order.
         """
         from juzhen.backends import Deferred
         from juzhen.core.examples import TEXT_COLUMNS, Kind
@@ -115,7 +119,7 @@ class Scorer:
         return encoder.score(list(zip(first, second, strict=True)), **options)
 
     def words(self, first: str, second: str, *, top: int = 10) -> str:
-        """The tokens of the score of a pair, each with its part. Raises UserError where it is of no such parts."""
+        """Return the tokens of a pair's score with their parts. Raises UserError without such parts."""
         encoder: Any = None if self.fuse is not None else self._loaded[1]
         if not hasattr(encoder, "words"):
             raise UserError(
@@ -125,7 +129,7 @@ class Scorer:
         return "\n".join(f"{part:8.4f} {token}" for token, part in parts) or "no token in common"
 
     def shown(self, scores: "np.ndarray") -> "np.ndarray":
-        """The scores, or probabilities of label 1 where --calibration or --scaling ask for them."""
+        """Return the scores, or probabilities of label 1 if --calibration or --scaling request them."""
         import numpy as np
         from scipy.special import expit
 
@@ -233,7 +237,7 @@ def score_table(
 def _scored_text(
     table: "FileTable", header: Sequence[str], columns: Sequence[Sequence[Any]], read: str, written: str
 ) -> str:
-    """The text of a table with further columns: as it was read where the format stays, else in that of the suffix."""
+    """Return the table text with further columns: unchanged format if possible, else that of the suffix."""
     from juzhen.data.tables import DELIMITERS, JSON, as_text
 
     rows = zip(*columns, strict=True)
@@ -252,7 +256,7 @@ def _scored_text(
 
 
 def _kind(encoder: Any) -> str:
-    """What an encoder without embeddings of texts is, for messages."""
+    """Return the kind of an encoder without text embeddings, for messages."""
     kinds = {
         "multi_vector": "an encoder of token vectors",
         "sparse": "a sparse encoder",

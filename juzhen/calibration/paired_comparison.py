@@ -18,9 +18,11 @@ from juzhen.metrics.comparison import ROWS_OF_PAIRS, Scored, are_same_rows, pair
 
 @dataclass(frozen=True)
 class RunDifference:
-    """A measure of one run less that of the first one, as fractions.
+    """A metric of one run minus that of the first one, as fractions.
 
-    low, high  ends of the 95 % interval of the difference, which rows (of rankings: queries) are paired for
+    Args:
+        low: Lower end of the 95 % interval of the difference. Rows (of rankings: queries) are paired.
+        high: Upper end of the interval.
     """
 
     measure: str
@@ -160,9 +162,9 @@ def flips(first: Scored, other: Scored) -> tuple[int, int, int, float] | None:
 
 
 def row_frame(scored: Mapping[str, Scored], texts: Mapping[str, Sequence[str]]) -> pd.DataFrame:
-    """A line for each row: its place, gold value and texts, and of each run, by its label, score, error and `right`.
+    """Return a line per row: place, gold value, texts, and each run's score, error and `right`, by its label.
 
-    `moved` is how much wrong the last run is more than the first, below 0 where it is better.
+    `moved` is the error of the last run minus that of the first. It is below 0 if the last run is better.
     """
     runs = list(scored.values())
     frame = runs[0].rows.frame[[name for name in (*PLACES, "gold") if name in runs[0].rows.columns]].copy()
@@ -186,5 +188,5 @@ def flipped_rows(frame: pd.DataFrame, first: Scored, last: Scored) -> pd.DataFra
 
 
 def worst_rows(frame: pd.DataFrame) -> pd.DataFrame:
-    """The rows that the last run has wrong, the worst first."""
+    """Return the rows with errors of the last run, the worst first."""
     return frame[frame["error"] > 0].sort_values("error", ascending=False, kind="stable")

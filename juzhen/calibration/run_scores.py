@@ -48,7 +48,7 @@ class ScoredSet:
 
     @property
     def gold(self) -> np.ndarray:
-        """The gold value of each row: a grade, a 0/1 label or a class number."""
+        """Gold value of each row: a grade, a 0/1 label or a class number."""
         assert self.examples.targets is not None  # sets are chosen by kinds that have one
         return self.examples.targets
 
@@ -61,10 +61,11 @@ class ScoredSet:
 
 
 class ScoredEncoder(ABC):
-    """An encoder whose scores of rows are computed without gradients and in float32.
+    """An encoder that scores rows without gradients and in float32.
 
-    source  the run, folder or built-in name
-    place   the folder of its weights
+    Args:
+        source: Run, folder or built-in name.
+        place: Folder of its weights.
     """
 
     def __init__(self, source: str | Path, place: Path, *, batch_tokens: int) -> None:
@@ -82,7 +83,7 @@ class ScoredEncoder(ABC):
         return weights_digest(self._place)
 
     def computed(self, examples: Examples) -> ScoredSet:
-        """Rows with their scores, which are computed once. Raises UserError for rows that the encoder cannot score."""
+        """Return rows with scores, computed once. Raises UserError for rows that the encoder cannot score."""
         column = f"{examples.split}/{examples.name}"
         if column not in self._computed:
             self._computed[column] = self._with_scores(column, examples)
@@ -159,7 +160,7 @@ class ScoredRun(ScoredEncoder):
         self._data_dir = data_dir
 
     def sets(self, kinds: tuple[Kind, ...]) -> list[str]:
-        """Names of the sets of these kinds that the run was evaluated on and that have a dev split."""
+        """Return the names of evaluated sets of these kinds that have a dev split."""
         read = self.result.data.items()
         return [
             key.removeprefix("dev/") for key, rows in read if key.startswith("dev/") and rows["kind"] in kinds
@@ -284,7 +285,7 @@ def require_same_weights(paths: Sequence[Path], weights: str | list[str]) -> Non
 
 
 def calibrate_set(run: ScoredEncoder, name: str) -> dict[str, Any]:
-    """Scalings that were fitted on a set of 0/1 pairs, and how they do on rows that they were not fitted on."""
+    """Return the scalings fitted on a set of 0/1 pairs, and their quality on held-out rows."""
     fitted, judged, note = fitting_and_judging(run, name)
     dev, test = run.scored(name, "dev"), run.scored(name, "test")
     assert dev is not None  # it was fitted on
@@ -302,7 +303,7 @@ def calibrate_set(run: ScoredEncoder, name: str) -> dict[str, Any]:
 
 
 def fuse_set(runs: Sequence[ScoredRun], name: str, *, seed: int) -> dict[str, Any]:
-    """Scores of both runs and of their fusion on one set. Raises UserError when the runs have seen other rows."""
+    """Return scores of both runs and of their fusion on one set. Raises UserError for different rows."""
     first, second = (fitting_and_judging(run, name) for run in runs)
     fitted, judged, note = first
     for rows, other_rows in zip(first[:2], second[:2], strict=True):

@@ -1,4 +1,4 @@
-"""One encoder by every way that computes it: the same texts, and how far each way is from transformers alone."""
+"""Compute the same texts with every backend of an encoder, and compare with transformers."""
 
 import copy
 import tempfile
@@ -118,7 +118,7 @@ def _guesses(
 
 
 def _prompts(encoder: SentenceEncoder) -> Iterator[tuple[str, SentenceEncoder]]:
-    """The encoder behind each other prompt that a program could have put there."""
+    """Yield the encoder with each other prompt that a program could have used."""
     pooling = encoder.prompt
     wrong = {"prompt: none stands before it": ""} if pooling else {}
     wrong |= {
@@ -135,7 +135,7 @@ def _prompts(encoder: SentenceEncoder) -> Iterator[tuple[str, SentenceEncoder]]:
 
 
 def _tokens(encoder: SentenceEncoder, text: str) -> Iterator[tuple[str, list[int]]]:
-    """The text as other token numbers: without special tokens, and cut elsewhere."""
+    """Yield other token ids of the text: without special tokens, and truncated elsewhere."""
     tokenizer, most = encoder.tokenizer, num_positions(encoder.backbone)
     (prompted,) = encoder.prompted([text])
     ids_of_all = tokenizer(prompted, verbose=False)["input_ids"]
@@ -249,7 +249,7 @@ def compare_backends(
 
 
 def _ways(encoder: SentenceEncoder, stack: ExitStack) -> Iterator[tuple[str, Callable[[], Encode], str]]:
-    """Name, what opens the way, and the reason why it may differ beyond rounding."""
+    """Yield name, opener, and possible reason for differences beyond rounding of each backend."""
     yield PADDED, lambda: _padded(encoder), ""
     yield PACKED, lambda: _by_backend(encoder, BackendName.TORCH), ""
     for name in list(BackendName)[1:]:
@@ -296,7 +296,8 @@ def _computed(
 ) -> tuple[Callable[[Any], Any], np.ndarray] | BackendResult:
     """Open a backend and compute with it.
 
-    Returns: its function and vectors or scores; a result without numbers if they are not finite.
+    Returns:
+        Its function and vectors or scores. A result without numbers if they are not finite.
     """
     is_open = False
     try:
@@ -315,7 +316,7 @@ def _computed(
 
 
 def _length(encoder: SentenceEncoder, text: str, vector: np.ndarray) -> str:
-    """A note where a way gives vectors of another length, which changes no cosine."""
+    """Return a note if a backend returns vectors of another length, which changes no cosine."""
     size, length = np.linalg.norm(vector), np.linalg.norm(encoder.encode(text, show_progress=False))
     same = abs(size - length) <= 1e-3 * length
     return (
@@ -369,7 +370,7 @@ def _is_server(address: str) -> bool:
 
 
 def _beside(address: str, key: str | None) -> Callable[[], Encode]:
-    """What opens a further way."""
+    """Return the opener of a further backend."""
     return lambda: RemoteServer(address, key).encode if _is_server(address) else open_export(address).encode
 
 
@@ -391,7 +392,7 @@ def _compare_pairs(
     only: Collection[str] | None,
     on_way: Callable[[str], None],
 ) -> list[BackendResult]:
-    """Scores of each text with the one at the same place from the end, by the ways that a cross-encoder has."""
+    """Score each text with its mirror position from the end, by the backends of a cross-encoder."""
     pairs = list(zip(texts, texts[::-1], strict=True))
     expected = np.array([encoder.score([pair], show_progress=False)[0] for pair in pairs])
     largest = max(1.0, float(np.abs(expected).max()))

@@ -221,7 +221,7 @@ def export_encoder(
 
 
 def finished(encoder: SentenceEncoder, dim: int | None, format: Format) -> SentenceEncoder:
-    """A copy that gives the first `dim` numbers, and those at length 1, by its own layers."""
+    """Return a copy that truncates to `dim` dimensions and normalises to length 1 in its layers."""
     size = encoder.size_of(None if format is Format.STATIC else dim)
     copied = copy.deepcopy(encoder).cpu().eval()
     copied.truncate_dim = None
@@ -237,7 +237,7 @@ def finished(encoder: SentenceEncoder, dim: int | None, format: Format) -> Sente
 
 
 def _require_format(encoder: Any, format: Format, dim: int | None) -> None:
-    """Raises UserError where the format cannot hold the encoder."""
+    """Raise UserError if the format cannot hold the encoder."""
     if isinstance(encoder, PairEncoder):
         if dim is not None:
             raise UserError("--dim: a cross-encoder gives scores and no embeddings")

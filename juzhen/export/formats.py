@@ -39,7 +39,7 @@ class Format(StrEnum):
         return None if self.graph is None else self.removesuffix("-int8")
 
     def require_packages(self) -> None:
-        """Raises UserError, with what to type, where a package that writes this format is missing."""
+        """Raise UserError with the install command if a package for this format is missing."""
         needed = ["onnx", "onnxscript", "onnxruntime"] if self.graph else []
         needed += ["openvino"] if self.extra == "openvino" else []
         needed += ["nncf"] if self is Format.OPENVINO_INT8 else []

@@ -1,4 +1,4 @@
-"""Exports opened as others open them: by the files of the folder alone."""
+"""Load exports as other programs do: from the files of the folder alone."""
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -54,12 +54,12 @@ class ExportedModel(Protocol):
     by: str
 
     def encode(self, texts: Sequence[str], *, batch_size: int = BATCH) -> Float[np.ndarray, "texts dim"]:
-        """Embeddings in the order of the texts, `batch_size` texts at a time."""
+        """Return embeddings in the order of the texts, encoding `batch_size` texts at a time."""
 
     def score(
         self, pairs: Sequence[tuple[str, str]], *, batch_size: int = BATCH
     ) -> Float[np.ndarray, "pairs"]:
-        """One score for each pair, higher = closer."""
+        """Return one score for each pair, higher = closer."""
 
 
 def open_export(folder: str | Path) -> ExportedModel:
@@ -84,7 +84,7 @@ def require_export(folder: str | Path) -> Path:
 
 
 def read_settings(folder: Path) -> dict[str, Any]:
-    """The settings of a graph. Raises UserError for settings that nobody can compute with."""
+    """Read the settings of a graph. Raises UserError for unusable settings."""
     path = folder / SETTINGS
     settings = read_shaped(path, GraphSettings, REMEDY)
     kinds = {"embeddings": EmbeddingSettings, "scores": ScoreSettings}
@@ -98,7 +98,7 @@ def read_settings(folder: Path) -> dict[str, Any]:
 
 @contextmanager
 def _reading(folder: Path) -> Iterator[None]:
-    """Turns whatever a library raises about files of an export into a refusal."""
+    """Turn any error of a library about files of an export into a UserError."""
     try:
         yield
     except (UserError, MemoryError):
@@ -166,7 +166,7 @@ def read_tokenizer(folder: Path) -> Tokenizer:
 
 
 def arrays(tokenizer: Tokenizer, rows: Sequence[Any], has_types: bool) -> dict[str, np.ndarray]:
-    """The inputs of a graph."""
+    """Return the inputs of a graph."""
     encoded = tokenizer.encode_batch(list(rows))
     inputs = {
         "input_ids": [row.ids for row in encoded],
@@ -201,7 +201,7 @@ def _opened(
 
 
 class Modules:
-    """A folder of sentence-transformers, computed by it where it is installed, else by juzhen."""
+    """A folder of sentence-transformers, run with that library if it is installed, else with juzhen."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

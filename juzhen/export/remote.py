@@ -1,4 +1,4 @@
-"""Embeddings of a server that speaks OpenAI's protocol, such as `juzhen serve`."""
+"""Embeddings of a server with OpenAI's protocol, such as `juzhen serve`."""
 
 import base64
 import json
@@ -42,7 +42,7 @@ class RemoteEmbeddings(TypedDict):
 
 
 class _Stays(HTTPRedirectHandler):
-    """Follows no redirect: the next server would be sent the key, and texts would be lost on the way."""
+    """Follows no redirect. The next server would receive the key, and the texts would be lost."""
 
     def redirect_request(
         self, request: Request, file: IO[bytes], code: int, message: str, headers: HTTPMessage, url: str
@@ -74,7 +74,10 @@ class RemoteServer:
         self.model = str(models[0]["id"])
 
     def encode(self, texts: Sequence[str]) -> Float[np.ndarray, "texts dim"]:
-        """Embeddings in the order of the texts, by several requests. Raises UserError as the class does."""
+        """Return embeddings in the order of the texts, by several requests.
+
+        Raises UserError as the class does.
+        """
         parts: list[np.ndarray] = []
         for start in range(0, len(texts), AT_ONCE):
             batch = list(texts[start : start + AT_ONCE])
@@ -99,7 +102,7 @@ class RemoteServer:
         return UserError(f"{self._base}/embeddings: the server gives {problem}. Compare another server.")
 
     def _ask(self, path: str, kind: Any, body: Any = None) -> Any:
-        """What the server answers, which is of that type."""
+        """Return the answer of the server, checked to be of this type."""
         headers = {"Content-Type": "application/json"}
         headers |= {"Authorization": f"Bearer {self._key}"} if self._key else {}
         data = None if body is None else json.dumps(body).encode()
@@ -121,7 +124,7 @@ class RemoteServer:
 
 
 def _vector(embedding: list[float] | str) -> np.ndarray:
-    """The numbers, which are spelt or float32 in base64. Raises ValueError for neither."""
+    """Read a vector of numbers or of float32 in base64. Raises ValueError for anything else."""
     if isinstance(embedding, str):
         return np.frombuffer(base64.b64decode(embedding, validate=True), dtype="<f4").astype(np.float32)
     with np.errstate(over="ignore"):  # infinity is refused with its text

@@ -53,7 +53,8 @@ ODD = ("\n", "\t今天  天气\n很好 ", "ＡＢＣ１２３", "😀👨‍👩
 class Correlation:
     """Spearman × 100 of a set by the encoder and by the export, on the same rows.
 
-    whole  by all numbers of the encoder's embeddings, where the export has fewer
+    Args:
+        whole: Correlation with all dimensions of the encoder's embeddings, if the export has fewer.
     """
 
     rows: int
@@ -107,7 +108,7 @@ class ExportReport:
         return None
 
     def rows(self) -> list[list[str]]:
-        """The table: what, the encoder, the export."""
+        """Rows of the table: quantity, encoder, export."""
         table = [
             [f"largest difference, {name}", "", f"{value:.1e}"] for name, value in self.differences.items()
         ]
@@ -126,7 +127,7 @@ class ExportReport:
         return markdown_table(["", "encoder", f"export, by {self.by}"], self.rows(), numbers=(1, 2))
 
     def words(self) -> str:
-        """How it was measured, in a sentence."""
+        """Describe the measurement in a sentence."""
         return (
             f"{self.texts} texts of {self.lengths[0]} to {self.lengths[1]} tokens and with special tokens, beside "
             f"transformers, one text at a time; {torch.get_num_threads()} threads of {processor_name() or 'a CPU'}."
@@ -191,13 +192,13 @@ def proof_texts(encoder: PooledEncoder) -> list[str]:
 
 
 def special_texts(encoder: PooledEncoder) -> list[str]:
-    """Texts that spell the encoder's special tokens, and odd signs."""
+    """Return texts that spell the encoder's special tokens, and unusual characters."""
     tokens = dict.fromkeys([*encoder.tokenizer.all_special_tokens, "[CLS]", "[SEP]", "[MASK]", "<s>", "</s>"])
     return _readable(encoder, [*(f"今天{token}天气 {token}" for token in tokens), *ODD])
 
 
 def _readable(encoder: PooledEncoder, texts: Sequence[str]) -> list[str]:
-    """Texts of which something is left behind the tokenizer."""
+    """Return the texts that are not empty after tokenization."""
     special = encoder.tokenizer.num_special_tokens_to_add()
     lengths = encoder.with_prompt(prompt="").tokenize(texts).lengths if encoder.prompt else None
     lengths = encoder.tokenize(texts).lengths if lengths is None else lengths
@@ -283,7 +284,7 @@ def _correlation(encoder: Any, opened: ExportedModel, rows: Examples, dim: int |
 
 
 def _speed(encoder: Any, opened: ExportedModel, rows: Examples | None, texts: list[str]) -> dict[str, float]:
-    """Texts, or pairs, per second of both, in turns."""
+    """Measure texts, or pairs, per second of both, alternating."""
     pairs = _pairs(rows)[:TIMED] if rows is not None else list(zip(texts, texts[::-1], strict=True))
     sides: dict[str, Callable[[], Any]]
     if isinstance(encoder, PairEncoder):

@@ -108,11 +108,10 @@ def learning_rates(
 ) -> LambdaLR:
     """Return the learning rate per optimizer step: a warm-up from 0 to `lr` over T steps, then `decay`.
 
-    linear        down to 0 at the last step
-    constant      `lr`
-    inverse_sqrt  lr · √(T/t) at step t (Vaswani et al. 2017, https://arxiv.org/abs/1706.03762, equation 3). The
-                  notes on CoSENT write lr · min(1, t/T) / √max(t, T). Read literally that is the same curve times
-                  1/√T, and `lr` would never be reached. It needs a warm-up
+    `decay=linear` goes down to 0 at the last step. `decay=constant` stays at `lr`. `decay=inverse_sqrt` is lr
+    · √(T/t) at step t (Vaswani et al. 2017, https://arxiv.org/abs/1706.03762, equation 3). The notes on
+    CoSENT write lr · min(1, t/T) / √max(t, T). Read literally that is the same curve times 1/√T, and `lr`
+    would never be reached. It needs a warm-up.
     """
     require_choice("decay", decay, DECAYS)
     return DECAYS[decay](optimizer, warmup_steps, total_steps)
