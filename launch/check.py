@@ -63,10 +63,11 @@ DEPTHS = ("*.yaml", "*/*.yaml", "*/*/*.yaml")
 class Command:
     """A checked command line.
 
-    words   after the flags
-    config  the composition of a single run, or of a sweep. None where the line asks for neither
-    job     what the single run means, or the first cell of a sweep
-    cells   the runs
+    Args:
+        words: Overrides after the flags.
+        config: Composition of a single run, or of a sweep. None for a command line without a run.
+        job: Job of the single run, or of the first cell of a sweep.
+        cells: The runs.
     """
 
     check: "Check"

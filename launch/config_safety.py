@@ -44,9 +44,14 @@ TYPED_ONLY = {
 
 
 def check_hydra(node: Mapping[str, Any], overrides: Sequence[str]) -> None:
-    """Raises ConfigError for code or a place that a file names, and that neither juzhen nor the command line has named.
+    """Check that no file sets code or paths of Hydra. juzhen and the command line may set them.
 
-    node  the plain `hydra` node of a composed configuration, its references not filled in
+    Args:
+        node: The plain `hydra` node of a composed configuration, without resolved references.
+        overrides: Overrides of the command line.
+
+    Raises:
+        ConfigError: Code or a path from a file.
     """
     typed = [re.split("[=@]", line.lstrip("+~"))[0].replace("/", ".") for line in overrides]
     for key, value in _leaves(node, "hydra"):

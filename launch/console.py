@@ -15,9 +15,12 @@ from launch.run_folder import RunFolder, is_finished, offline_line, require_same
 
 
 def show_result(result: Result, *, folder: str, earlier: Sequence[Result] = ()) -> None:
-    """Prints the scores of a result as a table: Spearman ×100 per evaluation set, with its interval.
+    """Print the scores of a result as a table: Spearman ×100 per evaluation set, with its interval.
 
-    earlier  results of the stages before the last one, in order
+    Args:
+        result: The result.
+        folder: Folder of the run.
+        earlier: Results of the stages before the last one, in order.
     """
     console = terminal()
     if earlier:

@@ -36,9 +36,10 @@ __all__ = [
 
 
 class CellLoader(ConfigLoaderImpl):
-    """Hydra's loader, which composes a cell of a sweep once: it is checked, and then a launcher asks for it.
+    """Hydra's loader, which composes a cell of a sweep only once, for the check and for the launcher.
 
-    cells  words → composition of the cells that were checked and not yet launched
+    Attributes:
+        cells: Words → composition of the cells that were checked and not yet launched.
     """
 
     def __init__(self, search_path: ConfigSearchPath) -> None:

@@ -284,9 +284,10 @@ def _check_monitor(job: JobConfig) -> None:
 class StagePlan:
     """One stage of a job.
 
-    name      the stage's own: of a folder, of a log
-    datasets  the sets that it mixes. Empty: nothing is trained
-    job       the job as this stage sees it: its sets alone are in `dataset`, the others in `evaluate`
+    Args:
+        name: Name of the stage, in folders and logs.
+        datasets: Sets of its mixture. Empty: nothing is trained.
+        job: Job of this stage. Only its sets are in `dataset`, the others are in `evaluate`.
     """
 
     name: str
@@ -414,12 +415,18 @@ what results from before there were callbacks call some of them."""
 
 
 def stored_job(config: Mapping[str, Any], defaults: JobConfig, *, own_hardware: bool) -> JobConfig:
-    """The typed job of a stored configuration.
+    """Return the typed job of a stored configuration.
 
-    defaults      a typed job of today: it has the keys that came to the schema after the run
-    own_hardware  the hardware of the run, else that of `defaults`
+    Args:
+        config: The stored configuration.
+        defaults: A typed job of today, with the keys that are newer than the run.
+        own_hardware: True: the hardware of the run. False: the hardware of `defaults`.
 
-    Raises UserError for a key or a type that the schema does not have any more.
+    Returns:
+        The job.
+
+    Raises:
+        UserError: A key or a type that the schema does not have any more.
     """
     today = {key: value for key, value in asdict(defaults).items() if key not in WHOLE}
     left_out = (*PLACES, *NOT_ASKED, *(() if own_hardware else ("hardware",)))

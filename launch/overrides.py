@@ -102,11 +102,17 @@ def with_folders(words: Sequence[str], *, multirun: bool) -> list[str]:
 
 
 def with_backbone(words: Sequence[str], *, trees: Sequence[Path] = (CONFIGURATION,)) -> list[str]:
-    """The words of a command line, `backbone=<folder or hub id>` as Hydra takes it: backbone=local with its path.
+    """Replace `backbone=<folder or hub id>` by backbone=local with its path, as Hydra needs it.
 
-    trees  configuration trees, whose folders `backbone` hold the options
+    Args:
+        words: Overrides of a command line.
+        trees: Configuration trees, whose folders `backbone` hold the options.
 
-    Raises UserError where a sweep has both, options and paths.
+    Returns:
+        The overrides for Hydra.
+
+    Raises:
+        UserError: A sweep with both options and paths.
 
     >>> with_backbone(["backbone=BAAI/bge-small-zh-v1.5", "seed=1"])
     ['backbone=local', 'backbone.path=BAAI/bge-small-zh-v1.5', 'seed=1']

@@ -58,10 +58,11 @@ class Record(TypedDict):
 
 @dataclass(frozen=True)
 class StageEntry:
-    """Where the work on one stage is kept until its weights are final.
+    """Folder for the files of one stage until its weights are final.
 
-    path    an entry of the store, or the stage's own folder where no store is used
-    shared  it is an entry of a store
+    Args:
+        path: An entry of the store, or the folder of the stage without a store.
+        shared: True for an entry of a store.
     """
 
     path: Path

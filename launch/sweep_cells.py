@@ -35,10 +35,11 @@ ROW, GROUP = "sweep_row", "logger.group"
 class CheckedCell:
     """One run of a sweep.
 
-    words   that it reads, as on a command line
-    config  what they compose to
-    job     what that means
-    unread  word → why this cell does without it
+    Args:
+        words: Overrides that it reads, as on a command line.
+        config: Their composition.
+        job: The job of the composition.
+        unread: Unread word → reason.
     """
 
     words: tuple[str, ...]

@@ -34,9 +34,11 @@ from juzhen.core.examples import Kind
 class TensorSpec(NamedTuple):
     """Shape and origin of a tensor.
 
-    axes       axes of the legend above, in order
-    is_learnt  True: the trained model computes it, and gradients flow back. False: it comes from the data or a teacher
-    about      its content
+    Args:
+        axes: Axes of the legend above, in order.
+        is_learnt: True: the trained model computes it, and gradients flow back. False: it comes from the data
+            or a teacher.
+        about: Its content.
     """
 
     axes: tuple[str, ...]
@@ -120,9 +122,11 @@ class Movable:
 class Group(Movable):
     """Neighbouring sentences of similar length, which attention processes together.
 
-    slots  position of each token in the padded form (sentences × length), None if all have the same length
-    mask   True on tokens of the padded form, None if all have the same length
-    hides  the mask leaves out tokens that attend to others: only attention with a mask supports it
+    Args:
+        slots: Position of each token in the padded form (sentences × length), None if all have the same
+            length.
+        mask: True on tokens of the padded form, None if all have the same length.
+        hides: The mask leaves out tokens that attend to others: only attention with a mask supports it.
     """
 
     num_sentences: int
@@ -137,12 +141,13 @@ class Group(Movable):
 class Tokens(Movable):
     """Token ids of several sentences, packed one after another without padding, the shortest first.
 
-    lengths   tokens of each sentence, in packed order
-    inverse_permutation  packed index of each sentence in the original order
-    groups    packed sentences in groups of similar length
-    segments  0 or 1 for each token: the first or second of two joined sentences. None: all are 0
-    unpooled  tokens at the start of each sentence, those of a prompt, that pooling leaves out. If prompts differ, a
-              number for each sentence, in packed order
+    Args:
+        lengths: Tokens of each sentence, in packed order.
+        inverse_permutation: Packed index of each sentence in the original order.
+        groups: Packed sentences in groups of similar length.
+        segments: 0 or 1 for each token: the first or second of two joined sentences. None: all are 0.
+        unpooled: Tokens at the start of each sentence, those of a prompt, that pooling leaves out. If prompts
+            differ, a number for each sentence, in packed order.
     """
 
     input_ids: Int[Tensor, "tokens"]
@@ -223,13 +228,16 @@ class Tokens(Movable):
 class Batch(Movable):
     """Rows of one dataset, ready for a model.
 
-    task          dataset key, which chooses the loss in a mixture
-    tokens        sentences of the step: each distinct one once, or more often, see `Sharing`
-    sentence_ids  index in the dataset's table of each sentence of `tokens`. Equal indices mean equal texts
-    columns       text column → index of its sentence in `tokens`, per row
-    rows          row indices in the dataset, for messages
-    tensors       data of each row, by the names of TENSORS. A set has only some of them
-    compares      the rows of all processes differ in the value that their loss compares. Otherwise no weight changes
+    Args:
+        task: Dataset key, which chooses the loss in a mixture.
+        tokens: Sentences of the step: each distinct one once, or more often, see `Sharing`.
+        sentence_ids: Index in the dataset's table of each sentence of `tokens`. Equal indices mean equal
+            texts.
+        columns: Text column → index of its sentence in `tokens`, per row.
+        rows: Row indices in the dataset, for messages.
+        tensors: Data of each row, by the names of TENSORS. A set has only some of them.
+        compares: The rows of all processes differ in the value that their loss compares. Otherwise no weight
+            changes.
     """
 
     task: str

@@ -83,7 +83,8 @@ class Scaling:
 class Calibration(Scaling):
     """Scaling of one run's scores.
 
-    weights  digest of the run's weights
+    Args:
+        weights: Digest of the run's weights.
     """
 
     weights: str
@@ -103,8 +104,9 @@ class Calibration(Scaling):
 class Fusion(Scaling):
     """Fusion of two runs: α · first + (1 − α) · second, each standardised by its mean and deviation.
 
-    runs     folders of the two, as they were typed
-    weights  digests of their weights
+    Args:
+        runs: Folders of both runs, as on the command line.
+        weights: Digests of their weights.
     """
 
     runs: tuple[str, str]

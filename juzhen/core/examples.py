@@ -55,24 +55,28 @@ def negative_columns(count: int) -> list[str]:
 class Examples:
     """Rows of one split. Each distinct sentence is stored once, and rows are indices into the table of sentences.
 
-    sentences  distinct sentences, in order of first appearance. Windows of running text (`TextTable`), and queries
-               and documents with separate ids, are not merged
-    columns    text column → int32 array (rows,), indices into `sentences`
-    targets    float32 array (rows,) or None: a score scaled to [0, 1], a 0/1 label, a class index, or a gain
-    missing    bool array (rows, documents) or None: documents that a triplet lacks because it has fewer negatives than
-               others, in the order of `teacher_scores`. The row's positive fills their places, and no loss counts them
-    documents  int32 array or None: indices of all documents to search, for kind retrieval and positive pairs made from
-               it
-    lines      int32 array (rows,) or None: line numbers in the file (from 1), for messages
-    teacher_scores  float32 array (rows, documents) or None: a teacher's score of a triplet's positive and each negative
-    fingerprint  hex digest of the rows as read. Equal fingerprints mean equal data
-    num_dropped  bad rows left out by `on_bad_row=drop`
-    num_leaky    training rows left out because an evaluation set has them too. None: not checked
-    symmetric    for queries with documents. False: documents differ in kind from queries · True: all texts are queries,
-                 such as duplicate questions · None: rows are not queries and documents
-    sides        int8 array (sentences,) or None: the Side of each sentence, whatever its column
-    unreachable  query → gains of its answers that are not documents of the set, see RankingSet
-    own          query → the document that is the query itself in other words
+    Args:
+        sentences: Distinct sentences, in order of first appearance. Windows of running text (`TextTable`),
+            and queries and documents with separate ids, are not merged.
+        columns: Text column → int32 array (rows,), indices into `sentences`.
+        targets: float32 array (rows,) or None: a score scaled to [0, 1], a 0/1 label, a class index, or a
+            gain.
+        missing: bool array (rows, documents) or None: documents that a triplet lacks because it has fewer
+            negatives than others, in the order of `teacher_scores`. The row's positive fills their places,
+            and no loss counts them.
+        documents: int32 array or None: indices of all documents to search, for kind retrieval and positive
+            pairs made from it.
+        lines: int32 array (rows,) or None: line numbers in the file (from 1), for messages.
+        teacher_scores: float32 array (rows, documents) or None: a teacher's score of a triplet's positive and
+            each negative.
+        fingerprint: Hex digest of the rows as read. Equal fingerprints mean equal data.
+        num_dropped: Bad rows left out by `on_bad_row=drop`.
+        num_leaky: Training rows left out because an evaluation set has them too. None: not checked.
+        symmetric: For queries with documents. False: documents differ in kind from queries. True: all texts
+            are queries, such as duplicate questions. None: rows are not queries and documents.
+        sides: int8 array (sentences,) or None: the Side of each sentence, whatever its column.
+        unreachable: Query → gains of its answers that are not documents of the set, see RankingSet.
+        own: Query → the document that is the query itself in other words.
     """
 
     name: str

@@ -41,10 +41,11 @@ V_MEASURE = "v_measure"
 class KindSpec(NamedTuple):
     """Columns, conversions and metrics of a kind.
 
-    texts        text columns in order. A triplet may have more: `negative_2`, `negative_3`, …
-    target       column of the gold value, or None. A `score` is scaled, a `label` has classes
-    conversions  kinds that one conversion of `juzhen.data.convert` gives, the most natural first
-    measures     metrics, the main one first
+    Args:
+        texts: Text columns in order. A triplet may have more: `negative_2`, `negative_3`, …
+        target: Column of the gold value, or None. A `score` is scaled, a `label` has classes.
+        conversions: Kinds that one conversion of `juzhen.data.convert` gives, the most natural first.
+        measures: Metrics, the main one first.
     """
 
     texts: tuple[str, ...]

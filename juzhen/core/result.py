@@ -339,28 +339,29 @@ class StoredConfig(dict[str, Any]):
 class Result:
     """All measurements of one stage, and the facts to reproduce them.
 
-    name        name of the run, the folder name before the hash
-    key         the hash. Runs with equal keys are the same run
-    scores      metric key `split/dataset/metric` → Score. A set that could not be scored has value None
-    trained_on  dataset keys of this stage and of the stages before it, oldest first
-    data        `train/dataset` or `split/dataset` → rows, dropped rows, fingerprint. `cut`: number of truncated texts,
-                or of truncated pairs for a cross-encoder. `leaked`, with `evaluation.without_leaks`: `rows` that
-                training has seen, their `share`, and rows `by_set`
-    untrained   scores of the weights before this run's training, with `evaluation.untrained`
-    training    steps, pairs, seconds, pairs per second, last and best validation. `sets`: batches and rows of each set
-    weights     digest of the saved weights (`weights_digest`), or ""
-    filled      evaluations after the end of the run, oldest first: date, splits, versions, and descriptions of the
-                sets.
-                Their scores and data are among those of the run
-    thresholds  set of 0/1 pairs, positive pairs or triplets → the Threshold fitted on its dev split
-    transfer    set with classes → its evaluated split, rows and fingerprints
-    unscored    evaluation set → the reason why the model has no metric for it
-    config      the whole configuration, resolved
-    environment  command, commit, versions of libraries, device
-    seed        seed of all random draws
-    stage       index of the stage in its curriculum, from 0
-    finished_at  date and time
-    format_version  version of the file format
+    Args:
+        name: Name of the run, the folder name before the hash.
+        key: The hash. Runs with equal keys are the same run.
+        scores: Metric key `split/dataset/metric` → Score. A set that could not be scored has value None.
+        trained_on: Dataset keys of this stage and of the stages before it, oldest first.
+        data: `train/dataset` or `split/dataset` → rows, dropped rows, fingerprint. `cut`: number of truncated
+            texts, or of truncated pairs for a cross-encoder. `leaked`, with `evaluation.without_leaks`:
+            `rows` that training has seen, their `share`, and rows `by_set`.
+        untrained: Scores of the weights before this run's training, with `evaluation.untrained`.
+        training: Steps, pairs, seconds, pairs per second, last and best validation. `sets`: batches and rows
+            of each set.
+        weights: Digest of the saved weights (`weights_digest`), or "".
+        filled: Evaluations after the end of the run, oldest first: date, splits, versions, and descriptions
+            of the sets. Their scores and data are among those of the run.
+        thresholds: Set of 0/1 pairs, positive pairs or triplets → the Threshold fitted on its dev split.
+        transfer: Set with classes → its evaluated split, rows and fingerprints.
+        unscored: Evaluation set → the reason why the model has no metric for it.
+        config: The whole configuration, resolved.
+        environment: Command, commit, versions of libraries, device.
+        seed: Seed of all random draws.
+        stage: Index of the stage in its curriculum, from 0.
+        finished_at: Date and time.
+        format_version: Version of the file format.
     """
 
     name: str
@@ -464,9 +465,10 @@ PROGRESS_FILE = "progress.json"
 class RunProgress:
     """Progress of a run that has not finished. A small file in its folder, which a sweep reads.
 
-    work  training on SET, or another task
-    dev   the latest score of the dev sets, `best` the best one
-    left  estimated seconds until the end of this task
+    Args:
+        work: Training on SET, or another task.
+        dev: The latest score of the dev sets, `best` the best one.
+        left: Estimated seconds until the end of this task.
     """
 
     work: str

@@ -16,11 +16,12 @@ TITLES = {PCA: "PCA", TSNE: "t-SNE"}
 class WordPairs:
     """Pairs of a set, with their word overlap and their cosines.
 
-    rows     (2, pairs), indices into all texts
-    overlap  Jaccard index of the terms of each pair, (pairs,)
-    cosines  one array (pairs,) for each encoder
-    grades   gold similarity from 0 to 1, or 1 for equal classes. None: unknown
-    are      kind of the pairs, in words
+    Args:
+        rows: (2, pairs), indices into all texts.
+        overlap: Jaccard index of the terms of each pair, (pairs,).
+        cosines: One array (pairs,) for each encoder.
+        grades: Gold similarity from 0 to 1, or 1 for equal classes. None: unknown.
+        are: Kind of the pairs, in words.
     """
 
     rows: Int[np.ndarray, "two pairs"]
@@ -34,19 +35,20 @@ class WordPairs:
 class EmbeddingAnalysis:
     """Embeddings of some texts by one encoder or two.
 
-    runs      names of the encoders
-    texts     texts of all sets, one after another
-    groups    class or set (`colour`) of each text, an index into `group_names`
-    numbers   set → a dictionary for each encoder: metrics, `spectrum`, and those of word overlap. With several sets
-              also
-              `all sets`, whose classes are the sets
-    together  set → agreement of two encoders, see `juzhen.metrics.geometry`
-    maps      name of a projection → for each encoder an array (texts, 2)
-    shares    share of the variance in each encoder's PCA map
-    nearest   for each encoder, the indices of the texts nearest to each text by cosine, (texts, five or less)
-    pairs     set → its WordPairs
-    sample    set → number of drawn texts, and of all texts
-    seed      seed of all draws
+    Args:
+        runs: Names of the encoders.
+        texts: Texts of all sets, one after another.
+        groups: Class or set (`colour`) of each text, an index into `group_names`.
+        numbers: Set → a dictionary for each encoder: metrics, `spectrum`, and those of word overlap. With
+            several sets also `all sets`, whose classes are the sets.
+        together: Set → agreement of two encoders, see `juzhen.metrics.geometry`.
+        maps: Name of a projection → for each encoder an array (texts, 2).
+        shares: Share of the variance in each encoder's PCA map.
+        nearest: For each encoder, the indices of the texts nearest to each text by cosine, (texts, five or
+            less).
+        pairs: Set → its WordPairs.
+        sample: Set → number of drawn texts, and of all texts.
+        seed: Seed of all draws.
     """
 
     runs: Sequence[str]

@@ -36,10 +36,11 @@ class UnknownWarning(UserWarning):
 class Unknown:
     """Counts of unknown characters in some texts.
 
-    texts  number of texts with an unknown token
-    pairs  pairs of different texts with equal token ids, see `equal_pairs`
-    characters  some of the unknown characters
-    compared  number of texts, the first ones, that were compared for pairs. None: all
+    Args:
+        texts: Number of texts with an unknown token.
+        pairs: Pairs of different texts with equal token ids, see `equal_pairs`.
+        characters: Some of the unknown characters.
+        compared: Number of texts, the first ones, that were compared for pairs. None: all.
     """
 
     looked_at: int

@@ -43,8 +43,9 @@ MIRRORED = (Kind.SCORED_PAIR, Kind.LABELLED_PAIR, Kind.POSITIVE_PAIR)
 class NewSet:
     """A set that is about to be written.
 
-    splits   split → rows, with the columns of `guess.columns`
-    left_out line → reason, of rows in no split
+    Args:
+        splits: Split → rows, with the columns of `guess.columns`.
+        left_out: Line → reason, of rows in no split.
     """
 
     name: str

@@ -33,8 +33,9 @@ class RowError(Exception):
 class ForeignRow:
     """A line of the file. `texts` are anchor and positives. Each positive becomes a row with the same negatives.
 
-    scores  a teacher's scores of all positives and then of all negatives. None: the line has none
-    label   gold value of a pair. None: it has none
+    Args:
+        scores: A teacher's scores of all positives and then of all negatives. None: the line has none.
+        label: Gold value of a pair. None: it has none.
     """
 
     anchor: str

@@ -31,11 +31,12 @@ if TYPE_CHECKING:
 class JobData:
     """Rows of a job.
 
-    train       dataset key → training rows, in the kind that its loss reads
-    evaluation  every scored set, one entry per split
-    absent      `split/dataset` of evaluation splits without a file → the metric that is null in the result
-    tasks       sets with classes, for classifiers at the end of a stage
-    unscored    evaluation set → the reason why the model has no metric for it
+    Args:
+        train: Dataset key → training rows, in the kind that its loss reads.
+        evaluation: Every scored set, one entry per split.
+        absent: `split/dataset` of evaluation splits without a file → the metric that is null in the result.
+        tasks: Sets with classes, for classifiers at the end of a stage.
+        unscored: Evaluation set → the reason why the model has no metric for it.
     """
 
     train: dict[str, Examples]

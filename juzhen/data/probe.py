@@ -23,9 +23,10 @@ from juzhen.data.spec import DataRequest, DatasetConfig, configured_set
 class Probe:
     """A sample of sentences, and pairs among them.
 
-    pairs    (2, pairs), indices into `sentences`
-    grades   gold similarity of each pair, from 0 to 1
-    classes  class of each sentence, or None
+    Args:
+        pairs: (2, pairs), indices into `sentences`.
+        grades: Gold similarity of each pair, from 0 to 1.
+        classes: Class of each sentence, or None.
     """
 
     sentences: list[str]
@@ -89,7 +90,8 @@ SPLITS = ("train", "dev", "test")
 class TransferTask:
     """Rows with classes, by split: train, dev and test, as far as they exist.
 
-    by_means  classify by the means of the classes alone, as during training
+    Args:
+        by_means: Classify by the means of the classes alone, as during training.
     """
 
     name: str

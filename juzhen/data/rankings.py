@@ -19,15 +19,18 @@ from juzhen.core.examples import JUDGED, TEXT_COLUMNS, Examples, Kind
 class RankingSet:
     """Queries, and the documents to find. Documents are numbered from 0, in the order of `corpus`.
 
-    relevant    for each query: index of a document that answers it → gain, above 0
-    candidates  for each query the indices of its documents to rank (reranking). None: all (retrieval)
-    own         for each query the index of the document that is the query itself, which is never found. −1: none
-    irrelevant  for each query the indices of documents known not to answer it. Others may still be answers
-    unreachable  for each query the gains of judged answers that are not in the corpus. Nothing finds them, and metrics
-                count them nevertheless, as trec_eval does
-    symmetric   True: documents are of the same type as queries, and encoders read both alike · False: they are not, and
-                encoders with prompts for queries and documents use them · None: encoders use the prompt of every
-                sentence
+    Args:
+        relevant: For each query: index of a document that answers it → gain, above 0.
+        candidates: For each query the indices of its documents to rank (reranking). None: all (retrieval).
+        own: For each query the index of the document that is the query itself, which is never found. −1:
+            none.
+        irrelevant: For each query the indices of documents known not to answer it. Others may still be
+            answers.
+        unreachable: For each query the gains of judged answers that are not in the corpus. Nothing finds
+            them, and metrics count them nevertheless, as trec_eval does.
+        symmetric: True: documents are of the same type as queries, and encoders read both alike. False: they
+            are not, and encoders with prompts for queries and documents use them. None: encoders use the
+            prompt of every sentence.
 
     Raises UserError for a query without an answer, for a missing document, and for a document that both answers a query
     and is known not to.
@@ -157,9 +160,10 @@ LONGER = 1.5
 class StandardQuestions:
     """Positive pairs as questions that search their standard question among all of the split.
 
-    ranking  each distinct question once, and each distinct standard question. Its answers are the texts that any row
-             pairs it with, and a standard question of the same text
-    queries  index of the question of each row of the set
+    Args:
+        ranking: Each distinct question once, and each distinct standard question. Its answers are the texts
+            that any row pairs it with, and a standard question of the same text.
+        queries: Index of the question of each row of the set.
     """
 
     ranking: RankingSet

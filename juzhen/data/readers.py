@@ -137,7 +137,8 @@ class Column:
 class ColumnarFile:
     """Columns of a file before any is decoded.
 
-    classes  column → names of its class indices, if `datasets` has written them
+    Args:
+        classes: Column → names of its class indices, if `datasets` has written them.
     """
 
     names: list[str]

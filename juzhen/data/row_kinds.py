@@ -78,12 +78,13 @@ KINDS: tuple[Kind, ...] = tuple(kind for kind in TEXT_COLUMNS if kind not in JUD
 class RawTable:
     """Cells of a table as texts, "" for an empty one.
 
-    cells    a column for each column of the file. The index is the line of a row, or its number without lines.
-             Several rows may have one line
-    table    the table of the cells
-    faults   line → reason why it is not a row
-    notes    remarks that a person may want to check, one sentence each
-    reading  options of the person who named the table
+    Args:
+        cells: A column for each column of the file. The index is the line of a row, or its number without
+            lines. Several rows may have one line.
+        table: The table of the cells.
+        faults: Line → reason why it is not a row.
+        notes: Remarks that a person may want to check, one sentence each.
+        reading: Options of the person who named the table.
     """
 
     table: FileTable
@@ -147,10 +148,11 @@ def text_cells(table: FileTable, reading: TableReading = AS_IT_LOOKS) -> RawTabl
 class Guess:
     """Detected columns and kind of a table.
 
-    columns  field of the example → column
-    labels   label in the file → written label, for kinds with classes
-    score_range  lowest and highest score
-    notes    remarks that a person may want to check, one sentence each
+    Args:
+        columns: Field of the example → column.
+        labels: Label in the file → written label, for kinds with classes.
+        score_range: Lowest and highest score.
+        notes: Remarks that a person may want to check, one sentence each.
     """
 
     kind: Kind

@@ -41,9 +41,10 @@ NEW_LINE, SPACE = ord("\n"), ord(" ")
 class TextTable(Sequence[str]):
     """Windows of running UTF-8 text, in the order of the file. Read-only, and possibly mapped from the file.
 
-    content  uint8, the whole text
-    starts   int64, index of each text's first byte in `content`
-    ends     int64, index behind its last byte
+    Args:
+        content: uint8, the whole text.
+        starts: int64, index of each text's first byte in `content`.
+        ends: int64, index behind its last byte.
 
     >>> table = TextTable(np.frombuffer("今天。明天。".encode(), np.uint8), np.array([0, 9]), np.array([9, 18]))
     >>> table[1], table[0:2], len(table), table.sizes.tolist()

@@ -27,9 +27,10 @@ GOLDEN = (5**0.5 - 1) / 2
 class Shape:
     """Facts that decide the position of a row in a window.
 
-    lengths    tokens of the longest text of each row
-    strata     class, or fifth of the grades, of each row
-    staggered  each stratum begins at another position, so that many small ones do not coincide
+    Args:
+        lengths: Tokens of the longest text of each row.
+        strata: Class, or fifth of the grades, of each row.
+        staggered: Each stratum begins at another position, so that many small ones do not coincide.
     """
 
     lengths: Int[np.ndarray, "rows"]
@@ -97,7 +98,8 @@ def _arranged(rows: Int[np.ndarray, "rows"], shape: Shape) -> Int[np.ndarray, "r
 class BatchRows(NamedTuple):
     """Row indices of a batch of one dataset. `number` counts batches from the start of the stage.
 
-    compares  the rows of all processes differ in the value that their loss compares
+    Args:
+        compares: The rows of all processes differ in the value that their loss compares.
     """
 
     number: int

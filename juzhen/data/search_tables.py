@@ -57,12 +57,13 @@ Places = dict[int, str]
 class SearchTables:
     """Queries, corpus and answers.
 
-    queries   id → text
-    corpus    id → text, with its title before it, if any
-    answers   (id of a query, id of a document) → gain: above 0 for an answer, 0 for a document known not to be one. A
-              document may be missing from the corpus: then nothing finds it
-    taken     lines about the meaning of the columns
-    left_out  name of a table → its lines that are in no set
+    Args:
+        queries: id → text.
+        corpus: id → text, with its title before it, if any.
+        answers: (id of a query, id of a document) → gain: above 0 for an answer, 0 for a document known not
+            to be one. A document may be missing from the corpus: then nothing finds it.
+        taken: Lines about the meaning of the columns.
+        left_out: Name of a table → its lines that are in no set.
     """
 
     name: str
@@ -279,8 +280,9 @@ def _trec(cells: Sequence[Any]) -> list[list[str]] | None:
 class _Part:
     """Queries or documents: id → text.
 
-    numbers  text → id, the first of equal texts
-    column   column that identifies the rows: of ids, or else of texts
+    Args:
+        numbers: Text → id, the first of equal texts.
+        column: Column that identifies the rows: of ids, or else of texts.
     """
 
     place: str

@@ -54,8 +54,9 @@ MOST_ROWS = 2**20
 class Sheet:
     """Filled cells of a sheet. Nothing is padded, so a stray cell costs one cell.
 
-    rows    row number, from 1 → column index, from 0 → value
-    others  names of the other visible sheets
+    Args:
+        rows: Row number, from 1 → column index, from 0 → value.
+        others: Names of the other visible sheets.
     """
 
     name: str
@@ -196,13 +197,14 @@ def in_python(option: str, value: object) -> str:
 class TableReading:
     """Options of a table. None: detected.
 
-    columns     field of a row → name of its column, or its number from 1
-    header      True if the first row names the columns
-    quoted      True if cells may be in double quotes
-    sheet       sheet of an Excel file: its name, or its number from 1
-    split_cells  separator of several texts in one cell, each of which becomes a row
-    on_bad_row  error: the first faulty row is refused · drop: faulty rows are left out and counted
-    spell       writes an option for a message
+    Args:
+        columns: Field of a row → name of its column, or its number from 1.
+        header: True if the first row names the columns.
+        quoted: True if cells may be in double quotes.
+        sheet: Sheet of an Excel file: its name, or its number from 1.
+        split_cells: Separator of several texts in one cell, each of which becomes a row.
+        on_bad_row: "error" refuses the first faulty row, "drop" leaves faulty rows out and counts them.
+        spell: Writes an option for a message.
     """
 
     columns: Mapping[str, str] = field(default_factory=dict)

@@ -232,8 +232,9 @@ class DifferentFilesError(Exception):
 class QuickFiles:
     """The quick files of an index.
 
-    numbers  of the texts that they hold, by position
-    lexical  the arrays of BM25
+    Args:
+        numbers: Numbers of their texts, by position.
+        lexical: Arrays of BM25.
     """
 
     numbers: Int[np.ndarray, "texts"]

@@ -196,7 +196,8 @@ FLOAT_BYTES = 4
 class Encoding:
     """How texts become vectors: options of `SentenceEncoder.encode`.
 
-    progress  True shows a progress bar. None: on a terminal
+    Args:
+        progress: True shows a progress bar. None: on a terminal.
     """
 
     options: dict[str, Any]

@@ -38,8 +38,9 @@ class Compute(Protocol):
 class Ticket:
     """The inputs of one request.
 
-    client   by whom requests take turns
-    lengths  tokens of each input
+    Args:
+        client: Key by which requests take turns.
+        lengths: Tokens of each input.
     """
 
     client: str
@@ -67,10 +68,11 @@ Item = tuple[Ticket, int]
 class Batcher:
     """The queue and its thread. `submit` belongs to the event loop that it was made in.
 
-    batch_tokens  of a round, and of a batch with padding
-    queue_tokens  that may wait or be in work
-    seconds       that a request may take
-    watch         called with the texts and tokens of each batch
+    Args:
+        batch_tokens: Tokens of a round, and of a batch with padding.
+        queue_tokens: Tokens that may wait or be computed.
+        seconds: Longest time of a request.
+        watch: Called with the texts and tokens of each batch.
     """
 
     def __init__(

@@ -25,8 +25,9 @@ TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_
 class RequestError(Exception):
     """An answer other than 200.
 
-    param  the field of the request that is wrong
-    code   a word for programs, such as model_not_found
+    Args:
+        param: Wrong field of the request.
+        code: Error code for programs, such as model_not_found.
     """
 
     def __init__(

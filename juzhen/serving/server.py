@@ -169,9 +169,9 @@ SO_BINDTOIFINDEX, NO_DEVICE = 62, 2**31 - 1
 
 
 def bind(host: str, port: int, *, shared: bool = False) -> socket.socket:
-    """A listening socket. Raises UserError where the address cannot be had.
+    """Open a listening socket. Raises UserError for an address that is not available.
 
-    shared  others of this kind may listen at the address too
+    With `shared`, other sockets may listen at the same address.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:

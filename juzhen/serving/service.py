@@ -39,10 +39,9 @@ MOST_WORDS = 128
 
 @dataclass(frozen=True)
 class Word:
-    """A part of a text that is left out together.
+    """A part of a text that is left out as a whole.
 
-    start, end  its characters in the text
-    tokens      their numbers among the tokens of the text
+    `start` and `end` are its characters in the text, and `tokens` its positions among the tokens of the text.
     """
 
     start: int
@@ -140,12 +139,12 @@ PATIENCE = 0.5
 
 @dataclass
 class RequestLog:
-    """Of one request, for the log: never a text.
+    """Facts about one request for the log, without its texts.
 
-    cut   texts that are longer than the model reads
-    unknown  texts that hold characters which the model does not know
-
-    gone  waits until the client has closed its connection, once the body was read
+    Args:
+        gone: Waits until the client has closed its connection, after the body was read.
+        cut: Number of truncated texts.
+        unknown: Number of texts with unknown characters.
     """
 
     client: str

@@ -24,9 +24,10 @@ FORMAT_VERSION = 1
 class Detail:
     """Level of detail of an audit.
 
-    counts    leave row numbers out
-    examples  quoted rows per cell
-    progress  show progress bars
+    Args:
+        counts: Leave row numbers out.
+        examples: Quoted rows per cell.
+        progress: Show progress bars.
     """
 
     counts: bool = False

@@ -61,9 +61,11 @@ def used_sentences(examples: Examples) -> list[str]:
 class Seen:
     """Rows of one evaluation split that training has seen.
 
-    rows    indices of the seen rows, int64, sorted. For judgements those of the queries, from 0
-    share   their share of the split
-    by_set  training set → number of these rows in it. Sets without any are left out, and sets may overlap
+    Args:
+        rows: Indices of the seen rows, int64, sorted. For judgements those of the queries, from 0.
+        share: Their share of the split.
+        by_set: Training set → number of these rows in it. Sets without any are left out, and sets may
+            overlap.
     """
 
     rows: np.ndarray

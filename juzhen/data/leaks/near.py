@@ -25,7 +25,9 @@ _ROUNDING = 1e-9
 class NearIndex:
     """Index of texts, to find near duplicates of other texts.
 
-    threshold  least Jaccard index |A ∩ B| / |A ∪ B| of the sets of trigrams, each text padded by one mark
+    Args:
+        threshold: Least Jaccard index |A ∩ B| / |A ∪ B| of the sets of trigrams, each text padded by one
+            mark.
     """
 
     def __init__(self, texts: Sequence[str], *, threshold: float = NEAR) -> None:
