@@ -107,7 +107,7 @@ class Search:
         minutes: Time for all of it.
         seeds: Seeds that are drawn, in order.
         report: Called with a line after each training.
-        begun: Start of the time, by time.monotonic. None: now.
+        begun: Start of the search, by time.monotonic. None: now.
     """
 
     def __init__(

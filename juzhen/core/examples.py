@@ -202,10 +202,11 @@ BLOCK = 16_384
 class Comparisons:
     """Pairs of text indices that a model must score.
 
-    first, second  text indices, (comparisons,)
-    left_out  (rows, candidates) for ranked kinds: True for candidates that are not wrong answers. The first candidate
-              is
-              the row's own. None: one comparison per row
+    Args:
+        first: Indices of the first texts, (comparisons,).
+        second: Indices of the second texts, (comparisons,).
+        left_out: (rows, candidates) for ranked kinds: True for candidates that are not wrong answers. The
+            first candidate is the answer of the row. None: one comparison per row.
     """
 
     first: np.ndarray
@@ -257,8 +258,10 @@ class Comparisons:
 class SentenceUnion:
     """Union of the sentences of several sets and of further lists of texts.
 
-    examples  distinct sentences as Examples of kind `sentence`, one row each
-    numbers   for each set and each list: rows of `examples` for the sentences of its table, or for its texts
+    Attributes:
+        examples: Distinct sentences as Examples of kind `sentence`, one row each.
+        numbers: For each set and each list: rows of `examples` for the sentences of its table, or for its
+            texts.
     """
 
     def __init__(self, sets: Sequence[Examples], lists: Iterable[Iterable[str]] = ()) -> None:

@@ -274,11 +274,15 @@ ORDERS = ("worst", "best")
 class Score:
     """One metric of one evaluation set. Correlations are fractions, not percent.
 
-    value      None if the set could not be scored, or the metric is undefined: see `why`
-    low, high  95 % bootstrap interval, None if none was requested
-    count      number of rows
-    worst, best  for a ranking with tied documents: the value in the worst and in the best order of the ties. `value` is
-               the expected one. None if their order makes no difference
+    Args:
+        value: None if the set could not be scored, or the metric is undefined: see `why`.
+        low: Lower end of the 95 % bootstrap interval. None: not requested.
+        high: Upper end of the interval.
+        count: Number of rows.
+        worst: Value of a ranking in the worst order of tied documents. `value` is the expected value. None if
+            the order makes no difference.
+        best: Value in the best order.
+        why: Reason for a missing value.
     """
 
     value: float | None
@@ -307,11 +311,16 @@ class Score:
 class Threshold:
     """Decision threshold of a set, and the quality of its decisions, as fractions.
 
-    value      the score with the best accuracy on the dev split. None if no score is better than one answer for all
-               pairs: see `why`
-    rows       rows of dev, which it was fitted on
-    judged_on  `test`, or without a test split `halves of dev`: each half by the threshold of the other
-    accuracy, precision, recall, f1  on the evaluated rows, for label 1. None if undefined
+    Args:
+        value: The score with the best accuracy on the dev split. None if no score is better than one answer
+            for all pairs: see `why`.
+        rows: Rows of dev, which it was fitted on.
+        judged_on: `test`, or without a test split `halves of dev`: each half by the threshold of the other.
+        accuracy: Accuracy on the evaluated rows. None if undefined.
+        precision: Precision for label 1.
+        recall: Recall for label 1.
+        f1: F1 for label 1.
+        why: Reason for a missing value.
     """
 
     value: float | None

@@ -226,9 +226,12 @@ class TruncationWarning(UserWarning):
 class Truncations:
     """Counts of truncated and unknown texts of a call.
 
-    strict  raise an error instead of counting truncated texts
-    weights  number of times that each text was given, because equal texts are encoded once
-    readings  texts of each tokenizer, by its `id`
+    Args:
+        strict: Raise an error instead of counting truncated texts.
+
+    Attributes:
+        weights: Number of times that each text was given, because equal texts are encoded once.
+        readings: Texts of each tokenizer, by its `id`.
     """
 
     def __init__(self, *, strict: bool = False) -> None:

@@ -286,17 +286,20 @@ DELIMITERS = {".tsv": "\t", ".txt": "\t", ".csv": ","}
 class FileTable:
     """Rows of a file or a hub split, column by column.
 
-    place    name of the file, for messages
-    names    column names, None if the file has none
-    columns  values of each column, a sequence or an object with `to_pylist`. A missing JSON field is None
-    lines    int32 (rows,): first line of each row, from 1. Without lines the number of the row
-    faults   line → reason why it is not a row. Such rows are not among the columns
-    classes  column name → names of its class indices, if the file has them
-    needs_mark  its program reads UTF-8 only with a byte order mark, as Excel does
-    format   format of the file, for people
-    notes    remarks that a person may want to check, one sentence each
-    delimiter, quoted  of a text table: the character between cells, and True for quoted cells
-    sheets   names of the sheets of an Excel file, the read one first
+    Args:
+        place: Name of the file, for messages.
+        names: Column names. None if the file has no names.
+        columns: Values of each column, a sequence or an object with `to_pylist`. A missing JSON field is
+            None.
+        lines: int32 (rows,): first line of each row, from 1. Without lines the number of the row.
+        faults: Line → reason why it is not a row. Such rows are not among the columns.
+        classes: Column name → names of its class indices, if the file has them.
+        needs_mark: Its program reads UTF-8 only with a byte order mark, as Excel does.
+        format: Format of the file, for people.
+        notes: Remarks that a person may want to check, one sentence each.
+        delimiter: Character between the cells of a text table.
+        quoted: True if cells of a text table are quoted.
+        sheets: Names of the sheets of an Excel file, the read one first.
     """
 
     place: str

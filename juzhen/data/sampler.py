@@ -124,18 +124,25 @@ class BatchStream(Sampler[BatchRows]):
     together, so each dataset appears in proportion to its size. Batch `index` depends on `seed`, the sizes and `index`
     alone: setting `start` continues a stream exactly at any point.
 
-    sizes        dataset key → rows
-    batch_size   rows per batch over all processes, for all sets or dataset key → rows. A short rest is shared by the
-                 last two batches of an epoch
-    num_batches  length of the stream
-    rank, world  this process takes the rows rank, rank + world, … of each batch
-    shapes       dataset key → lengths and strata. With `window` > 1 the rows of so many batches are sorted by length,
-                 and strata are spread evenly, before they become batches (set both before the first batch)
-    shares       dataset key → its part of the batches of an epoch, in any unit. An epoch has as many batches as
-                 without them, and a set is repeated as often as its part requires: a row comes again only when all
-                 others of its set have come. None: every row once per epoch
-    order        an `Order`. With `in_turn`, all sets have the same share, and an epoch is a whole number of turns
-    comparisons  dataset key → whether rows differ in the value that their loss compares. Other sets always do
+    Args:
+        sizes: Dataset key → rows.
+        batch_size: Rows per batch over all processes, for all sets or dataset key → rows. A short rest is
+            shared by the last two batches of an epoch.
+        num_batches: Length of the stream.
+        seed: Seed of the order.
+        rank: This process takes the rows rank, rank + world, … of each batch.
+        world: Number of processes.
+        shares: Dataset key → its part of the batches of an epoch, in any unit. An epoch has as many batches
+            as without shares, and a set is repeated as often as its part requires. A row is repeated only
+            after all other rows of its set. None: every row once per epoch.
+        order: An `Order`. With `in_turn`, all sets have the same share, and an epoch is a whole number of
+            turns.
+
+    Attributes:
+        shapes: Dataset key → lengths and strata. With `window` > 1 the rows of so many batches are sorted by
+            length, and strata are spread evenly, before they become batches. Set both before the first batch.
+        comparisons: Dataset key → function that is True if rows differ in the value that their loss compares.
+            Other sets always differ.
     """
 
     def __init__(

@@ -104,8 +104,10 @@ def _over_texts(
 ) -> dict[str, Any]:
     """Sentences, columns, unreachable answers and copies of judgements whose queries and documents are ids.
 
-    beyond  id of a query → gains of missing answers
-    texts   "query" and "document" → id → text. Queries that are not documents are the first sentences
+    Args:
+        examples: The judgements.
+        beyond: id of a query → gains of missing answers.
+        texts: "query" and "document" → id → text. Queries that are not documents are the first sentences.
     """
     corpus = texts["document"]
     named_queries = dict.fromkeys([*examples.texts("query"), *beyond])

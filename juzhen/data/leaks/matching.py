@@ -77,9 +77,12 @@ _COMBINATIONS_AT_ONCE = 4_000_000
 class Hits:
     """Overlap of one training set and one evaluation split.
 
-    train_rows, evaluation_rows  int64 (hits,): rows with the same pair, or with pairs of near sentences
-    is_exact                     bool (hits,): both sentences are equal after normalization
-    exact_sentence, near_sentence  bool (evaluation rows,): a sentence of the row, or one near it, is in training
+    Args:
+        train_rows: int64 (hits,): training rows with the same pair, or with a pair of near sentences.
+        evaluation_rows: int64 (hits,): their evaluation rows.
+        is_exact: bool (hits,): both sentences are equal after normalization.
+        exact_sentence: bool (evaluation rows,): a sentence of the row is in training.
+        near_sentence: bool (evaluation rows,): a sentence near one of the row is in training.
     """
 
     train_rows: np.ndarray
