@@ -103,6 +103,12 @@ PAGES = (
         "python -m tools.docs.speed_picture docs/speed.svg",
         "results/bench/*.json",
     ),
+    Page(
+        "docs/tutorials/matrix.svg",
+        "juzhen table runs/matrix --picture docs/tutorials/matrix.svg",
+        "docs/tutorials/which_data_helps.md",
+        by_hand=True,
+    ),
     Page("results/leaks/*.md", "juzhen leaks --all", "results/leaks/*.json", by_hand=True),
     _of_runs("cot/runs", "scores.svg"),
     _of_runs("encoders/runs", "spearman.*", chosen="--split dev --metric spearman"),
