@@ -1,4 +1,4 @@
-"""The one LightningDataModule: training batches of a stage, and what evaluation must encode."""
+"""The LightningDataModule: training batches of a stage, and evaluation texts."""
 
 import math
 from collections.abc import Callable, Collection, Sequence
@@ -42,7 +42,7 @@ class Stage:
 
 
 def only_stage(datasets: Sequence[str]) -> Stage:
-    """The one stage of a mixture of `datasets`. Nothing is trained without any."""
+    """Return the only stage of a mixture of `datasets`. Without any, nothing is trained."""
     return Stage(0, "+".join(datasets) or "untrained", tuple(datasets), tuple(datasets))
 
 
@@ -71,7 +71,7 @@ class Selection:
 
     @property
     def columns(self) -> list[str]:
-        """The keys whose mean it is."""
+        """Keys whose mean decides."""
         return [
             f"dev/{examples.name}/{metric}" for examples, metric in zip(self.sets, self.metrics, strict=True)
         ]
@@ -151,12 +151,12 @@ def _validated(selection: Selection) -> tuple[list[Examples], list[TransferTask]
 
 
 def blends(job: JobConfig) -> bool:
-    """Each optimizer step of a stage has a batch of every set."""
+    """True if each optimizer step of a stage has a batch of every set."""
     return len(job.dataset) > 1 and job.schedule.sample_by == "blend"
 
 
 def loss_weights(job: JobConfig, sets: Sequence[str]) -> dict[str, float]:
-    """What multiplies the loss of each set in the steps of a stage. {} where one set is alone, or all count alike."""
+    """Return the loss weight of each set in a stage. {} for a single set or equal weights."""
     schedule = job.schedule
     weights = {}
     for name in sets:
@@ -167,7 +167,7 @@ def loss_weights(job: JobConfig, sets: Sequence[str]) -> dict[str, float]:
 
 
 class _Rows(Dataset):
-    """Batches by their row numbers. Runs in the worker processes of a loader."""
+    """Makes batches from row numbers, in the worker processes of a loader."""
 
     def __init__(self, tables: dict[str, Examples], collate: Callable[[Examples, np.ndarray], Batch]) -> None:
         self.tables = tables
@@ -236,7 +236,7 @@ class SentenceDataModule(pl.LightningDataModule):
         self.stream.num_batches = self.total_steps * self.batches_per_step
 
     def _sampling(self, batch_sizes: dict[str, int]) -> dict[str, Any]:
-        """In which order and shares the stream mixes sets. {} where every row comes once per epoch."""
+        """Return order and shares of the sets in the stream. {} if every row comes once per epoch."""
         schedule = self.job.schedule
         by = schedule.sample_by
         if len(batch_sizes) < 2 or (by == "size" and schedule.temperature == 1):
@@ -253,11 +253,11 @@ class SentenceDataModule(pl.LightningDataModule):
         return {"shares": shares, "order": "drawn" if by == "drawn" else "shuffled"}
 
     def in_steps(self, duration: str, key: str, *, total_steps: int | None) -> int:
-        """A duration of the configuration in optimizer steps of this stage."""
+        """Convert a duration of the configuration into optimizer steps of this stage."""
         return Duration.parse(duration, key=key).in_steps(**self._step(), total_steps=total_steps)
 
     def exact_steps(self, duration: str, key: str) -> float:
-        """`in_steps` of the duration of training, before it is rounded to one step at least."""
+        """Convert a duration of training into steps, before rounding to at least one."""
         return Duration.parse(duration, key=key).exact_steps(**self._step(), total_steps=None)
 
     def _step(self) -> dict[str, float]:
@@ -265,7 +265,7 @@ class SentenceDataModule(pl.LightningDataModule):
         return {"steps_per_epoch": self.steps_per_epoch, "batch_size": rows}
 
     def serve(self, collate: Callable[[Examples, np.ndarray], Batch], plan: Callable[..., Any]) -> None:
-        """Takes the model's way of making batches and plans. Call once before handing this to a Trainer."""
+        """Set the model's functions for batches and plans. Call once before passing this to a Trainer."""
         self.collate = collate
         self.validation_plan = plan(*_validated(self.selection)) if self.selection.sets else None
         is_tested = self.data.evaluation or self.data.tasks
@@ -281,7 +281,7 @@ class SentenceDataModule(pl.LightningDataModule):
         return self._loader(_Rows(self.train, self.collate), self.stream, workers)
 
     def _compose_batches(self) -> None:
-        """Tells the stream what rows look like, when batches are not to be left to chance."""
+        """Give the stream the properties of rows if batches are not random."""
         training = self.job.training
         self.stream.window = training.length_window
         if training.stratify_by != "none":

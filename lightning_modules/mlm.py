@@ -1,4 +1,4 @@
-"""Masked language modelling: the encoder learns from text alone, by naming tokens that were hidden from it."""
+"""Masked language modelling: the encoder learns from text alone, by predicting hidden tokens."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -82,7 +82,7 @@ class MaskedPlan(EncodingPlan):
         return self._pairs.matchers(outputs[: self._first, 3:])
 
     def text_scores(self, outputs: Float[np.ndarray, "sentences outputs"]) -> dict[str, Score]:
-        """Loss and accuracy of each text, over all its hidden tokens."""
+        """Return loss and accuracy of each text, over all its hidden tokens."""
         scores, first = {}, self._first
         for examples in self.texts:
             loss, right, count = outputs[first : first + len(examples), :3].astype(np.float64).sum(axis=0)
@@ -130,7 +130,7 @@ class MaskedLanguageModel(BiEncoder):
         self.collate = TextCollator(self.encoder.tokenize, self.encoder.collate, sides=self.tokenize)
 
     def objective(self, batch: Batch) -> LossOutput:
-        """Mean loss per hidden token, over all processes."""
+        """Return the mean loss per hidden token, over all processes."""
         seen, hidden = self._masked(batch.tokens, batch.sentence_ids, step=self._batch_index)
         states = self.encoder.token_states(seen)[hidden]
         logits = self.head(states).float()
@@ -148,7 +148,7 @@ class MaskedLanguageModel(BiEncoder):
         return loss - loss.detach() + mean_loss, {"mlm_accuracy": accuracy}
 
     def output(self, batch: Batch) -> Float[Tensor, "batch outputs"]:
-        """Per sentence: summed loss, hidden tokens named rightly, hidden tokens. Then its embedding."""
+        """Return per sentence: summed loss, correctly predicted tokens, hidden tokens. Then its embedding."""
         rows = batch.columns["text"]
         in_text = torch.zeros(len(batch.sentence_ids), device=rows.device)
         in_text[rows] = batch.tensors["targets"]
@@ -163,7 +163,7 @@ class MaskedLanguageModel(BiEncoder):
     def _guessed(
         self, states: Tensor, targets: Tensor
     ) -> tuple[Float[Tensor, "some"], Float[Tensor, "some"]]:
-        """Loss of each hidden token, and 1.0 where the likeliest token is the right one."""
+        """Return the loss of each hidden token, and 1.0 if the likeliest token is correct."""
         losses, right = [], []
         for piece, piece_targets in zip(states.split(HEAD_PIECE), targets.split(HEAD_PIECE), strict=True):
             logits = self.head(piece).float()
@@ -174,7 +174,7 @@ class MaskedLanguageModel(BiEncoder):
     def _masked(
         self, tokens: Tokens, numbers: Tensor, *, step: int, where: Bool[Tensor, "sentences"] | None = None
     ) -> tuple[Tokens, Int[Tensor, "hidden"]]:
-        """The tokens as the encoder sees them, and the places of those it must guess. Elsewhere than `where`, none."""
+        """Mask tokens for the encoder, and return the hidden positions. `where` limits them."""
         self.vocabulary = self.vocabulary.to(numbers.device)
         seen, hidden = self.masking(tokens, numbers, self.vocabulary, seed=self.job.seed, step=step)
         if where is not None:

@@ -1,4 +1,4 @@
-"""A generative reranker: the answer of a language model, asked about a query and a document, as their score."""
+"""A generative reranker: a language model's answer about a query and a document is their score."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -59,7 +59,7 @@ class RerankerModule(CrossEncoderModule):
 
     @staticmethod
     def load_encoder(job: JobConfig, *, folder: Path | None = None) -> GenerativeReranker:  # type: ignore[override]
-        """The reranker in `folder`, or the one a job starts from: any decoder, asked in a new text if it has none."""
+        """Load the reranker in `folder`, or the start of a job. Any other decoder gets a new prompt."""
         settings: Any = RerankerModule.settings(job)
         start = folder or job.init_from
         if start and gives_answers(encoder_folder(start)):

@@ -46,7 +46,10 @@ def check_sharding(job: JobConfig) -> None:
 
 
 class Sharded(ModelParallelStrategy):
-    """Lightning's, with parts of weights alone (no tensor parallelism), and whole checkpoints in one file each."""
+    """Lightning's strategy with sharded weights only, and checkpoints in one file each.
+
+    It has no tensor parallelism.
+    """
 
     def __init__(self, processes: int) -> None:
         super().__init__(
@@ -62,7 +65,7 @@ def copy_to_shard(module: pl.LightningModule) -> pl.LightningModule:
 
 
 def shard(module: pl.LightningModule) -> None:
-    """Leaves this process its part of each tensor of `module`. Once: Lightning asks at the start of each pass."""
+    """Keep only this process's part of each tensor of `module`, once. Lightning calls it before each pass."""
     from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forward_method
 
     if isinstance(module, FSDPModule):
@@ -91,12 +94,12 @@ def most_of_all(count: int, device: torch.device) -> int:
 
 @torch.no_grad()
 def put_together(module: nn.Module, sharded: nn.Module) -> None:
-    """Gives `module` the weights that its shared-out copy has learnt. All processes must call it."""
+    """Copy the weights of the sharded copy into `module`. All processes must call it."""
     whole = {**dict(module.named_parameters()), **dict(module.named_buffers())}
     for name, values in {**dict(sharded.named_parameters()), **dict(sharded.named_buffers())}.items():
         whole[name].copy_(whole_tensor(values))
 
 
 def whole_tensor(values: Tensor) -> Tensor:
-    """All of it, where this process has a part."""
+    """Gather the whole tensor if this process has a part."""
     return values.full_tensor() if isinstance(values, DTensor) else values

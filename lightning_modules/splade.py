@@ -77,7 +77,7 @@ class Splade(SentenceModule):
 
     @staticmethod
     def load_encoder(job: JobConfig, *, folder: Path | None = None) -> SparseEncoder:
-        """The encoder in `folder`, or the one a job starts from: with a head over any encoder of sentences."""
+        """Load the encoder in `folder`, or the start of a job. Any encoder of sentences gets a new head."""
         numbers, start = Splade.settings(job), folder or job.init_from
         found = start or job.backbone.path
         if is_sparse(found):
@@ -126,7 +126,7 @@ class Splade(SentenceModule):
     def _of_all(
         self, tensors: Mapping[str, Tensor]
     ) -> tuple[Float[Tensor, "some dim"], Float[Tensor, "some dim"]]:
-        """Vectors of the queries and of the documents of all processes."""
+        """Gather the vectors of the queries and of the documents of all processes."""
         names = [name for name in ("anchors", "positives", "negatives") if name in tensors]
         names += ["text_ids"] if "missing" in tensors else []
         rows = self.whole_batch({name: tensors[name] for name in names})
@@ -136,7 +136,7 @@ class Splade(SentenceModule):
         return queries, torch.cat(documents) if documents else queries
 
     def _share(self) -> float:
-        """The share of the weights that counts in this step."""
+        """Share of the regulariser's weights in this step."""
         step = self.trainer.global_step if self._trainer is not None else 0
         return warmed_up(step, round(self.total_steps * self.numbers.flops_warmup_percent / 100))
 
@@ -146,7 +146,7 @@ class Splade(SentenceModule):
 
 
 def _require_dot_products(loss: Mapping[str, Any]) -> None:
-    """Raises UserError for a loss whose numbers do not suit dot products of weights, from 0 on and of any size."""
+    """Raise UserError for a loss that does not suit dot products, which are unbounded and not negative."""
     if loss.get("hardness"):
         raise UserError(
             f"loss={name_of(loss)}: its hardness multiplies cosines, and model=splade scores by dot products of any "

@@ -1,7 +1,8 @@
-"""Checks whether a stage can learn from its rows, and a count of batches that give a loss nothing to compare.
+"""Check that a stage can learn from its rows, and count batches with nothing to compare.
 
-Each loss declares what rows must differ in (`Contrast`). Training stops before the first step if the gradient would be
-0 throughout, or if a classifier would have one answer. A warning follows if less can be learnt than was meant.
+Each loss declares the differences that it needs between rows (`Contrast`). Training stops before the first
+step if the gradient would always be 0, or if a classifier would have one answer. A warning follows if less
+can be learnt than intended.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -26,9 +27,9 @@ from lightning_modules.loss_factory import Match, build_loss, class_grades
 
 
 def check_learnable(job: JobConfig, rows: SentenceDataModule, matches: Mapping[str, Match]) -> list[str]:
-    """What a person should know before the stage that `rows` serves is trained, a line each. None: nothing.
+    """Return warnings for the user before the stage of `rows` is trained, a line each.
 
-    Raises UserError where nothing can be learnt.
+    Raises UserError if nothing can be learnt.
     """
     warnings = []
     for name, examples in rows.train.items():
@@ -91,7 +92,10 @@ class _Set:
         self.has_negatives = makes_negatives or "negative" in examples.columns
 
     def __call__(self, is_alone: bool) -> list[str]:
-        """Lines about the set. `is_alone`: the stage has no other. Raises UserError where it teaches nothing."""
+        """Return warnings about the set. `is_alone`: the stage has no other.
+
+        Raises UserError if nothing can be learnt.
+        """
         require_equal_lists(self.examples, self.loss, self.name)
         warnings = [*self._negatives()]
         match self.loss.contrast:
@@ -150,7 +154,7 @@ class _Set:
         )
 
     def _need_texts(self) -> None:
-        """A candidate with the text of the anchor, or of one of its positives, does not count."""
+        """Require another text. A text equal to the anchor or one of its positives does not count."""
         columns = self.examples.columns
         same = [column for column, numbers in columns.items() if (numbers == numbers[0]).all()]
         if same and (self.loss.contrast is Contrast.TEXTS or len(same) == len(columns)):
@@ -174,7 +178,7 @@ class _Set:
             yield f"{self._place()}, {count:,} with a negative that is the positive{first}: they teach nothing"
 
     def _only_value(self) -> str | None:
-        """The gold value of all rows as the file has it. None where there are several, or none."""
+        """Return the gold value of all rows as in the file. None if there are several, or none."""
         targets = self.examples.targets
         if targets is None or not (targets == targets[0]).all():
             return None
@@ -200,7 +204,7 @@ def _steps(job: JobConfig, rows: SentenceDataModule) -> Iterator[str]:
 
 
 def _validation(job: JobConfig, rows: SentenceDataModule) -> Iterator[str]:
-    """Why no checkpoint can be chosen."""
+    """Warn if no checkpoint can be chosen."""
     if not rows.selection.sets:
         splits = ",".join(job.evaluation.splits)
         yield (
@@ -243,7 +247,7 @@ FEW = 0.01
 
 
 def compares_rows(examples: Examples, rows: np.ndarray, loss: Loss) -> bool:
-    """As `compares`, of the part of a loss that compares rows, where a part of it does not."""
+    """Apply `compares` to the part of a loss that compares rows, if it has such a part."""
     has_part = (
         loss.is_batchwise
         and loss.contrast in (Contrast.CLASSES, Contrast.VALUES)
@@ -297,7 +301,7 @@ def _count(rows: SentenceDataModule, name: str, loss: Loss, *, balanced: bool) -
 
 
 def _drawn(rows: SentenceDataModule, name: str, *, balanced: bool) -> list[np.ndarray]:
-    """The first batches of a set. `balanced`: with its labels in proportion."""
+    """Return the first batches of a set. `balanced`: stratified by label."""
     examples, size = rows.train[name], rows.stream.batch_sizes[name]
     stream = BatchStream({name: len(examples)}, batch_size=size, num_batches=0, seed=rows.job.seed)
     if balanced:

@@ -177,9 +177,8 @@ def score_table(
 
     Args:
         reading: How to read the table. Its columns are the two texts.
-        output: Default: <file>.scored next to the input in its format, or .csv for Excel, parquet and Arrow. UTF-8,
-            with
-            a byte order mark if the input was not plain UTF-8.
+        output: Default: <file>.scored next to the input in its format, or .csv for Excel, parquet and Arrow.
+            UTF-8, with a byte order mark if the input was not plain UTF-8.
 
     Raises:
         UserError: A file that cannot be read, an irregular row, or an empty text.

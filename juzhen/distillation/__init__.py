@@ -1,1 +1,1 @@
-"""Students: smaller encoders that begin with what a larger one knows."""
+"""Students: smaller encoders initialised from a larger one."""

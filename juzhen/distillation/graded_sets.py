@@ -142,7 +142,7 @@ class Triplets:
         return cls(rows, Pairs(first, second, None), pair_of_document.reshape(len(rows), len(documents)))
 
     def agreement(self, scores: Float[np.ndarray, "pairs"]) -> float:
-        """In which share of the rows the positive scores above every negative."""
+        """Share of the rows whose positive scores above every negative."""
         rows = scores[self.places]
         if self.rows.missing is not None:
             rows = np.where(self.rows.missing, -np.inf, rows)
@@ -175,14 +175,14 @@ class Triplets:
 
 
 def _unless(absent: Sequence[bool], cells: Sequence[str]) -> list[str]:
-    """The cells, empty where a document is missing."""
+    """Return the cells, empty for a missing document."""
     return ["" if is_absent else cell for is_absent, cell in zip(absent, cells, strict=True)]
 
 
 def _write(
     path: Path, kind: Kind, columns: dict[str, str], rows: list[tuple[str, ...]], **described: Any
 ) -> Path:
-    """Writes a table and its configuration, whose path it gives."""
+    """Write a table and its configuration, and return the configuration's path."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_text(path, csv_text([tuple(columns.values()), *rows], delimiter="\t"))
     return write_description(path, kind, columns, rows=len(rows), **described)

@@ -1,4 +1,4 @@
-"""Students: smaller encoders made of a larger one, before anything is learnt."""
+"""Students: smaller encoders made from a larger one, before training."""
 
 import base64
 import copy
@@ -255,7 +255,7 @@ def _names(tokenizer: PreTrainedTokenizerBase) -> Mapping[str, Any]:
 
 
 def shared_tokens(old: PreTrainedTokenizerBase, new: PreTrainedTokenizerBase) -> Iterable[tuple[int, int]]:
-    """Yield the numbers of each token that both vocabularies hold: (in the old one, in the new one)."""
+    """Yield the number of each token of both vocabularies: (in the old one, in the new one)."""
     numbers = old.get_vocab()
     return ((numbers[token], number) for token, number in new.get_vocab().items() if token in numbers)
 
@@ -281,11 +281,11 @@ def student_of(
     """Create a smaller encoder initialised from a teacher, with mean pooling.
 
     Args:
-        layers: Number of layers: every k-th of the teacher, with the last one. A narrower student gets new layers that
-            start as the identity.
-        dim: Dimension of its states. Default: the teacher's. If smaller, token embeddings start as the teacher's
-            embedding
-            of the token as a text, projected on its first `dim` principal directions over all tokens.
+        layers: Number of layers: every k-th of the teacher, with the last one. A narrower student gets new
+            layers that start as the identity.
+        dim: Dimension of its states. Default: the teacher's. If smaller, token embeddings start as the
+            teacher's embedding of the token as a text, projected on its first `dim` principal directions over
+            all tokens.
         vocabulary: Number of tokens to keep, those that `texts` need most. Default: all.
         tokenizer: Another tokenizer for a narrower student.
         max_length: Tokens per sentence. Default: the teacher's.
@@ -415,7 +415,7 @@ def _check(
 
 @torch.no_grad()
 def _shallower(teacher: SentenceEncoder, layers: int, token_ids: np.ndarray) -> PreTrainedModel:
-    """Every k-th layer of the teacher, the last one among them, and the rows of some tokens."""
+    """Keep every k-th layer of the teacher, including the last, and the rows of some tokens."""
     backbone = copy.deepcopy(teacher.backbone)
     inner: Any = backbone
     count = len(inner.encoder.layer)

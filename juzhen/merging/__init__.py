@@ -1,1 +1,1 @@
-"""One encoder made of several that started alike."""
+"""Merge encoders with a common start into one."""

@@ -81,9 +81,8 @@ class Tried:
 def chosen_weights(score: Score, count: int, *, method: str, trials: int) -> Tried:
     """Search the weights with the best dev score: equal weights, each model alone, then a search.
 
-    Shares of two models are tried on a grid. Shares of more models, and factors, are searched by Nelder and Mead
-    (1965),
-    starting with each model alone.
+    Shares of two models are tried on a grid. Shares of more models, and factors, are searched by Nelder and
+    Mead (1965), starting with each model alone.
     """
     if method == "greedy_soup":
         return greedy_soup(score, count)
@@ -228,7 +227,7 @@ def _require_alike(first: Any, other: Any, both: str) -> None:
 
 
 def _require_same_texts(first: Any, other: Any, both: str) -> None:
-    """Raises UserError where the same text becomes other tokens."""
+    """Raise UserError if models tokenize the same text differently."""
     one, two = (encoder.inner.tokenizer for encoder in (first, other))
     same = one.get_vocab() == two.get_vocab() and one.special_tokens_map == two.special_tokens_map
     if same and one.is_fast and two.is_fast:
@@ -274,7 +273,7 @@ Weights = Sequence[float] | Literal["dev"] | None
 
 @dataclass(frozen=True)
 class MergeRecipe:
-    """How models are merged. Numbers as in `merge`. Raises UserError for invalid numbers."""
+    """Recipe of a merge. Numbers as in `merge`. Raises UserError for invalid numbers."""
 
     method: str = "linear"
     weights: Weights = None
@@ -297,7 +296,7 @@ class MergeRecipe:
         return self.weights == DEV or self.method == GREEDY
 
     def check(self, count: int, *, has_base: bool) -> None:
-        """Raises UserError for a number of models, a base or weights that do not suit the method."""
+        """Raise UserError for a number of models, a base or weights that do not suit the method."""
         method = METHODS[self.method]
         least, most = method.models
         if count < least or (most is not None and count > most):

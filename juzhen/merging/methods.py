@@ -52,11 +52,11 @@ def slerp(tensors: Sequence[Float[Tensor, "*shape"]], weights: Sequence[float]) 
 def multislerp(
     tensors: Sequence[Float[Tensor, "*shape"]], weights: Sequence[float]
 ) -> Float[Tensor, "*shape"]:
-    """The mean of several on a sphere: in the tangent space at their weighted mean, and back.
+    """Average tensors on a sphere: in the tangent space at their weighted mean, and back.
 
-    Directions and lengths are averaged apart (Goddard 2024,
-    https://goddard.blog/posts/multislerp-wow-what-a-cool-idea).
-    Raises ValueError where the directions cancel out.
+    Directions and lengths are averaged separately (Goddard 2024,
+    https://goddard.blog/posts/multislerp-wow-what-a-cool-idea). Raises ValueError if the directions cancel
+    out.
     """
     shares = torch.tensor(weights, dtype=tensors[0].dtype)
     shares = shares / shares.sum()
@@ -140,9 +140,9 @@ def _thinned(
 
 
 def model_stock(vectors: Sequence[Float[Tensor, "*shape"]]) -> Float[Tensor, "*shape"]:
-    """The mean task vector, shortened by how far the vectors disagree: t · mean, t = N cos θ / (1 + (N − 1) cos θ).
+    """Shorten the mean task vector by disagreement: t · mean, with t = N cos θ / (1 + (N − 1) cos θ).
 
-    cos θ is the mean cosine of two of the N (Jang et al. 2024, https://arxiv.org/abs/2403.19522).
+    cos θ is the mean cosine of two of the N vectors (Jang et al. 2024, https://arxiv.org/abs/2403.19522).
     """
     cosines = []
     for first, second in combinations(vectors, 2):
@@ -176,7 +176,7 @@ class Method:
     def merge(
         self, tensors: Sequence[Tensor], base: Tensor | None, weights: Sequence[float], **numbers: Any
     ) -> Tensor:
-        """One tensor of the models' tensors, in float32. base: of the same shape, where the method needs one."""
+        """Merge one tensor of the models, in float32. base: its tensor of the same shape, if needed."""
         chosen = {name: numbers[name] for name in self.takes}
         arguments = (weights,) if self.is_weighted else ()
         if not self.of_vectors or base is None:

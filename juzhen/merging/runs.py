@@ -95,7 +95,7 @@ def merge_runs(
 def _choosing(
     settings: EvaluationSettings | None, names: Sequence[str], data_dir: str | Path | None
 ) -> EvaluationSettings:
-    """Of the named sets, or of those trained on, the dev splits."""
+    """Return the dev splits of the named sets, or of the training sets."""
     if settings is None:
         return dev_settings([configured_set(name) for name in names], data_dir=data_dir or "data")
     described = settings.evaluate | settings.dataset
@@ -125,7 +125,7 @@ def _common_start(parents: Sequence[Result]) -> tuple[Any, str]:
 
 
 def _config(parents: Sequence[Result], recipe: MergeRecipe, base: str) -> dict[str, Any]:
-    """Configuration of the first run with the sets of all runs and the recipe in `merge`."""
+    """Return the configuration of the first run with the sets of all runs and the recipe in `merge`."""
     models = {
         (result.config["model"].get("_target_"), result.config["model"].get("name")) for result in parents
     }
@@ -162,7 +162,7 @@ def _config(parents: Sequence[Result], recipe: MergeRecipe, base: str) -> dict[s
 
 
 def _row(result: Result) -> str:
-    """The name of a run without its seed, and eight hex digits of its row: equal where the seed alone is another."""
+    """Return a run's name without its seed, and eight hex digits, equal for all seeds."""
     row = identify(result, before_training=False)
     digest = hashlib.sha256(repr((row.trained_on, row.settings)).encode()).hexdigest()[:8]
     return f"{result.name.removesuffix(f'-s{result.seed}')} {digest}"
@@ -236,7 +236,7 @@ def _score(
     *,
     progress: bool,
 ) -> None:
-    """Scores the encoder on the sets of its parents, and writes encoder, rows and, last, the result."""
+    """Score the encoder on the sets of its parents. Write encoder, rows and, last, the result."""
     run = EvaluationRun(encoder, settings, None, progress)
     result.training["merge_seconds"] = round(time.monotonic() - since, 3)
     result.training["train_seconds"] = round(
@@ -274,7 +274,7 @@ def _card(
     merged: Merged,
     base: str,
 ) -> dict[str, Any]:
-    """Facts for the README: the method, the parents with their weights, and their licences where these differ."""
+    """Return facts for the README: the method, the parents with their weights, and differing licences."""
     labels = (
         [result.name for result in parents]
         if len(parents) == len(folders)

@@ -18,7 +18,7 @@ from juzhen.mining.options import MiningOptions
 
 
 class Reason(StrEnum):
-    """Why a candidate was dropped. If several reasons apply, the first in this order counts."""
+    """Reason to drop a candidate. If several apply, the first in this order counts."""
 
     KEPT = "kept"
     IS_POSITIVE = "is_positive"  # it answers the query
@@ -84,7 +84,7 @@ class Known:
         return np.where(self._relevant[positions] == keys, self._order[positions], UNKNOWN)
 
     def labels(self, query: np.ndarray, document: np.ndarray) -> Codes:
-        """1: answers the query, or is joined with it by positive pairs · 0: known not to answer · UNKNOWN, int8."""
+        """Return int8 labels: 1 answers the query or shares a positive pair, 0 does not, else UNKNOWN."""
         keys = query * self._size + document
         answers = _among(keys, self._relevant)
         apart = _among(keys, self._irrelevant) & ~answers
@@ -95,7 +95,7 @@ class Known:
         return self._query_text[query] == self._document_text[document]
 
     def reasons(self, query: np.ndarray, document: np.ndarray) -> Iterable[tuple[Reason, np.ndarray]]:
-        """Reasons that need no score, and to which candidates each applies."""
+        """Return reasons that need no score, with the candidates of each."""
         texts = self._document_text[document]
         yield Reason.IS_POSITIVE, _among(query * self._size + document, self._relevant)
         is_copy = self.own_copies(query, document) | _among(query * self._span + texts, self._copies)
@@ -150,7 +150,7 @@ def above(
 
 
 def _numbered(texts: Sequence[str], numbers: dict[str, int]) -> Int[np.ndarray, "texts"]:
-    """Equal numbers for texts that differ in spaces, punctuation, width and case alone."""
+    """Give equal numbers to texts that differ in spaces, punctuation, width and case only."""
     return np.array([numbers.setdefault(_letters(text), len(numbers)) for text in texts], dtype=np.int64)
 
 
@@ -159,7 +159,7 @@ def _letters(text: str) -> str:
 
 
 def _keys(lists: Sequence[np.ndarray] | None, size: int) -> np.ndarray:
-    """The pairs of a query and a document as one number each, sorted."""
+    """Encode each pair of a query and a document as one number, sorted."""
     if not lists:
         return np.empty(0, dtype=np.int64)
     owners = np.repeat(np.arange(len(lists)), [len(documents) for documents in lists])

@@ -117,9 +117,8 @@ def cluster(
     Args:
         vectors: Embeddings (texts, dim).
         count: Number of clusters, by k-means on the unit sphere (scikit-learn).
-        min_score: Join clusters while the mean cosine of their texts is at least this. Memory grows with the square of
-            the
-            number of texts. Give either `count` or `min_score`.
+        min_score: Join clusters while the mean cosine of their texts is at least this. Memory grows with the
+            square of the number of texts. Give either `count` or `min_score`.
         seed: Seed of k-means.
 
     Returns:

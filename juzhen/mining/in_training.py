@@ -1,4 +1,4 @@
-"""Negatives that are mined again and again, by the encoder that learns from them."""
+"""Negatives that are mined repeatedly, by the encoder in training."""
 
 import signal
 from collections.abc import Mapping
@@ -79,7 +79,7 @@ class NegativesInForce:
     name = digest = "in_force"
 
     def search(self, queries: Int[np.ndarray, "queries"], k: int, advance: Advance) -> Found:
-        """At the end of lists of `k` or more, so that a window of ranks leaves them in."""
+        """Put documents at the end of lists of `k` or more, so that a window of ranks includes them."""
         hard = np.where(self.found.is_hard, self.found.documents, -1).astype(np.int64)
         lists = [hard[self.starts[query] : self.starts[query + 1]].ravel() for query in queries.tolist()]
         width = max(k, *(len(row) for row in lists))
@@ -87,7 +87,7 @@ class NegativesInForce:
         return documents, np.zeros(documents.shape, dtype=np.float32)
 
     def score(self, queries: Numbers, documents: Numbers) -> Scores:
-        """NaN: the first source scores."""
+        """Return NaN. The first source scores."""
         return np.full(len(queries), np.nan, dtype=np.float32)
 
 
@@ -186,7 +186,7 @@ class MinedRows:
         return replace(self.examples, kind=Kind.TRIPLET, columns=columns | negatives, missing=None)
 
     def changed(self, before: InForce | None, after: InForce) -> float:
-        """The share of rows that have other negatives than before."""
+        """Share of rows whose negatives have changed."""
         if before is None:
             return 1.0
         is_other = (np.sort(before.documents) != np.sort(after.documents)).any(axis=1)

@@ -109,15 +109,15 @@ def mine(
     Args:
         sources: Encoders, and "bm25". Each finds candidates, the first scores all of them.
         options: Rules and numbers, see `MiningOptions`.
-        folder: New folder, or the folder of the same killed run. It holds shards, and embeddings without `cache`.
-        cross_encoder: Scores every candidate that cheaper rules keep. Candidates with a logit of `options.max_score` or
-            more are dropped; default 0.
+        folder: New folder, or the folder of the same killed run. It holds shards, and embeddings without
+            `cache`.
+        cross_encoder: Scores every candidate that cheaper rules keep. Candidates with a logit of
+            `options.max_score` or more are dropped; default 0.
         exclude_from: Sets whose sentences must not become negatives.
-        calibrate_on: Labelled pairs that fit `max_score` instead: the highest threshold with at most the share
-            `false_negative_rate` of label 1 below it.
-        query_prompt, document_prompt: Names of the encoders' prompts. Default: their prompts for queries and documents
-            of
-            such a ranking (`RankingSet.symmetric`), else their default prompt.
+        calibrate_on: Labelled pairs that fit `max_score` instead: the highest threshold with at most the
+            share `false_negative_rate` of label 1 below it.
+        query_prompt, document_prompt: Names of the encoders' prompts. Default: their prompts for queries and
+            documents of such a ranking (`RankingSet.symmetric`), else their default prompt.
 
     Returns:
         The result, with a report, which `MiningResult.write` turns into a data set.

@@ -107,7 +107,7 @@ def misfit(report: Mapping[str, Any], calibrated_on: str | None) -> str | None:
 
 
 def _of(part: int, total: int) -> str:
-    """A part, and its share: 967 of 1,086 (89.0 %)."""
+    """Format a part and its share, such as 967 of 1,086 (89.0 %)."""
     return f"{part:,} of {total:,}" + (f" ({percent(part, total)})" if total else "")
 
 
@@ -149,19 +149,16 @@ class MiningResult:
         """Count candidates by reason, and the rate of false negatives among known labels.
 
         Keys:
-            known_before, known_after: Candidates in the window with a known label, of queries with two positives or
-                more: all,
-                and those kept by rules that know no label. With `positive_reference=own`, counted in each row except
-                its own.
+            known_before, known_after: Candidates in the window with a known label, of queries with two
+                positives or more: all, and those kept by rules that know no label. With
+                `positive_reference=own`, counted in each row except its own.
             false_negatives_before, false_negatives_after: How many of them answer the query.
             rules: Reason → [answers, answers that this rule alone keeps, others, others that it drops]. The
-                cross-encoder is
-                counted on candidates that other rules keep.
-            left: Rows with enough negatives (`rows`), the same without max_score (`rows_without`), candidates that no
-                other
-                rule drops (`candidates`), and how many max_score drops (`refused`).
-            rows: Pairs of a query and a positive by their number of negatives: `enough`, `fewer` than requested,
-                `none`.
+                cross-encoder is counted on candidates that other rules keep.
+            left: Rows with enough negatives (`rows`), the same without max_score (`rows_without`), candidates
+                that no other rule drops (`candidates`), and how many max_score drops (`refused`).
+            rows: Pairs of a query and a positive by their number of negatives: `enough`, `fewer` than
+                requested, `none`.
         """
         counts = [json.loads(pq.read_schema(path).metadata[COUNTS]) for path in self.shards]
         reasons, usable = Counter[str](), Counter[str]()
@@ -194,7 +191,7 @@ class MiningResult:
 
     @cached_property
     def _sizes(self) -> dict[str, int]:
-        """Pairs of a query and its positive by their negatives, see `report`."""
+        """Count pairs of a query and its positive by their negatives, see `report`."""
         sizes, num_found = Counter[str](), 0
         for query, positive, *documents in self._rows():
             sizes["enough" if len(documents) == self.options.num_negatives else "fewer"] += 1
@@ -203,7 +200,7 @@ class MiningResult:
         return {name: sizes[name] for name in ("enough", "fewer", "none")}
 
     def _rows(self) -> Iterator[list[int]]:
-        """The rows by numbers: a query, and documents, the positive first."""
+        """Return the rows as numbers: a query, and documents with the positive first."""
         is_per_row = self.options.positive_reference == OWN
         chosen, masked = ("chosen_for", "masked_for") if is_per_row else ("chosen", "masked")
         for path in self.shards:

@@ -1,4 +1,4 @@
-"""Sets of conf/dataset that something is made of, and the configuration of a set that was made."""
+"""Source sets of conf/dataset, and configurations of derived sets."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
@@ -85,7 +85,7 @@ def _description(path: Path) -> Path:
 
 
 def training_command(table: Path, description: Path, loss: str, data_dir: Path) -> str:
-    """What to type to train on a table that was written, and on nothing else."""
+    """Return the command that trains on a written table only."""
     arguments = (
         "--config-dir",
         description.parents[1],

@@ -279,7 +279,7 @@ class Miner:
 def require_shard(
     path: Path, queries: Int[np.ndarray, "queries"], *, num_documents: int, positive_reference: str
 ) -> None:
-    """Raises UserError if a file does not hold the complete candidates of these queries."""
+    """Raise UserError if a file does not hold the complete candidates of these queries."""
     try:
         table = pq.read_table(require_file(path))
         counts = json.loads((table.schema.metadata or {})[COUNTS])

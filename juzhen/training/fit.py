@@ -1,4 +1,4 @@
-"""Fine-tuning in plain PyTorch: `fit`. The same steps as `train.py` takes, of one set on one device."""
+"""Fine-tuning in plain PyTorch: `fit`. Its steps equal those of `train.py`, for one set on one device."""
 
 import inspect
 import sys
@@ -231,9 +231,9 @@ class FitScores:
 
 
 class _Best:
-    """The weights with the highest dev score, by the metric that chooses for the kind of its rows.
+    """The weights with the highest dev score, by the default metric for the kind of its rows.
 
-    Raises UserError for rows that have none.
+    Raises UserError for rows without such a metric.
     """
 
     def __init__(self, encoder: SentenceEncoder, dev: Examples) -> None:
@@ -261,7 +261,7 @@ class _Best:
             self.after = found
 
     def take(self) -> None:
-        """The encoder gets the weights, their scores and their thresholds."""
+        """Load the best weights, scores and thresholds into the encoder."""
         if self.weights is not None:
             self.encoder.load_state_dict(self.weights)
         self.encoder.keep_fit(
@@ -303,7 +303,7 @@ def named_loss(name: str) -> type[Loss]:
 
 
 def _losses() -> dict[str, type[Loss]]:
-    """Name → class of every loss that a bi-encoder can learn by."""
+    """Return name → class of every loss for a bi-encoder."""
     members = {name: getattr(juzhen.losses, name) for name in dir(juzhen.losses)}
     return {
         name: kind

@@ -186,7 +186,7 @@ def _put_together(encoder: nn.Module, is_learnt: bool) -> float:
 
 
 def _cost(vectors: Tensor, plan: StepPlan) -> Tensor:
-    """A number to go back from. Of sparse vectors as model=splade has it: products of pairs, and FLOPS of each side."""
+    """Return a scalar for the backward pass. Sparse vectors: products and FLOPS as in model=splade."""
     if plan.sparse is None:
         return vectors.square().sum()
     rows = torch.arange(len(vectors), device=vectors.device)
@@ -232,7 +232,7 @@ def _put_on_processor(module: nn.Module) -> None:
 
 
 def random_encoder(architecture: PretrainedConfig, plan: StepPlan) -> PooledEncoder:
-    """An encoder as a plan has it, with random weights, and without a tokenizer."""
+    """Build a planned encoder with random weights and without a tokenizer."""
     backbone = from_scratch(copy.deepcopy(architecture), shown="config.json")
     backbone.name_or_path = ""  # else its head would be read from there
     if plan.adapter is not None:
@@ -283,7 +283,7 @@ class _FusedAttention(TorchFunctionMode):
 
 @contextmanager
 def _like_cuda() -> Iterator[None]:
-    """Attention as on a GPU, whose kernels keep no weights."""
+    """Run attention as on a GPU, whose kernels keep no weights."""
     of_processor = forward._attended
     forward._attended = _fused
     try:
@@ -294,7 +294,7 @@ def _like_cuda() -> Iterator[None]:
 
 
 class Living(TorchDispatchMode):
-    """Counts the bytes of the tensors that are alive, those of weights apart. most: at one time."""
+    """Counts the bytes of live tensors, without those of weights. most: the peak."""
 
     def __init__(self, encoder: PooledEncoder) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -350,7 +350,7 @@ def largest_micro_batch(
 
 
 def rough_bytes(architecture: PretrainedConfig, lengths: Sequence[int]) -> float:
-    """No less than a step takes, from the sizes in config.json alone: to know whether a look is worth its second."""
+    """Return an upper bound of a step's bytes, from config.json alone, to decide on a full estimate."""
     layers, width = (
         int(getattr(architecture, name, 0) or 0) for name in ("num_hidden_layers", "hidden_size")
     )

@@ -70,7 +70,7 @@ def adamw(
 
 
 def eight_bit_adamw() -> Callable[..., torch.optim.Optimizer]:
-    """torchao's AdamW with moments of 8 bits, whose states torch.load reads from now on."""
+    """Return torchao's AdamW with 8-bit moments, and allow torch.load to read its states."""
     require_packages("state_bits=8", "torchao", extra="large")
     from torchao.optim import AdamW8bit
 

@@ -1,4 +1,4 @@
-"""How losses of several tasks are weighed against each other: the formulas, as functions of tensors (tasks)."""
+"""Formulas for the weights of several tasks' losses, as functions of tensors (tasks)."""
 
 from collections.abc import Sequence
 
@@ -15,9 +15,8 @@ def by_mean_loss(
 ) -> Float[Tensor, "tasks"]:
     """w ← (1 − α) w + α W L/ΣL, with the mean losses L since the last update and the sum W of all weights.
 
-    A large loss gets more weight. Weights that sum to 1 have W = 1. Otherwise W preserves their sum. Tasks without a
-    loss
-    (NaN) keep their weight.
+    A large loss gets more weight. Weights that sum to 1 have W = 1. Otherwise W preserves their sum. Tasks
+    without a loss (NaN) keep their weight.
     """
     is_known = ~losses.isnan()
     total = torch.where(is_known, losses, 0).sum()
