@@ -31,9 +31,10 @@ Start = Callable[[SavedRun, Result], Any]
 class Changes:
     """Changes of a result.
 
-    added  metric keys with a value that had none
-    moved  metric key → value before and after, if an existing score was replaced
-    notes  steps that failed, in words
+    Attributes:
+        added: Metric keys that had no value before.
+        moved: Metric key → value before and after, if an existing score was replaced.
+        notes: Descriptions of failed steps.
     """
 
     added: list[str] = field(default_factory=list)

@@ -30,7 +30,8 @@ def describe_rows(
 ) -> Described:
     """Row statistics: `split/dataset` → counts and fingerprints.
 
-    temperature  divides the scores of positive pairs. None if none are scored
+    Args:
+        temperature: Divides the scores of positive pairs. None if none are scored.
     """
     described: Described = {}
     for key, examples in sets.items():

@@ -168,15 +168,16 @@ Tables = list[tuple[Examples, Int[np.ndarray, "sentences"]]]
 class EncodingPlan(ABC):
     """Texts to encode once, and the way from outputs to scores.
 
-    sets         sets of pairs: one score per row
-    rankings     sets whose queries look for documents: one ranked list per query
-    standard_questions  positive pairs of `sets`, as questions that look for their standard question
-    searched     the rankings and the `standard_questions`
-    tasks        sets for which a classifier is trained
-    examples     the rows that the encoder must see, each once for all sets
-    temperature  divides scores before a softmax: that of cosines, or 1 for logits
-    sentences    all distinct texts that the encoder reads
-    pending      numbers of the sentences in `examples`. The others are known and need not be computed
+    Attributes:
+        sets: Sets of pairs: one score per row.
+        rankings: Sets with queries and documents: one ranked list per query.
+        standard_questions: Positive pairs of `sets`, as queries for their standard question.
+        searched: The rankings and the `standard_questions`.
+        tasks: Sets for which a classifier is trained.
+        examples: Rows for the encoder, each once for all sets.
+        temperature: Divides scores before a softmax: that of cosines, or 1 for logits.
+        sentences: All distinct texts that the encoder reads.
+        pending: Numbers of the sentences in `examples`. The others are known and need not be computed.
     """
 
     searches: ClassVar[bool] = True
@@ -263,11 +264,12 @@ ALIKE = np.zeros(len(Side), dtype=np.int8)
 class CosinePlan(EncodingPlan):
     """Encodes every distinct sentence of several sets once. A score is the cosine of two embeddings.
 
-    head       computes the score instead, with its current weights. None: the cosine sides      those of the encoder
-    (`PooledEncoder.sides`): if queries and documents of a ranking have different prompts, a
-               sentence is encoded once for each of its prompts
-    normalize  truncated embeddings are brought to length 1, as the encoder does with its own
-    read       Side of each of `sentences`
+    Attributes:
+        head: Computes the score instead, with its current weights. None: the cosine.
+        sides: Those of the encoder (`PooledEncoder.sides`): if queries and documents of a ranking have
+            different prompts, a sentence is encoded once for each of its prompts.
+        normalize: Truncated embeddings are brought to length 1, as the encoder does with its own.
+        read: Side of each of `sentences`.
     """
 
     temperature = COSINE_TEMPERATURE
@@ -396,8 +398,9 @@ class CosinePlan(EncodingPlan):
 class Evaluator(ABC):
     """Evaluation of one kind of encoder: `plan` → `begin` → `output` of each batch → `measured`.
 
-    unscored   kinds of sets without a metric, and why
-    plan_type  class of its plans
+    Attributes:
+        unscored: Kinds of sets without a metric, and the reason.
+        plan_type: Class of its plans.
     """
 
     unscored: ClassVar[Mapping[Kind, str]] = UNSCORED
@@ -428,11 +431,14 @@ class Evaluator(ABC):
 
 
 class EmbeddingEvaluator(Evaluator):
-    """A bi-encoder or prompt encoder: encodes the sentences of a plan with a back end, unless a cache has them.
+    """Evaluation of bi-encoders and prompt encoders.
 
-    backend    a BackendName. Any but torch must be able to export the encoder
-    cache_dir  folder of cached embeddings. None: no cache
-    precision  in which the encoder runs. Embeddings of each precision are stored separately
+    A back end encodes the sentences of a plan, except those in the cache.
+
+    Args:
+        backend: A BackendName. Any but torch must be able to export the encoder.
+        cache_dir: Folder of cached embeddings. None: no cache.
+        precision: Of the encoder. Embeddings of each precision are stored separately.
     """
 
     def __init__(
@@ -483,8 +489,9 @@ class EmbeddingEvaluator(Evaluator):
     ) -> None:
         """Pass known embeddings to the plan.
 
-        is_first  True for the first of several processes, which alone reads the cache
-        shared    sends the results of the first process to all
+        Args:
+            is_first: True for the first of several processes, which alone reads the cache.
+            shared: Sends the results of the first process to all.
         """
         self._backend = None
         if self._cache is None or not isinstance(plan, CosinePlan):

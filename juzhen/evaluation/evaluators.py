@@ -232,9 +232,11 @@ class LexicalEvaluator(Evaluator):
 class BM25Plan(LexicalPlan):
     """Rankings by the terms that a query shares with a document, see `juzhen.metrics.lexical`.
 
-    index  builds the BM25 of a corpus
+    Documents without a term of the query come last, in their order. Raises UserError for sets that are not
+    rankings.
 
-    Documents without a term of the query come last, in their order. Raises UserError for sets that are not rankings.
+    Args:
+        index: Builds the BM25 of a corpus.
     """
 
     def __init__(self, sets: Sets, *, index: Callable[[Sequence[str]], BM25] = BM25) -> None:

@@ -58,9 +58,10 @@ HALF = {"bf16-mixed": torch.bfloat16, "16-mixed": torch.half}
 class EvaluationRun:
     """Encodes and scores with one encoder.
 
-    encoder    of any family
-    cache_dir  token numbers of large sets are kept below it, and embeddings where `settings` ask for it
-    progress   bars are shown
+    Attributes:
+        encoder: Of any family.
+        cache_dir: Folder for token numbers of large sets, and for embeddings if `settings` cache them.
+        progress: Show progress bars.
     """
 
     encoder: Any
@@ -281,9 +282,12 @@ def _listed(sets: Any, reading: Mapping[str, Any]) -> list[Listed]:
 
 
 def rows_to_score(rows: Any, **reading: Any) -> Examples:
-    """Rows, or a file of them, as a dev split. `faq/test.csv` is the test split of faq, as `juzhen dataset` writes it.
+    """Read rows, or a file of them, as a dev split.
 
-    reading  columns, sheet, on_bad_row and score_range, as `as_examples` takes them
+    `faq/test.csv` is the test split of faq, as `juzhen dataset` writes it.
+
+    Args:
+        reading: Columns, sheet, on_bad_row and score_range, as `as_examples` takes them.
     """
     if isinstance(rows, str | Path) and is_table(rows):
         name, split = set_and_split(Path(rows))

@@ -105,11 +105,12 @@ def saved_runs(folders: Sequence[Path]) -> list[SavedRun]:
 def missing_sets(
     result: Result, named: Descriptions | None = None, *, data_dir: str | None = None, again: bool = False
 ) -> Descriptions:
-    """Sets with a split that `result` has no score of and that can be read now. Opens no file of rows.
+    """Sets with a readable split without a score in `result`. Opens no file of rows.
 
-    named     sets to score besides those of the run, with their current descriptions
-    data_dir  instead of the run's
-    again     also splits with scores: of the named sets, or of all if none is named
+    Args:
+        named: Sets to score besides those of the run, with their current descriptions.
+        data_dir: Folder of the sets. None: that of the run.
+        again: Also splits with scores: of the named sets, or of all if none is named.
     """
     named = named or {}
     scored = [key for key in result.data if not key.startswith("train/")]
@@ -124,7 +125,8 @@ def missing_sets(
 def unchecked_sets(result: Result, *, data_dir: str | None = None) -> Descriptions:
     """Sets of pairs with scores, but without a count of the rows that training has seen.
 
-    data_dir  instead of the run's
+    Args:
+        data_dir: Folder of the sets. None: that of the run.
     """
     if not result.trained_on:
         return {}
@@ -156,9 +158,10 @@ def trained_rows(
 ) -> dict[str, Examples]:
     """Training rows of the stage of a result: dataset key → rows, after conversion and limit.
 
-    settings  its evaluation sets decide which rows `filter_leaks` drops
-
     Raises UserError if they differ from the rows of the training.
+
+    Args:
+        settings: Its evaluation sets decide which rows `filter_leaks` drops.
     """
     kinds, scored = {}, set()
     for key, about in result.data.items():
@@ -195,9 +198,10 @@ def _require_same(examples: Examples, then: Mapping[str, Any], *, data_dir: str)
 def texts_of_run(run: str | Path, *, data_dir: Path | None) -> dict[str, list[str]]:
     """Set → training texts of a finished run that learns from text alone, with its filter applied again.
 
-    data_dir  folder of the sets. None: that of the run
-
     Raises UserError if the run has learnt from pairs, and if the files have changed.
+
+    Args:
+        data_dir: Folder of the sets. None: that of the run.
     """
     result = Result.read(run)
     kinds = {rows["kind"] for key, rows in result.data.items() if key.startswith("train/")}

@@ -65,10 +65,12 @@ Outputs = list[tuple[np.ndarray, np.ndarray]]
 class Evaluation:
     """Results of one pass over some sets.
 
-    scores     metric key `split/dataset/metric` → Score: the columns of a result per_row    `split/dataset` →
-    similarity of each row, (rows,), or (rows, candidates) for an anchor with several texts per_query  metric key → one
-    number per query of a ranking, (queries,). The score is their mean rows       `split/dataset` → both, as a run
-    stores them
+    Attributes:
+        scores: Metric key `split/dataset/metric` → Score: the columns of a result.
+        per_row: `split/dataset` → similarity of each row, (rows,), or (rows, candidates) for an anchor with
+            several texts.
+        per_query: Metric key → one number per query of a ranking, (queries,). The score is their mean.
+        rows: `split/dataset` → rows with scores, as a run stores them.
     """
 
     scores: dict[str, Score]
@@ -119,8 +121,9 @@ def measure(
 ) -> Evaluation:
     """Score all planned sets from the outputs for `plan.examples`.
 
-    dims     truncated sizes of embeddings to score as well, as sets with a name that ends in @64
-    options  as in `_measured`
+    Args:
+        dims: Truncated sizes of embeddings to score as well, as sets with a name that ends in @64.
+        options: As in `_measured`.
     """
     full = _measured(evaluator, plan, outputs, **options)
     scores = full.scores | evaluator.finished(plan, outputs)
@@ -142,12 +145,13 @@ def _measured(
     clusterings: int = 0,
     **sampling: int,
 ) -> Evaluation:
-    """All scores but the additional ones of an evaluator.
+    """All scores except the additional ones of an evaluator.
 
-    seen      `split/dataset` → rows, or queries, that training has seen. These sets are also scored without them
-    rankings  ranking metrics besides RANKINGS
-    clusterings  starts of the V-measure, see `juzhen.metrics.classification`. 0: no V-measure
-    how       bootstrap_samples and seed, as in `score_set`
+    Args:
+        seen: `split/dataset` → rows, or queries, seen in training. These sets are also scored without them.
+        rankings: Ranking metrics besides RANKINGS.
+        clusterings: Starts of the V-measure, see `juzhen.metrics.classification`. 0: no V-measure.
+        how: bootstrap_samples and seed, as in `score_set`.
     """
     scores = plan.scores(outputs)
     measured = score_sets(plan.sets, scores, temperature=plan.temperature, seen=seen, **sampling)
@@ -278,7 +282,8 @@ def score_ranking_set(
 ) -> dict[str, Score]:
     """Mean of each metric over all queries, and over the unseen ones if training has seen some.
 
-    numbers  metric → output of `order_numbers`, (three, queries)
+    Args:
+        numbers: Metric → output of `order_numbers`, (three, queries).
     """
     return _means(
         ranking.column,
@@ -303,8 +308,10 @@ def _means(
 ) -> dict[str, Score]:
     """Mean of each metric over some rows, and over the unseen ones if training has seen some.
 
-    numbers  metric → (three, rows): the expected value, in the worst order of equal scores and in the best
-    why      reason for a missing value when no row is left
+    Args:
+        numbers: Metric → (three, rows): the expected value, in the worst order of equal scores and in the
+            best.
+        why: Reason for a missing value when no row is left.
     """
     chosen = {"": rows}
     if seen is not None and len(seen.rows):
@@ -346,9 +353,12 @@ def score_sets(
     temperature: float = COSINE_TEMPERATURE,
     **sampling: int,
 ) -> dict[str, Score]:
-    """Score every set: metric key `split/dataset/metric` → Score. Thresholds come from the dev split of the same set.
+    """Score every set: metric key `split/dataset/metric` → Score.
 
-    seen, how  as in `measure`
+    Thresholds come from the dev split of the same set.
+
+    Args:
+        seen, how: As in `measure`.
     """
     dev = {
         dataset.name: (values, dataset)
@@ -476,12 +486,12 @@ def score_together(
 ) -> dict[str, Score]:
     """`<split>/sts_all/spearman` and `<split>/sts_mean/spearman`, for splits with scores of all seven sets.
 
-    all   Spearman over the pairs of all sets together, with gold scores scaled to [0, 1]. Papers on unsupervised
-    embeddings
-          call it "all" (Gao et al. 2021, appendix B)
-    mean  the mean of the seven correlations. None if one of them is undefined
+    sts_all is Spearman over the pairs of all sets together, with gold scores scaled to [0, 1]. Papers on
+    unsupervised embeddings call it "all" (Gao et al. 2021, appendix B). sts_mean is the mean of the seven
+    correlations. None if one of them is undefined.
 
-    measured  metric key → Score of each set
+    Args:
+        measured: Metric key → Score of each set.
     """
     together: dict[str, Score] = {}
     for split in dict.fromkeys(dataset.split for dataset in sets):
@@ -513,13 +523,14 @@ NEED_A_THRESHOLD = ("accuracy", "f1", "mcc")
 def score_unseen(
     scores: np.ndarray, examples: Examples, seen: np.ndarray, **sampling: Any
 ) -> dict[str, Score]:
-    """`spearman_without_leaks` and similar scores, with their intervals and counts. Empty if nothing was seen.
-
-    scores  similarity of each row of `examples`, (rows,), as for the score of the whole set
-    seen    positions of rows that training has seen
-    how     bootstrap_samples, seed and temperature, as in `score_set`
+    """`spearman_without_leaks` and similar scores, with intervals and counts. Empty if nothing was seen.
 
     A value is None if the other rows have no correlation: none is left, or one side is constant.
+
+    Args:
+        scores: Similarity of each row of `examples`, (rows,), as for the score of the whole set.
+        seen: Positions of rows that training has seen.
+        how: bootstrap_samples, seed and temperature, as in `score_set`.
     """
     if not len(seen):
         return {}

@@ -26,7 +26,7 @@ def _ranking(name: str) -> str:
 
 @dataclass(config=SCHEMA, kw_only=True)
 class HardwareConfig:
-    """Speed, and not the maths; only the precision and compiling make other numbers."""
+    """Settings of speed. Only the precision and compiling change the numbers."""
 
     accelerator: Literal["cpu", "cuda", "mps"] = Field(description="what computes")
     devices: int = Field(ge=1, description="GPUs, or processes on a CPU, of each node")
@@ -97,9 +97,10 @@ class EvaluationConfig:
 class EvaluationSettings:
     """The part of a job's configuration that an evaluation reads, under the same keys.
 
-    dataset   sets whose training rows are read
-    evaluate  sets whose dev and test rows are read and scored
-    long_texts, chunk_overlap  as of `SentenceEncoder.with_long_texts`
+    Attributes:
+        dataset: Sets whose training rows are read.
+        evaluate: Sets whose dev and test rows are read and scored.
+        long_texts, chunk_overlap: As in `SentenceEncoder.with_long_texts`.
     """
 
     seed: int = 0
@@ -140,7 +141,7 @@ class EvaluationSettings:
     def of(cls, config: Mapping[str, Any]) -> "EvaluationSettings":
         """Read the settings of a stored configuration. Keys added later get their neutral value.
 
-        Raises UserError for a key or a type that is no longer in the schema.
+        Raises UserError for a key or a type that the schema no longer has.
         """
         values = {
             option.name: config[option.name] for option in dataclasses.fields(cls) if option.name in config

@@ -35,11 +35,14 @@ from juzhen.models.settings import TF_IDF
 
 
 class Family(ABC):
-    """Base of kinds of encoders. The defaults suit encoders around a transformer, `encoder.inner`, that reads texts.
+    """Base of the families of encoders.
 
-    unscored        kinds of sets without a metric, and why
-    has_embeddings  texts become vectors, which can be cached, computed by a back end, and searched
-    cuts            texts longer than the maximum of `encoder.inner` are truncated
+    The defaults suit encoders around a transformer, `encoder.inner`, that reads texts.
+
+    Attributes:
+        unscored: Kinds of sets without a metric, and the reason.
+        has_embeddings: Texts become vectors, which can be cached, computed by a back end, and searched.
+        cuts: Texts longer than the maximum of `encoder.inner` are truncated.
     """
 
     unscored: ClassVar[Mapping[Kind, str]] = UNSCORED
@@ -67,9 +70,12 @@ class Family(ABC):
         progress: bool = False,
         **options: Any,
     ) -> SentenceCollator:
-        """Return the collator of rows. options: those of the collator.
+        """Return the collator of rows.
 
-        tokenize  None: the encoder's own, which stores tokens of large sets below `cache_dir`
+        Args:
+            tokenize: Tokeniser of the texts. None: that of the encoder, which stores tokens of large sets
+                below `cache_dir`.
+            options: Of the collator.
         """
         if tokenize is None:
             tokenize = CachedTokenizer(encoder.inner, cache_dir, progress=progress)
@@ -107,7 +113,8 @@ class Family(ABC):
     def cut(self, encoder: Any, examples: Examples, lengths: np.ndarray | None = None) -> TruncationStats:
         """Count texts, or pairs, of the rows that are longer than the encoder reads.
 
-        lengths  tokens of each sentence by itself. None: unknown
+        Args:
+            lengths: Tokens of each sentence by itself. None: unknown.
         """
         return truncated_sentences(encoder.inner, examples, lengths)
 

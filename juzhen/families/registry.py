@@ -61,8 +61,11 @@ def open_encoder(encoder: Any) -> Any:
 class PairScorer:
     """Scores of a finished run, or of two fused runs, computed without gradients in float32.
 
-    folders  of a run, or of an encoder. A cross-encoder gives logits, other encoders the cosine or their learnt form
-    fusion   weights of two runs from `juzhen fuse`, in the order of the fit. Raises UserError for other runs
+    Args:
+        folders: Of a run, or of an encoder. A cross-encoder gives logits, other encoders the cosine or their
+            learnt form.
+        fusion: Weights of two runs from `juzhen fuse`, in the order of the fit. Raises UserError for other
+            runs.
     """
 
     def __init__(self, *folders: str | Path, fusion: Fusion | None = None) -> None:

@@ -254,9 +254,10 @@ def _rank_correlations(first: "_TieGroups", second: "_TieGroups", counts: np.nda
 class _TieGroups:
     """A column sorted once.
 
-    order  rows from the lowest to the highest value
-    last   position in `order` of the last row of each group of equal values
-    group  group of each row
+    Attributes:
+        order: Rows from the lowest to the highest value.
+        last: Position in `order` of the last row of each group of equal values.
+        group: Group of each row.
     """
 
     order: np.ndarray

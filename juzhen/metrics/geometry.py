@@ -221,10 +221,11 @@ def measure_space(
     grades: Float[np.ndarray, "pairs"],
     classes: Int[np.ndarray, "texts"] | None = None,
 ) -> dict[str, float | None]:
-    """Measure a space, during training or later: name → number, None where it is not defined.
+    """Measure a space, during training or later: name → number, None if undefined.
 
-    pairs    row numbers of texts with a known similarity, (2, pairs), and their `grades` from 0 to 1
-    classes  of each text. With them also `silhouette`
+    Args:
+        pairs: Row numbers of texts with a known similarity, (2, pairs), and their `grades` from 0 to 1.
+        classes: Of each text. With them also `silhouette`.
     """
     first, second = embeddings[pairs]
     close = grades >= POSITIVE_GRADE

@@ -273,17 +273,21 @@ def overlaps(
 def lexical_scores(
     texts_a: Sequence[str], texts_b: Sequence[str], *, method: str = TF_IDF, tokens: str = CHARACTERS
 ) -> Float[np.ndarray, "rows"]:
-    """How alike two columns of texts are by their characters and words, float32 (rows,) in [0, 1].
+    """Score the lexical similarity of two columns of texts, float32 (rows,) in [0, 1].
 
-    method  tf_idf: cosine of `lexical_vectors`, counted over the rows given, a sentence once for every row it is in: no
-            outside corpus, hence no training, and scores of two splits are not on one scale · jaccard, dice: `overlap`
-            of their sets of terms, which looks at the two texts alone
-    tokens  of jaccard and dice, as `term_sets` takes them
+    Args:
+        texts_a: First text of each row.
+        texts_b: Second text of each row.
+        method: "tf_idf" is the cosine of `lexical_vectors`, counted over the given rows, a sentence once for
+            each of its rows. It needs no other corpus, but scores of two splits have different scales.
+            "jaccard" and "dice" are the `overlap` of the term sets of the two texts.
+        tokens: Of jaccard and dice, as in `term_sets`.
 
-    >>> lexical_scores(["今天天气好", "你好"], ["今天天气好", "再见"]).tolist()
-    [1.0, 0.0]
-    >>> lexical_scores(["a cat sat"], ["a cat ran"], method="jaccard").tolist()
-    [0.5]
+    Example:
+        >>> lexical_scores(["今天天气好", "你好"], ["今天天气好", "再见"]).tolist()
+        [1.0, 0.0]
+        >>> lexical_scores(["a cat sat"], ["a cat ran"], method="jaccard").tolist()
+        [0.5]
     """
     require_choice("method", method, METHODS)
     columns = {"texts_a": texts_a, "texts_b": texts_b}

@@ -28,10 +28,11 @@ PerQuery = Float[np.ndarray, "queries"]
 class RankedLists:
     """The documents of each query, best first, with the places of equal scores.
 
-    documents  numbers, −1 after the end of a list
-    starts     number of documents with a higher score: equal scores have the same number
-    beyond     for each query, number of omitted documents with the score of the last listed one
-    answers    those among them that answer their query: numbers of queries, and of documents
+    Attributes:
+        documents: Numbers, −1 after the end of a list.
+        starts: Number of documents with a higher score: equal scores have the same number.
+        beyond: For each query, number of omitted documents with the score of the last listed one.
+        answers: Listed documents that answer their query: numbers of queries, and of documents.
     """
 
     documents: Int[np.ndarray, "queries depth"]
@@ -151,7 +152,8 @@ def _numbers(
 class _Found:
     """Documents that answer their query and are in its list, or have the score of its last one.
 
-    start, size  of the documents with its score: number with a higher score, and their number
+    Attributes:
+        start, size: Of the documents with its score: number with a higher score, and their number.
     """
 
     query: Int[np.ndarray, "answers"]
@@ -381,7 +383,8 @@ def right_answers(
 ) -> tuple[Float[np.ndarray, "rows"], Float[np.ndarray, "rows"]]:
     """Highest score of another candidate, and 1 if the own text has a higher one, 1/k if k texts share it.
 
-    scores  as in `score_ranking`. NaN for both of a row without another candidate
+    Args:
+        scores: As in `score_ranking`. NaN for both of a row without another candidate.
     """
     positives, candidates = scores[:, 0].astype(np.float64), scores[:, 1:].astype(np.float64)
     best = candidates.max(axis=1)

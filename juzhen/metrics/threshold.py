@@ -78,8 +78,9 @@ def accepted_rows(
 class Decisions(NamedTuple):
     """Quality of the answers of a threshold, as fractions. None where undefined.
 
-    precision  TP / (TP + FP)
-    recall     TP / (TP + FN)
+    Attributes:
+        precision: TP / (TP + FP).
+        recall: TP / (TP + FN).
     """
 
     accuracy: float | None = None
@@ -91,7 +92,9 @@ class Decisions(NamedTuple):
 def decisions_at(scores: np.ndarray, labels: np.ndarray, *, threshold: float | None) -> Decisions:
     """Judge the decision to accept rows that score at least the threshold.
 
-    threshold  None: each half of the rows is judged by the threshold of the other half with the best accuracy
+    Args:
+        threshold: None: each half of the rows is judged by the threshold of the other half with the best
+            accuracy.
     """
     accepted = accepted_rows(scores, labels, threshold=threshold)
     scores, labels = _checked(scores, labels)
