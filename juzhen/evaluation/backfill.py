@@ -24,7 +24,7 @@ from juzhen.evaluation.settings import EvaluationSettings, HardwareConfig, devic
 from juzhen.families.registry import FAMILIES, family_in, open_encoder
 
 Start = Callable[[SavedRun, Result], Any]
-"""Gives the encoder that a stage began with. Raises UserError when it is gone."""
+"""Loads the starting encoder of a stage. Raises UserError if it is missing."""
 
 
 @dataclass

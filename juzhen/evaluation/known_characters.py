@@ -15,7 +15,7 @@ from juzhen.encoders.tokens import ReadSentences, characters
 from juzhen.families.registry import family_of
 
 WIDE = str.maketrans({chr(number): chr(number + 0xFEE0) for number in range(0x21, 0x7F)} | {" ": "\u3000"})
-"""Signs of ASCII with their full-width forms."""
+"""ASCII characters → their full-width forms."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def known_characters(encoder: Any, texts: Sequence[str]) -> KnownCharacters:
 
 
 def known_groups(encoder: Any) -> KnownCharacters:
-    """Look at which characters of `groups` an encoder knows. Raises UserError for a lexical baseline."""
+    """Find the characters of `groups` that an encoder knows. Raises UserError for a lexical baseline."""
     tokenizer, found = _inner(encoder).tokenizer, dict[str, Group]()
     for name, members in groups().items():
         unknown = characters(tokenizer, members)

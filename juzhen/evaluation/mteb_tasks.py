@@ -38,7 +38,7 @@ LOCAL_SETS = {
 """Task → the set of conf/dataset that has its rows."""
 
 SPLITS = {"dev": "validation", "test": "test"}
-"""What mteb calls a split."""
+"""Names of the splits in mteb."""
 
 SIDES = {None: Side.EVERY, "query": Side.QUERY, "document": Side.DOCUMENT}
 
@@ -75,7 +75,7 @@ class RunEncoder:
             "normalize": encoder.normalize,
             "weights": weights,
         }
-        """What decides the scores beside the package, for the files of results."""
+        """Settings that change the scores, for the result files."""
         digests = [encoder_digest(encoder.reading(side), "mteb") for side in SIDES.values()]
         revision = f"{weights}-{hashlib.sha256(' '.join(digests).encode()).hexdigest()[:8]}"
         name = name if size == encoder.dim else f"{name}-truncate_dim={size}"
@@ -210,7 +210,7 @@ def _read(key: str, sets: ConfiguredSets, split: str | None) -> Examples | None:
 
 
 def _fill(task: Any, examples: Examples, train: Examples | None) -> None:
-    """Gives a task its rows, in the columns that mteb has after its own reading."""
+    """Fill a task with rows, in the columns that mteb uses after reading."""
     split = SPLITS[examples.split]
     splits = {split: _columns(examples)} | ({"train": _columns(train)} if train is not None else {})
     if examples.kind == Kind.LABELLED_TEXT and train is None:

@@ -296,7 +296,7 @@ def rows_to_score(rows: Any, **reading: Any) -> Examples:
 
 
 def _require_scored(sets: Sequence[Examples | RankingSet], unscored: Mapping[Kind, str]) -> None:
-    """Raises UserError for rows that the encoder has no measure of."""
+    """Raise UserError for rows without a metric for this encoder."""
     for dataset in sets:
         if isinstance(dataset, Examples) and dataset.kind in unscored:
             raise UserError(f"{dataset.split}/{dataset.name}: {unscored[dataset.kind]}")

@@ -143,7 +143,7 @@ def unchecked_sets(result: Result, *, data_dir: str | None = None) -> Descriptio
 def _readable(
     result: Result, described: dict[str, dict[str, Any] | None], data_dir: str | None
 ) -> Descriptions:
-    """By name those sets of `split/dataset` → description with a file of the split."""
+    """Sets with a file of the split, by name, from `split/dataset` → description."""
     where = {"source": result.config["source"], "data_dir": data_dir or result.config["data_dir"]}
     readable = {}
     for key, description in described.items():

@@ -379,7 +379,7 @@ def score_sets(
 
 
 CONFIDENCE = 0.95
-"""What `juzhen.core.result.Score` promises of its interval."""
+"""Confidence of the interval in `juzhen.core.result.Score`."""
 
 
 def score_set(

@@ -157,7 +157,7 @@ def device_name(hardware: HardwareConfig) -> str:
 
 
 def require_device(hardware: HardwareConfig) -> None:
-    """Raises UserError when the accelerator is absent, or cannot do the precision."""
+    """Raise UserError if the accelerator is missing or does not support the precision."""
     import torch
 
     from juzhen.core.machine import present_devices

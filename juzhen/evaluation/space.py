@@ -48,7 +48,7 @@ from juzhen.metrics.lexical import JACCARD, lexical_scores
 FEWEST = {PCA: 3, TSNE: 10}
 """Texts that a map needs: with fewer, t-SNE has no neighbourhoods to keep."""
 PERPLEXITY = 30
-"""Of t-SNE, as its authors have it; of few texts (n − 1) / 3."""
+"""Of t-SNE, as in its paper. For few texts (n − 1) / 3."""
 
 Map = Float[np.ndarray, "texts two"]
 
@@ -118,7 +118,7 @@ MEANINGS = geometry.MEANINGS | {
     "cosine_gold": "Spearman of the cosine and the gold similarity",
     "beyond_overlap": "the same with word overlap taken out (partial): what the encoder knows besides",
 }
-"""Measure → what it says, in the order in which they are shown."""
+"""Metric → its meaning, in display order."""
 
 
 @dataclass(frozen=True)
@@ -175,7 +175,7 @@ def analyze_embeddings(
 
 
 def require_vectors(*sources: str | Path) -> None:
-    """Raises UserError where one of the encoders, by its files, gives no embeddings."""
+    """Raise UserError if the files of a source have no encoder with embeddings."""
     for source in sources:
         if not find_family(source).has_embeddings:
             raise UserError(
@@ -196,7 +196,7 @@ def starting_encoder(run: str | Path) -> SentenceEncoder:
 
 
 def require_sets(sets: Sequence[TextSet], *, maps: Sequence[str], colour: str | None) -> str:
-    """What colours the maps. Raises UserError for too few texts, and for classes that a set does not have."""
+    """Return the colour of the maps. Raises UserError for too few texts or missing classes."""
     require_maps(maps, sum(len(part.probe.sentences) for part in sets))
     without = [part.name for part in sets if part.probe.classes is None]
     if colour == CLASS and without:

@@ -114,7 +114,7 @@ def two_stage(
 
 
 def check_depths(ranking: RankingSet, depths: Sequence[int]) -> None:
-    """Raises UserError for a set that two stages cannot be measured on."""
+    """Raise UserError for a set that does not suit two stages."""
     if ranking.candidates is not None:
         raise UserError(
             f"{ranking.column}: its queries have candidates, and nothing is to be found; expected a retrieval set"

@@ -164,7 +164,7 @@ def _error_of_rows(gaps: PerRow, *, are_values: bool) -> tuple[float, float]:
 
 
 def spearman_influence(scores: np.ndarray, grades: np.ndarray) -> PerRow:
-    """By how much more of a row would move `spearman`: the derivative by its share (infinitesimal jackknife).
+    """Influence of each row on `spearman`: the derivative by its share (infinitesimal jackknife).
 
     Its mean is 0, and its variance over the number of rows that of the correlation (Efron 1982, chapter 6).
     """

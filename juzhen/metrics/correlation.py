@@ -18,7 +18,7 @@ FEW_ROWS = 100
 """Below so many rows the percentiles of a bootstrap cover too little: 65 % for a mean near 0.9 over ten rows."""
 
 FEW_OTHERS = 10
-"""So do they where fewer rows than these differ from all the others."""
+"""So do sets where fewer rows than these differ from the rest."""
 
 CELLS_PER_CHUNK = 100_000
 """Resampled rows held at once: they fit the processor's cache, four times faster than a few large blocks."""
@@ -227,7 +227,7 @@ def _percentiles(values: np.ndarray, confidence: float) -> Interval:
 
 
 def _resamples(rows: int, *, samples: int, seed: int) -> Iterator[np.ndarray]:
-    """How often each row is drawn, float64 (resamples of this chunk, rows), in chunks of `samples`."""
+    """Draws of each row, float64 (resamples of this chunk, rows), in chunks of `samples`."""
     generator = np.random.default_rng(seed)
     for size in _chunk_sizes(rows, samples):
         sampled = generator.integers(0, rows, (size, rows))
@@ -299,7 +299,7 @@ Z = 1.959964
 
 
 class Gap(NamedTuple):
-    """A difference, its standard error, and on how many degrees of freedom that rests (0: as many as one likes)."""
+    """A difference, its standard error, and the degrees of freedom (0: unlimited)."""
 
     value: float
     error: float

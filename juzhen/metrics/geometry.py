@@ -40,7 +40,7 @@ def alignment(first: np.ndarray, second: np.ndarray, *, power: float = 2.0) -> f
 
 
 def uniformity(embeddings: np.ndarray, *, scale: float = 2.0) -> float | None:
-    """How evenly embeddings fill the sphere: lower = more even, 0 when all coincide. None under two rows.
+    """Evenness of embeddings on the sphere: lower = more even, 0 when all coincide. None under two rows.
 
     log mean exp(−t ‖u − v‖²) over all pairs of different rows, t = 2. (Wang and Isola 2020, section 4.1.2)
     """

@@ -25,7 +25,7 @@ CHARACTERS, JIEBA = "characters", "jieba"
 TOKENS = (CHARACTERS, JIEBA)
 FOLDS, FOLDS_WITHIN_SCRIPT = 1, 2
 FOLDINGS: Mapping[int, Callable[[str], str]] = {FOLDS: fold, FOLDS_WITHIN_SCRIPT: partial(fold, script=False)}
-"""How texts are folded before they are cut, by the number that kept arrays hold."""
+"""Folding of texts, by its number in stored arrays."""
 
 # Ideographs with their extensions, and kana.
 _CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003134f"
@@ -100,7 +100,7 @@ class BM25:
 
     @classmethod
     def of(cls, arrays: Mapping[str, np.ndarray], *, tokens: str = CHARACTERS) -> "BM25":
-        """What `arrays` gave, for the same `tokens`."""
+        """Rebuild from the output of `arrays`, with the same `tokens`."""
         bm25 = cls.__new__(cls)
         bm25._folding = int(arrays["folding"][0])
         bm25._terms = partial(terms, cut=cut_of(tokens), folding=FOLDINGS[bm25._folding])

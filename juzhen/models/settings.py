@@ -15,7 +15,7 @@ GONE, AS_IT_IS = object(), object()
 people, or could not be typed."""
 
 Job = Mapping[str, Any]
-"""A composed configuration in plain containers, of today or as a result has stored it."""
+"""A composed configuration in plain containers, new or stored in a result."""
 
 
 class Unread(NamedTuple):
@@ -40,7 +40,7 @@ POOLED: Mapping[str, Any] = {
     "backbone.layer_norm": None,
     "backbone.include_prompt": None,
 }
-"""What makes one vector of a text's tokens → its value where there is none."""
+"""Keys of pooling → their value without pooling."""
 
 EMBEDDED: Mapping[str, Any] = {
     "evaluation.backend": "torch",
@@ -48,7 +48,7 @@ EMBEDDED: Mapping[str, Any] = {
     "evaluation.transfer": GONE,
     "evaluation.clusterings": GONE,
 }
-"""What is done with the vector of a text → its value where there is none."""
+"""Keys of text embeddings → their value without embeddings."""
 
 CHOSEN: Mapping[str, Any] = {
     **POOLED,
@@ -61,7 +61,7 @@ CHOSEN: Mapping[str, Any] = {
     "schedule.sets.*.loss": GONE,
     "dataset.*.grades": GONE,
 }
-"""Keys of a job that only some models read → what stands for them where the model does not."""
+"""Keys of a job that only some models read → their value for other models."""
 
 SIZED_VIEWS = {
     "delete": 0.1,
@@ -71,7 +71,7 @@ SIZED_VIEWS = {
     "synonym": 0.3,
     "translations": None,
 }
-"""Key of a view's size → its value where the view is not among those that are chosen."""
+"""Key of a view's size → its value if the view is not used."""
 
 VIEW_OF_KEY = {"translations": "translation"}
 
@@ -147,7 +147,7 @@ class ModelSettings:
 
 
 ATTRIBUTES = ("trains", "provides", "input_kind", "loss_kind", "unscored", "metric")
-"""What a module has of its settings."""
+"""Attributes of a module from its settings."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -296,7 +296,7 @@ OF_LEARNING = (
         "evaluation.cache_embeddings",
     ),
 )
-"""What is of weights and of learning alone."""
+"""Keys of weights and of training only."""
 
 TF_IDF = "lexical"
 LEXICAL = (TF_IDF, "bm25")

@@ -61,7 +61,7 @@ HEAD = "lm_head.weight"
 TYPES = ("sentence_transformers.base.modules.transformer.Transformer",)
 SCORE = f"sentence_transformers.cross_encoder.modules.logit_score.{ANSWERS}"
 CHANGES = ("final_logit_softcapping", "logit_scale", "logits_scaling", "logits_scale", "lm_head_multiplier")
-"""Entries of config.json by which architectures change the logits that their head gives."""
+"""Entries of config.json by which architectures change the logits of their head."""
 
 
 @dataclass(frozen=True)
@@ -207,10 +207,10 @@ def _json(path: Path, content: Any) -> None:
 
 
 READER = "CrossEncoder"
-"""What opens its folders, also in sentence-transformers."""
+"""Class that loads its folders, also in sentence-transformers."""
 YES, NO = "yes", "no"
 NAME = "instruction"
-"""What an instruction is called among the prompts of a folder that had none."""
+"""Prompt name of an instruction in folders without prompts."""
 
 
 class GenerativeReranker(PairEncoder):
@@ -385,7 +385,7 @@ class GenerativeReranker(PairEncoder):
         self.set_instruction(text)
 
     def set_instruction(self, text: str | None) -> None:
-        """Raises UserError for a template that has no place for it."""
+        """Set the instruction. Raises UserError for a template without a place for it."""
         texts = {name: value for name, value in self.prompts.texts.items() if name != NAME}
         prompts = Prompts(texts | {NAME: text}, NAME) if text else Prompts(texts)
         template = self._template_of(text or None)

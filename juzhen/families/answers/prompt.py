@@ -29,7 +29,7 @@ CHAT = (
     'provided. Note that the answer can only be "yes" or "no".<|im_end|>\n<|im_start|>user\n'
     f"{LINES}<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
 )
-"""What Qwen3-Reranker is asked (Zhang et al. 2025, https://arxiv.org/abs/2506.05176, section 2)."""
+"""Instruction of Qwen3-Reranker (Zhang et al. 2025, https://arxiv.org/abs/2506.05176, section 2)."""
 INSTRUCTION = "Given a web search query, retrieve relevant passages that answer the query"
 
 PLACES = ("instruction", "query", "document")
@@ -38,10 +38,10 @@ Format = Literal["flat", "structured", "plain"]
 """A chat template takes the content of a message as a text, or as a list of parts · pairs are read without one."""
 
 ENDS = ("a", "Z", "7", "今", "!", ".", "-", "\n", " ", "”", "\t", ">", "é")
-"""What texts begin and end with where a tokenizer might join them to what stands beside them."""
+"""Characters at the ends of texts that a tokenizer might join to their neighbours."""
 
 ROLES = np.array([Side.EVERY, Side.QUERY, Side.EVERY, Side.QUERY], dtype=np.int8)
-"""Sides: what is no query is read as a document."""
+"""Sides: texts without a side are read as documents."""
 
 
 def chat_template(text: str) -> str:

@@ -46,10 +46,10 @@ from juzhen.families.late.folder import Reading, read_multi_vector, require_read
 from juzhen.families.late.scores import TokenVectors, filled_up, hiding, row_maxsims
 
 MARKERS = {"query": "[Q] ", "document": "[D] "}
-"""What stands before queries and documents, a token of its own each."""
+"""Markers of queries and documents, one token each."""
 
 ROLES = np.array([Side.EVERY, Side.QUERY, Side.EVERY, Side.QUERY], dtype=np.int8)
-"""Sides: what is no query is read as a document."""
+"""Sides: texts without a side are read as documents."""
 
 
 class MultiVectorEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEncoder):
@@ -436,7 +436,7 @@ class QueryDocumentEncoder(AsymmetricEncoder, ThresholdMixin):
         raise UserError(f"save: a {ROUTED} is not written here. Copy the folder that it was loaded from")
 
     def write_files(self, folder: Path, card: dict[str, Any], place: str) -> None:
-        """Raises UserError as `save` does."""
+        """Raise UserError as `save` does."""
         self.save(folder)
 
     @property

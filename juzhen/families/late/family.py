@@ -65,7 +65,7 @@ class MaxSimPlan(EncodingPlan):
         self._numbers = union.numbers
 
     def tables(self) -> Tables:
-        """By documents, or by queries where a text is read as nothing else."""
+        """Each set with the rows of its texts, read as documents or else as queries."""
         positions = np.where(self._places[1] >= 0, self._places[1], self._places[0])
         return [
             (dataset, positions[numbers]) for dataset, numbers in zip(self.sets, self._numbers, strict=False)

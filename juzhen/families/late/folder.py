@@ -32,13 +32,13 @@ from juzhen.encoders.save import fact_table, licence_note, save_transformer
 from juzhen.encoders.thresholds import write_thresholds
 
 PUNCTUATION = (*string.punctuation, *"，。、；：？！…—·「」『』（）〔〕【】《》〈〉“”‘’～￥")
-"""What documents are scored without, in English and Chinese."""
+"""Skipped tokens of documents, in English and Chinese."""
 
 QUERY_LENGTH, DOCUMENT_LENGTH = 32, 180
-"""Tokens of a query and of a document where a folder of PyLate does not say."""
+"""Default lengths of queries and documents in PyLate."""
 
 MEAN, SUM = "meanmaxsim", "maxsim"
-"""What sentence-transformers calls a score that is the mean over the tokens of a query, or the sum, as usual there."""
+"""Names in sentence-transformers of the mean over the tokens of a query, and of the sum, its default."""
 
 TOKENS = {"module_input_name": "token_embeddings", "module_output_name": "token_embeddings"}
 
@@ -167,7 +167,7 @@ def _of_theirs(settings: Mapping[str, Any], mask: Mapping[str, Any], folder: Pat
 
 
 def _require_plain(kind: str, folder: Path, name: str) -> None:
-    """Raises UserError for a normalization of anything but the token vectors."""
+    """Raise UserError for a normalization of anything but the token vectors."""
     source, target = (read_module(folder, kind).get(key) for key in TOKENS)
     if name == "Normalize" and (source, target or source) != (*TOKENS.values(),):
         raise UserError(f"{folder}: only a {kind} of the token vectors is supported")
@@ -204,7 +204,7 @@ def written_settings(
 
 
 def require_reading(reading: Reading, *, most: int | None, least: int) -> None:
-    """Raises UserError for lengths that a transformer cannot read, or in which no text is left."""
+    """Raise UserError for lengths that a transformer cannot read, or without room for text."""
     for name in ("query_length", "document_length"):
         require_number(name, getattr(reading, name), least, most or math.inf)
     if reading.expand_to > reading.query_length:

@@ -60,7 +60,7 @@ def row_maxsims(
 
 
 def _is_token(texts: Float[Tensor, "texts length dim"]) -> Tensor:
-    """Where there is a token."""
+    """Mask of the positions with a token."""
     return (texts != 0).any(dim=-1)
 
 
@@ -86,7 +86,7 @@ class TokenVectors(Sequence[np.ndarray]):
     def take(
         self, rows: Numbers, vectors: Float[np.ndarray, "tokens dim"], counts: Int[np.ndarray, "texts"]
     ) -> None:
-        """Keeps the vectors of some texts, one text after another, each with so many tokens."""
+        """Store the vectors of some texts, one text after another, each with `counts` tokens."""
         for row, part in zip(rows.tolist(), np.split(vectors, np.cumsum(counts)[:-1]), strict=True):
             self._rows[row] = part
 

@@ -53,7 +53,7 @@ TASK = {
     "modality_config": {"text": {"method": "forward", "method_output_name": "logits"}},
     "module_output_name": "token_embeddings",
 }
-"""What sentence-transformers says of a transformer that gives logits over its vocabulary."""
+"""Settings of sentence-transformers for a transformer with logits over its vocabulary."""
 
 FOLDER = "1_SpladePooling"
 
@@ -67,7 +67,7 @@ WAYS_OUT = {
         f"model_type in {PROMPTS_FILE}, and load a SentenceEncoder"
     )
 }
-"""A module that is not computed here → what can be done."""
+"""Unsupported module → the way out."""
 
 USE = """```python
 from juzhen import SparseEncoder
@@ -186,7 +186,7 @@ def _card(encoder: Any, facts: dict[str, Any], *, place: str) -> str:
 
 
 LENGTH, MOST = 16, 2**15
-"""Tokens of a made-up text, and of all of them."""
+"""Tokens of a random text, and of all random texts."""
 RIDGE = 1e-3
 INPUT, NAMED, SPREADS = 0.1, 4.0, 3.0
 

@@ -27,7 +27,7 @@ Head = Callable[[Float[Tensor, "some dim"]], Float[Tensor, "some vocabulary"]]
 
 
 def weights_of(logits: Float[Tensor, "*any"], activation: str) -> Float[Tensor, "*any"]:
-    """What a logit counts: 0 up to a logit of 0, and its logarithm above.
+    """Weight of a logit: 0 up to a logit of 0, and its logarithm above.
 
     >>> weights_of(torch.tensor([-1.0, 0.0, 1.0]), "relu")
     tensor([0.0000, 0.0000, 0.6931])
@@ -120,7 +120,7 @@ class SparseVectors:
         self._rows: list[sparse.csr_array | None] = [None] * count
 
     def take(self, rows: Numbers, vectors: sparse.csr_array) -> None:
-        """Keeps the vectors of some texts, one text after another."""
+        """Store the vectors of some texts, one text after another."""
         self.__dict__.pop("table", None)
         for place, row in enumerate(rows.tolist()):
             self._rows[row] = vectors[place : place + 1]
