@@ -130,7 +130,7 @@ VIEWS = (*TOKEN_VIEWS, *TEXT_VIEWS)
 
 
 class TokenViews:
-    """Changes of tokens. Nothing is tokenized again, so token tables stay as they are.
+    """Changes of tokens. Nothing is tokenized again, so token tables stay the same.
 
     Attributes:
         max_length: Tokens of a sentence, special tokens included. Tokens that repetition pushes beyond it are

@@ -288,7 +288,7 @@ def has_dropout(architecture: PretrainedConfig) -> bool:
 
 
 def model_class(architecture: PretrainedConfig) -> Any:
-    """Class of transformers that computes token states, the encoder for an encoder-decoder. None if there is none."""
+    """Class of transformers that computes token states, the encoder for an encoder-decoder. None if missing."""
     listed: Any = AutoModel._model_mapping.get(type(architecture), None)
     listed = listed[0] if isinstance(listed, tuple | list) else listed
     if listed is None or not has_decoder(architecture):

@@ -266,7 +266,7 @@ def _in_bits(adapter: AdapterConfig | None) -> dict[str, Any]:
 def embedding_size(source: str | Path, *, revision: str | None = None) -> int:
     """Dimensions of the embeddings of an encoder, according to its files.
 
-    Raises UserError if there is no encoder, and for a cross-encoder.
+    Raises UserError for a missing encoder, and for a cross-encoder.
     """
     # Weights, which the start of a training from scratch lacks, are not asked for.
     config = BackboneConfig(path=encoder_source(source), revision=revision, initialize="random")

@@ -307,7 +307,7 @@ def is_empty(value: Any) -> bool:
 
 
 def read_transformer_settings(folder: Path, model: str) -> dict[str, Any]:
-    """Read the Transformer settings of sentence-transformers, {} if there is no file.
+    """Read the Transformer settings of sentence-transformers, {} without a file.
 
     `max_length` is the number of tokens of a text, from the last of four possible settings, or None.
 

@@ -221,7 +221,7 @@ def _is_model2vec(folder: Path) -> bool:
 
 
 def static_shape(folder: Path) -> tuple[int, int]:
-    """Number of tokens, and dimensions of each. Raises UserError if there is no table, or its tensors do not match."""
+    """Number of tokens, and dimensions of each. Raises UserError for a missing or mismatched table."""
     shapes, path = _tables(folder), folder / "model.safetensors"
     if not shapes:
         raise UserError(f"{path}: holds no table of tokens. Put embedding.weight or embeddings there")

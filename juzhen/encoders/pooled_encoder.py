@@ -275,7 +275,7 @@ class PooledEncoder(Prompted):
 
     @property
     def nested_dims(self) -> tuple[int, ...]:
-        """Sizes below `dim` for which truncation was trained, in ascending order. Empty if there are none."""
+        """Sizes below `dim` for which truncation was trained, in ascending order. May be empty."""
         dims = getattr(self.backbone.config, SIZES, None)
         sizes = dims if isinstance(dims, list | tuple) else ()
         return tuple(sorted({dim for dim in sizes if type(dim) is int and 0 < dim < self.dim}))

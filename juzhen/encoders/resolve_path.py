@@ -90,7 +90,7 @@ def encoder_source(source: str | Path) -> str:
 
 
 def encoder_folder(folder_or_run: str | Path) -> Path:
-    """Encoder folder of a run, or the folder itself. Raises UserError if there is no encoder."""
+    """Encoder folder of a run, or the folder itself. Raises UserError if the encoder is missing."""
     source = str(folder_or_run)
     folder = locate_folder(source)
     if folder is None:
@@ -119,7 +119,7 @@ def has_score_head(folder_or_run: str | Path) -> bool:
 
 
 def is_cross_encoder(folder_or_run: str | Path) -> bool:
-    """True if a run or folder holds a cross-encoder. Raises UserError if there is no encoder."""
+    """True if a run or folder holds a cross-encoder. Raises UserError if the encoder is missing."""
     return scores_pairs(encoder_folder(folder_or_run))
 
 
@@ -319,7 +319,7 @@ def _file_digest(path: Path, modified_ns: int, size: int) -> str:
 
 
 def require_base(base: Base, folder: Path, *, adapter: Path) -> None:
-    """Raise UserError if the weights in `folder` are not those that the adapter was trained with."""
+    """Raise UserError if the weights in `folder` differ from the base of the adapter's training."""
     if base.digest and (digest := base_digest(folder)) != base.digest:
         raise UserError(
             f"{adapter}: this adapter was trained with other weights than those of {base.path} "

@@ -37,7 +37,7 @@ _LICENCE = re.compile(r"^license: *([a-zA-Z0-9][\w.-]*) *$", flags=re.MULTILINE)
 
 
 def licence_of(folder: Path) -> str | None:
-    """Licence in the header of a model card, as the hub spells it. None if there is none."""
+    """Licence in the header of a model card, as the hub spells it. None without a licence."""
     try:
         text = read_bytes(folder / CARD).decode("utf-8", errors="replace")
     except OSError:
@@ -347,7 +347,7 @@ def _write_layers(encoder: PooledEncoder, folder: Path, *, start: int) -> Module
 
 
 def _their_pooling(encoder: PooledEncoder) -> Modules:
-    """Modules of sentence-transformers for this pooling. Empty if there are none."""
+    """Modules of sentence-transformers for this pooling. Empty if they do not support it."""
     pooling = POOLINGS[encoder.pooling]
     if pooling.switch is None or isinstance(encoder.backbone, StaticTokens):
         return {}
@@ -500,7 +500,7 @@ class HubMixin(PeerNames):
             Address of the commit. "" for a dry run.
 
         Raises:
-            UserError: There is no token or no network. Errors of the hub come from huggingface_hub.
+            UserError: A missing token or network. Errors of the hub come from huggingface_hub.
         """
         options = {"private": private, "revision": revision, "token": token, "message": message}
         facts = self._fitted() | (card or {})

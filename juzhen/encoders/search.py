@@ -169,7 +169,7 @@ class EqualRows:
 
     @classmethod
     def of(cls, documents: Float[np.ndarray, "documents dim"]) -> "EqualRows | None":
-        """Find duplicates. None if there are none. Two dimensions tell most rows apart."""
+        """Find duplicates. None without duplicates. Two dimensions distinguish most rows."""
         count = len(documents)
         heads = documents[:, 0] * np.float32(0.731)
         heads += documents[:, -1]

@@ -85,7 +85,7 @@ def checks_arguments(function: Callable[..., Any], *, tokens: bool = False) -> C
 
 
 def fitting_tensors(named: Mapping[str, Any]) -> dict[str, Tensor]:
-    """Check tensors by their names in `TENSORS`, as `checks_arguments` does, and drop those that are None."""
+    """Check tensors by their names in `TENSORS`, as `checks_arguments` does, and drop None values."""
     sizes: dict[str, tuple[int, str]] = {}
     present = {name: values for name, values in named.items() if values is not None}
     return {name: _fitting(name, values, TENSORS[name].axes, sizes) for name, values in present.items()}

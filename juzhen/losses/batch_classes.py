@@ -135,7 +135,7 @@ def multi_similarity(
 
     loss = (1/N) Σ_i τ_p log(1 + Σ_{p in P_i} exp((λ − s_ip)/τ_p)) + τ_n log(1 + Σ_{n in N_i} exp((s_in − λ)/τ_n)). The
     farthest off weigh most. (Wang et al. 2019, equation 15, https://arxiv.org/abs/1904.06627, whose α and β are 1/τ_p
-    and 1/τ_n; without the choice of pairs of equations 10 and 11.)
+    and 1/τ_n. The choice of pairs of equations 10 and 11 is left out.)
 
     Args:
         scores: Score of each text with each, (batch, batch).

@@ -79,7 +79,7 @@ class Loss(nn.Module, ABC):
                  embedding) and `num_classes`, and the parameters are trained and stored with the model
     is_stateful  True if it keeps rows of earlier steps: sets do not share it
     needs_two_passes  True if a batch is encoded twice, with other dropout. `again` then has the second pass
-    contrast     the difference between rows that it needs (`Contrast`); for several parts, of the least demanding one
+    contrast     the difference between rows that it needs (`Contrast`). For several parts, of the least demanding one
     depths       with input_type = "layers": layers as shares of the backbone's, in (0, 1]
     needs_teacher_scores  True if it needs a teacher's score of each document of a row
     paper        source, for the table of docs/losses.md
