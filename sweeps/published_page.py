@@ -43,7 +43,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Offer:
-    """Training data of a stage of a job. `less` describes what was left out of the sets."""
+    """Training data of a stage of a job. `less` describes rows left out of the sets."""
 
     job: Job
     training: Training

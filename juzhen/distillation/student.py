@@ -342,8 +342,7 @@ def grown(
         vocabulary: Maximal number of tokens (`complete_tokenizer`).
         texts: Decide which pieces are dropped if there is no room for all.
         seed: Seed of rows that nothing predicts.
-        new_token_weight: Share of a new token's predicted row, 0 to 1. The rest is the row of the unknown
-            token.
+        new_token_weight: Weight of a new token's row, 0 to 1. The row of the unknown token has the rest.
     """
     texts = as_text_list(texts, "texts")
     tokenizer = complete_tokenizer(start.tokenizer, texts, vocabulary)

@@ -220,7 +220,8 @@ def compare_backends(
         One result per backend. Unreachable servers and broken exports have failed.
 
     Raises:
-        UserError: A family of encoders without backends, or an entry of `beside` that is neither folder nor address.
+        UserError: A family of encoders without backends, or an entry of `beside` that is neither folder nor
+            address.
     """
     texts = list(texts)
     for address in beside:

@@ -112,7 +112,7 @@ def mine(
         folder: New folder, or the folder of the same killed run. It holds shards, and embeddings without
             `cache`.
         cross_encoder: Scores every candidate that cheaper rules keep. Candidates with a logit of
-            `options.max_score` or more are dropped; default 0.
+            `options.max_score` or more are dropped. Default: 0.
         exclude_from: Sets whose sentences must not become negatives.
         calibrate_on: Labelled pairs that fit `max_score` instead: the highest threshold with at most the
             share `false_negative_rate` of label 1 below it.

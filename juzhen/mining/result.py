@@ -126,12 +126,10 @@ class MiningResult:
     """A finished mining run.
 
     Columns of the candidates, one row each: `query`, `document` (numbers in the ranking), `query_text`,
-        `document_text`,
-    `source`, `rank` (best rank of any source, from 1; null: random), `score`, `positive_score` (lowest of the query's
-    positives), `judge_score`, `label` (1 answers, 0 does not, null unknown), `reason`, `kept` (usable), `chosen` (is a
-    negative), `masked` (replaced by the positive). With `positive_reference=own` also `chosen_for` and `masked_for`:
-    the
-    positives of these rows.
+    `document_text`, `source`, `rank` (best rank of any source, from 1, or null for random ones), `score`,
+    `positive_score` (lowest of the query's positives), `judge_score`, `label` (1 answers, 0 does not, null
+    unknown), `reason`, `kept` (usable), `chosen` (is a negative), `masked` (replaced by the positive). With
+    `positive_reference=own` also `chosen_for` and `masked_for`: the positives of these rows.
 
     Args:
         shards: Files of candidates, in query order.
