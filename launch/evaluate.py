@@ -38,7 +38,7 @@ def evaluate(
     runs: Annotated[
         list[str] | None,
         Argument(
-            help="run folders, or folders that hold runs at any depth; to be measured side by side also folders of "
+            help="run folders, or folders that hold runs at any depth. For a comparison also folders of "
             "encoders, built-in names, bm25, lexical, and addresses of servers (OpenAI's protocol)"
         ),
     ] = None,
@@ -46,13 +46,15 @@ def evaluate(
     benchmark: Annotated[
         str | None, Option("--benchmark", "--suite", help="also the sets of conf/benchmark/NAME.yaml")
     ] = None,
-    dataset: Annotated[list[str] | None, Option(help="also conf/dataset/NAME.yaml; may be repeated")] = None,
+    dataset: Annotated[list[str] | None, Option(help="also conf/dataset/NAME.yaml. May be repeated")] = None,
     config_dir: Annotated[
         str | None, Option(metavar="FOLDER", help="a further folder of dataset/ and benchmark/ files")
     ] = None,
     again: Annotated[
         bool,
-        Option("--again", help="replace scores that exist, of the named sets or of all, and say what moved"),
+        Option(
+            "--again", help="replace scores that exist, of the named sets or of all, and report the changes"
+        ),
     ] = False,
     without_leaks: Annotated[
         bool,
@@ -64,7 +66,7 @@ def evaluate(
     data_dir: Annotated[
         str | None,
         Option(
-            metavar="FOLDER", help="where the data sets lie", show_default="where each run has read its sets"
+            metavar="FOLDER", help="folder of the data sets", show_default="where each run has read its sets"
         ),
     ] = None,
     hardware: Annotated[
@@ -83,13 +85,13 @@ def evaluate(
         int | None,
         Option(
             min=1,
-            help="documents that the second stage reads at most; fewer are measured too",
+            help="maximum of documents for the second stage. Fewer are measured too",
             show_default=str(TOP),
         ),
     ] = None,
     limit: Annotated[
         int | None,
-        Option(min=1, help="queries of each set at most, drawn with a seed; the corpus stays whole"),
+        Option(min=1, help="maximum of queries of each set, drawn with a seed. The corpus stays whole"),
     ] = None,
     on_bad_row: Annotated[
         Literal["error", "drop"] | None,
@@ -99,7 +101,7 @@ def evaluate(
         Path | None,
         Option(
             metavar="TABLE",
-            help="a search of your own: an id and a text in each row, or texts; see --answers",
+            help="queries of your search: an id and a text in each row, or texts. See --answers",
         ),
     ] = None,
     corpus: Annotated[
@@ -110,7 +112,7 @@ def evaluate(
         Path | None,
         Option(
             metavar="TABLE",
-            help="which document answers which query, with a gain where there are grades; by ids or texts",
+            help="which document answers which query, with a gain for graded answers, by ids or texts",
             show_default="a column of the queries names the documents",
         ),
     ] = None,
