@@ -14,4 +14,5 @@ class ColumnsAsSections(Extension):
         if obj.docstring:
             members = obj.members if obj.is_class else [each.name for each in getattr(obj, "parameters", ())]
             section = "Attributes" if obj.is_class else "Args"
-            obj.docstring.value = as_markdown(obj.docstring.value, [*members], section=section)
+            text = as_markdown(obj.docstring.value, [*members], section=section)
+            obj.docstring.value = text.replace("\nExample:\n", "\nExamples:\n")  # the name that Griffe reads
