@@ -28,7 +28,7 @@ def nodes(node, path=""):
 @pytest.mark.parametrize(
     "line",
     [
-        "dataset=[demo_nli,demo_sts] schedule=serial loss=by_kind +dataset.demo_sts.limit=3 ~suite seed=3",
+        "dataset=[demo_nli,demo_sts] schedule=serial loss=by_kind +dataset.demo_sts.limit=3 ~benchmark seed=3",
         "experiment=demo benchmark=none +dataset@evaluate.demo_order=demo_order callbacks=[] loss={temperature:2}",
     ],
 )

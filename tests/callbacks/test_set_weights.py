@@ -80,7 +80,10 @@ def test_the_mean_loss_of_each_period_decides(tmp_path, tiny_backbone, capsys):
     ("words", "told"),
     [
         (("weights=uncertainty",), "no stage of this job mixes any"),
-        (("dataset=[demo_sts,demo_qmc]", "weights=pcgrad"), "type schedule.sample_by=blend"),
+        (
+            ("dataset=[demo_sts,demo_qmc]", "weights=pcgrad"),
+            "callbacks.weights: .*schedule.sample_by=size.* schedule.sample_by=blend",
+        ),
         (("dataset=[demo_sts,demo_qmc]", "weights=gradnorm"), "GradNorm compares the gradients"),
         (
             ("dataset=[demo_sts,demo_qmc]", "weights=mean_loss", "callbacks.weights.alpha=2"),

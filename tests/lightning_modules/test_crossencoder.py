@@ -138,9 +138,7 @@ def test_a_finished_run_evaluated_again_has_the_same_scores(run, tmp_path, tiny_
 
 
 def test_embeddings_of_a_cross_encoder_are_refused(run, tmp_path, tiny_backbone):
-    with pytest.raises(
-        UserError, match="holds a cross-encoder with a head of its own; type model=crossencoder"
-    ):
+    with pytest.raises(UserError, match="holds a cross-encoder with a head of its own.* model=crossencoder"):
         run_job(tmp_path, tiny_backbone, f"init_from={run}")
 
 
@@ -334,7 +332,7 @@ def test_no_other_door_leads_an_asymmetric_set_to_it(run, tmp_path, capsys):
         "some", "dev", ["甲", "乙"], ["丙", "丁"], [{0: 1.0}, {1: 1.0}], candidates=[np.array([0, 1])] * 2
     )
     encoder = CrossEncoder.load(run)
-    with pytest.raises(UserError, match=f"dev/some: query and document {EXCHANGED}"):
+    with pytest.raises(UserError, match=f"dev/some: query and document .*{EXCHANGED}"):
         evaluate(run, [ranking])
     evaluate(run, [replace(ranking, symmetric=True)])
     with pytest.raises(UserError, match=EXCHANGED):

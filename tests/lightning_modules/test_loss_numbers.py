@@ -21,15 +21,15 @@ LOSSES = sorted(path.stem for path in (ROOT / "conf" / "loss").glob("*.yaml") if
 MODELS = ("biencoder", "crossencoder", "cot")
 PLACES = {"a stage": "schedule.stages.{}.loss", "a set": "schedule.sets.{}.loss"}
 SAID = {
-    "info_nce": {"one way": {"symmetric": False}},
+    "info_nce": {"one direction": {"symmetric": False}},
     "info_nce_in_batch": {"in both directions": {"symmetric": True}, "oth directions": {"symmetric": True}},
-    "info_nce_own": {"temperature of 0.07": {"temperature": 0.07}},
-    "prototype": {"temperature of 0.07": {"temperature": 0.07}},
+    "info_nce_own": {"temperature: 0.07": {"temperature": 0.07}},
+    "prototype": {"temperature: 0.07": {"temperature": 0.07}},
     "circle": {"margin of 0.25": {"margin": 0.25}, "scale of 80": {"temperature": 1 / 80}},
     "huber": {"half of the range": {"delta": 0.5}},
     "arcface": {"scale of 64": {"temperature": 1 / 64}},
     "cosent": {"scale of 20": {"temperature": 0.05}},
-    "mse": {"laid out over [0, 1]": {"target_range": (0.0, 1.0)}},
+    "mse": {"scaled to [0, 1]": {"target_range": (0.0, 1.0)}},
 }
 WEIGHED = [
     *("bce", "ce_mse", "cosent", "cosent_adaptive", "huber", "margin_ranking", "mse"),

@@ -97,7 +97,10 @@ def test_negatives_are_mined_with_sparse_vectors(run, tmp_path, capsys):
         (("loss=bce", "dataset=[demo_qmc]"), "never below 0. Type loss=cosent"),
         (("loss=mse",), "never below 0"),
         (("loss=ce", "dataset=[demo_nli]"), "loss=ce needs one logit per class"),
-        (("loss=cosent", "+backbone.adapter={kind: lora, base: nf4}"), "type backbone.adapter.base=float32"),
+        (
+            ("loss=cosent", "+backbone.adapter={kind: lora, base: nf4}"),
+            "adapter.base=nf4: model=splade .* backbone.adapter.base=float32",
+        ),
         (("loss=cosent", "+backbone.adapter={kind: lora, base: bfloat16}"), "base=bfloat16: model=splade"),
         (("loss=cosent", "model.pooling=mean"), r"model\.pooling=mean: expected one of max, sum"),
         (("loss=cosent", "model.query_flops=-1"), r"model\.query_flops=-1: expected a number from 0"),

@@ -34,7 +34,12 @@ CALLS = [
     ("cross_entropy", {}, (floats(4, 3), torch.ones(4)), (floats(4, 3), torch.ones(3))),
     ("info_nce", {"symmetric": True}, (floats(4, 8), marks(4, 8)), (floats(4, 8), marks(4, 4))),
     ("false_negatives", {}, (numbers(4), numbers(4), numbers(8)), (numbers(4), numbers(3), numbers(8))),
-    ("ranking_summary", {}, (floats(4, 8), marks(4, 8), numbers(4)), (floats(4, 8), marks(8, 4), numbers(4))),
+    (
+        "ranking_summary",
+        {},
+        (floats(4, 8), marks(4, 8), numbers(4) % 8),
+        (floats(4, 8), marks(8, 4), numbers(4) % 8),
+    ),
     ("likely_positives", {"margin": 0.1}, (floats(4, 8),), (floats(4),)),
     ("left_out", {}, (marks(4, 8), marks(4, 8)), (marks(4, 8), marks(4, 4))),
     ("margin_mse", {}, (floats(4, 3), floats(4, 3)), (floats(4, 3), floats(4, 2))),

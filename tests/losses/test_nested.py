@@ -137,7 +137,7 @@ def test_layers_are_held_to_the_last_one():
         (lambda: losses.Nested(of=losses.SoftmaxClassifier(dim=2, num_classes=2)), "owns a head of one size"),
         (
             lambda: losses.Nested(of=losses.CoSENTLayers()),
-            "CoSENTLayers reads layers. Choose a loss of scores",
+            "^of: CoSENTLayers reads layers.* loss of scores .*CoSENT$",
         ),
         (
             lambda: losses.NestedLayers(of=losses.CoSENT(), depths=[1]),

@@ -197,7 +197,7 @@ def test_a_source_in_its_own_names_is_translated_and_what_is_unknown_is_named(tm
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a,b\n1,2\n", "columns a, b; expected table, model"),
+        ("a,b\n1,2\n", r"faulty\.csv: columns a, b.* table, model.* metric, percent"),
         (
             "eval_set,metric,percent\nbq,spearman,12\nbq,spearman,many\n",
             "line 3: could not convert string to float: 'many'",

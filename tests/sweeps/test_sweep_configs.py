@@ -109,7 +109,7 @@ def test_a_key_that_only_some_cells_have_is_set_in_these():
 @pytest.mark.parametrize(
     ("wrong", "message"),
     {
-        "callbacks.mining.dept=20": "did you mean depth",
+        "callbacks.mining.range_mx=20": "did you mean range_max",
         "callbacks.minig.range_max=20": "callbacks.minig: there is no such key; .*did you mean mining|no such key",
         "callbacks.mining.range_max=x": "callbacks.mining.range_max=x|range_max",
     }.items(),
