@@ -138,7 +138,7 @@ def test_a_finished_run_evaluated_again_has_the_same_scores(run, tmp_path, tiny_
 
 
 def test_embeddings_of_a_cross_encoder_are_refused(run, tmp_path, tiny_backbone):
-    with pytest.raises(UserError, match="holds a cross-encoder with a head of its own.* model=crossencoder"):
+    with pytest.raises(UserError, match=r"holds a cross-encoder with a head of its own.* model=crossencoder"):
         run_job(tmp_path, tiny_backbone, f"init_from={run}")
 
 
