@@ -127,7 +127,8 @@ def test_choices_of_a_person_are_not_undone(desk, capsys):
         file.write(b"\nhow,what,1")
     with pytest.raises(
         UserError,
-        match=r"made by juzhen dataset \S+.* --dev 0.2, .* juzhen dataset desk_faq\.csv --name desk_faq_2",
+        match=r"made by juzhen dataset \S+ --columns anchor=2,positive=1 --dev 0.2, "
+        r".* juzhen dataset desk_faq\.csv --name desk_faq_2",
     ):
         words("data=desk_faq.csv")
 
