@@ -1,11 +1,14 @@
 """The verdict on a training: its words, its error rate, and the status of `juzhen gate`."""
 
+import dataclasses
+import shutil
+
 import numpy as np
 import pytest
 from jobs import run_job
 
 from juzhen.cli.main import main
-from juzhen.core.row_scores import SetRows
+from juzhen.core.row_scores import ROWS_FILE, RowScores, SetRows
 from juzhen.metrics.comparison import Scored
 from juzhen.metrics.correlation import Gap
 from juzhen.metrics.verdict import judge, mean_gap
@@ -91,6 +94,20 @@ def test_the_gate_fails_where_other_sets_lose_more_than_they_may(runs, capsys):
     assert 1 in statuses  # the others' mean is below 0 in one direction
     assert "other sets lose more than 0 points" in capsys.readouterr().out
     assert main([*forth, "--may-lose", "100"]) in (0, 1)
+
+
+def test_a_target_that_cannot_be_compared_is_refused(runs, tmp_path, capsys):
+    other = tmp_path / "other"
+    shutil.copytree(runs[1], other)
+    kept = RowScores.read(other)
+    sets = dict(kept.sets)
+    column = "test/demo_qmc"
+    changed = {name: values[:-1] for name, values in sets[column].columns.items()}
+    sets[column] = SetRows(sets[column].kind, "other rows", changed)
+    (other / ROWS_FILE).unlink()
+    dataclasses.replace(kept, sets=sets).write(other / ROWS_FILE)
+    assert main(["gate", str(other), "--against", str(runs[0])]) == 2
+    assert "demo_qmc: the target cannot be compared" in capsys.readouterr().err
 
 
 def test_a_training_ends_with_its_verdict_where_the_start_was_scored(tmp_path, tiny_backbone, capfd):

@@ -33,7 +33,8 @@ def gate(
     """Judge a run by its change against a base, on the same rows. For CI: the exit status is 0 or 1.
 
     The target is WIN or LOSS if the 95 % interval of its change excludes 0, else TIE. The gate fails on LOSS, and if
-    the other sets lose more than --may-lose points on average. A change is of the main metric, in points (×100).
+    the other sets lose more than --may-lose points on average. A change is of the main metric, in points (×100). If
+    RUN was trained on none of the sets, only the other sets are judged.
 
     juzhen gate runs/NEW --against runs/OLD
     juzhen gate runs/NEW --against runs/OLD --target lcqmc --may-lose 1 --must-win
@@ -63,6 +64,11 @@ def gate(
     if verdict is None:
         raise UserError(
             f"{run}: no set with the same rows in {against}. Score both runs with juzhen evaluate --again."
+        )
+    if missing := [name for name in targets if name not in verdict.targets]:
+        raise UserError(
+            f"{missing[0]}: the target cannot be compared, the runs have no scores of the same rows. Score both runs "
+            "with juzhen evaluate --again, or name another --target."
         )
     rows = [
         (
