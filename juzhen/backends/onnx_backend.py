@@ -108,18 +108,15 @@ class OnnxBackend:
 def export_onnx(encoder: PooledEncoder | CrossEncoder, path: Path, *, quantised: bool) -> Path:
     """Export the whole encoder as a graph input_ids, attention_mask → embeddings, and return the path.
 
-    With a learnt score head the graph has a second output, `firsts` (juzhen.backends.padded.PaddedEncoder). The graph
-    of a
-    cross-encoder reads joint inputs, with token_type_ids if it has segments, and returns scores and logits. All inputs
-    are
-    int64 (sentences, length), padded on the right, of any size.
+    With a learnt score head the graph has a second output, `firsts` (juzhen.backends.padded.PaddedEncoder). The
+    graph of a cross-encoder reads joint inputs, with token_type_ids if it has segments, and returns scores and
+    logits. All inputs are int64 (sentences, length), padded on the right, of any size.
 
     Args:
         encoder: The encoder.
         path: Target file.
-        quantised: Store weights of matrix products as 8-bit integers, one scale per column, and quantize states with
-            one
-            scale per token, so that the embedding of a text does not depend on the other texts of a call.
+        quantised: Store weights of matrix products as 8-bit integers, one scale per column, and quantize states
+            with one scale per token, so that the embedding of a text does not depend on the other texts of a call.
 
     Raises:
         UserError: The architecture cannot be exported, or the graph computes other numbers.

@@ -117,9 +117,9 @@ class PaddedCrossEncoder(nn.Module):
 class RowScaledLinear(nn.Module):
     """W x + b, computed as s · W (x / s) + b with s = max |x| of each token.
 
-    The input of the product is between −1 and 1 for every token of every text, so 8 bits need no range per call. One
-    large
-    state does not make the steps of others coarse, and an embedding does not depend on the other texts of a call.
+    The input of the product is between −1 and 1 for every token of every text, so 8 bits need no range per call.
+    One large state does not make the steps of others coarse, and an embedding does not depend on the other texts
+    of a call.
     """
 
     def __init__(self, linear: nn.Linear) -> None:

@@ -136,15 +136,13 @@ class PassageMixin(LongTextMixin):
 
         Args:
             texts: One text or a list.
-            chunk_tokens: Largest number of tokens of a passage, without special tokens and prompt. A passage may end in
-                its
-                last quarter, after a sentence or else a space. None takes the capacity of the encoder.
+            chunk_tokens: Largest number of tokens of a passage, without special tokens and prompt. A passage may
+                end in its last quarter, after a sentence or else a space. None takes the capacity of the encoder.
             overlap: Tokens that neighbours share.
-            late: Late chunking: encode the whole text in one pass and average the token states of each passage (Günther
-                et
-                al. 2024, https://arxiv.org/abs/2409.04701). Special tokens count in the first and the last passage. A
-                text
-                with more tokens than positions takes several passes, which begin with tokens of the previous passage.
+            late: Late chunking: encode the whole text in one pass and average the token states of each passage
+                (Günther et al. 2024, https://arxiv.org/abs/2409.04701). Special tokens count in the first and the
+                last passage. A text with more tokens than positions takes several passes, which begin with tokens
+                of the previous passage.
             prompt_name: As in `encode`, like the other options.
 
         Raises:
@@ -339,8 +337,7 @@ def lost_tokens(
         encoder: The encoder.
         texts: The texts.
         lengths: Upper bounds of the numbers of tokens. None if unknown. Texts that may exceed `max_length` are
-            tokenized
-            again.
+            tokenized again.
     """
     lengths = most_tokens(encoder, texts) if lengths is None else lengths
     long = np.flatnonzero(lengths >= encoder.max_length)

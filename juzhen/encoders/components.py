@@ -154,9 +154,8 @@ def read_components(
 ) -> EncoderComponents:
     """Load the components of a configured encoder, in float32 on the CPU.
 
-    A null setting keeps the value of the folder. The defaults of a folder are mean pooling, no normalization, and as
-    many
-    tokens as the model accepts.
+    A null setting keeps the value of the folder. The defaults of a folder are mean pooling, no normalization, and
+    as many tokens as the model accepts.
 
     Args:
         config: The encoder.

@@ -132,9 +132,9 @@ class Masking:
 
     Attributes:
         rate: Share of tokens to predict, above 0 and below 1.
-        strategy: token: single tokens · word: all tokens of a word or number, a Chinese character is a word · span:
-            runs
-            of words with geometric length (Joshi et al. 2020, https://arxiv.org/abs/1907.10529, section 3.1).
+        strategy: token: single tokens · word: all tokens of a word or number, a Chinese character is a word ·
+            span: runs of words with geometric length (Joshi et al. 2020, https://arxiv.org/abs/1907.10529, section
+            3.1).
         mean_span: Mean words per span, before the limit LONGEST_SPAN.
         mask_share: Share of the predicted tokens that the mask token replaces.
         random_share: Share that a random token replaces. The rest is unchanged.

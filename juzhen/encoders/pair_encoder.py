@@ -100,11 +100,9 @@ class PairTemplate:
     ) -> tuple[Int[np.ndarray, "rows"], Int[np.ndarray, "rows"]]:
         """Tokens that remain of each sentence when the longer one is truncated first.
 
-        As in the tokenizers library: a sentence of less than half the room stays complete. Otherwise both get half of
-        it,
-        and the longer one the odd token (the second, if they are equally long). If both filled `max_length` alone, they
-        were
-        truncated and the longer one is unknown, so the odd token may go to the other.
+        As in the tokenizers library: a sentence of less than half the room stays complete. Otherwise both get half
+        of it, and the longer one the odd token (the second, if they are equally long). If both filled `max_length`
+        alone, they were truncated and the longer one is unknown, so the odd token may go to the other.
 
         Args:
             first: Tokens of the first sentences alone, special tokens included.
@@ -152,10 +150,9 @@ class PairTemplate:
 class CrossEncoderCollator(SentenceCollator):
     """Builds a Batch whose `tokens` are joint inputs, one per row, or two for both orders.
 
-    `columns` maps a row to its joint input (PAIR and, for both orders, SWAPPED). `sentence_ids` are row numbers, so
-    equal
-    pairs are encoded repeatedly. A triplet has a joint input for each of its documents in training: those of the
-    positives, then of each column of negatives, then of each column of drawn documents.
+    `columns` maps a row to its joint input (PAIR and, for both orders, SWAPPED). `sentence_ids` are row numbers,
+    so equal pairs are encoded repeatedly. A triplet has a joint input for each of its documents in training: those
+    of the positives, then of each column of negatives, then of each column of drawn documents.
 
     Args:
         join: Tables of first and second sentences → Tokens of the pairs.

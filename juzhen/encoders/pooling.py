@@ -42,9 +42,8 @@ class Pooling:
     """A pooling function.
 
     Attributes:
-        pool: (layers, sentences) → (sentences, dim). Layers are token states from the first to the last transformer
-            layer,
-            without the embedding layer. Callers may leave inner layers out.
+        pool: (layers, sentences) → (sentences, dim). Layers are token states from the first to the last
+            transformer layer, without the embedding layer. Callers may leave inner layers out.
         switch: Setting of a Pooling folder of sentence-transformers. None if it has no such pooling.
         reads_first_layer: It needs more than the last layer. sentence-transformers then weighs the two equally.
     """
@@ -84,9 +83,8 @@ def mean_sqrt_len(layers: Sequence[Any], sentences: Sentences) -> Any:
 def first_last(layers: Sequence[Any], sentences: Sentences) -> Any:
     """Average of the mean pools of the first and the last transformer layer.
 
-    "First" is the output of the first transformer block, not of the embedding layer. Papers differ on this. Su et al.
-    2021,
-    https://arxiv.org/abs/2103.15316, agree with us.
+    "First" is the output of the first transformer block, not of the embedding layer. Papers differ on this. Su et
+    al. 2021, https://arxiv.org/abs/2103.15316, agree with us.
     """
     return (mean(layers[:1], sentences) + mean(layers, sentences)) / 2
 

@@ -243,9 +243,9 @@ def similarity(
 ) -> Float[Tensor, "pairs"]:
     """One number per pair, higher = closer: the logit itself, or the logit of the expected grade.
 
-    With class probabilities p and grades g (1, 0.5, 0 for NLI), s = log Σ p_c g_c − log Σ p_c (1 − g_c). The sigmoid of
-    s
-    is the expected grade, from 0 to 1. For two classes s = z_1 − z_0, whose sigmoid is the probability of label 1.
+    With class probabilities p and grades g (1, 0.5, 0 for NLI), s = log Σ p_c g_c − log Σ p_c (1 − g_c). The
+    sigmoid of s is the expected grade, from 0 to 1. For two classes s = z_1 − z_0, whose sigmoid is the
+    probability of label 1.
 
     Args:
         logits: Logits of the pairs.

@@ -52,9 +52,8 @@ def locate_folder(path: str) -> Path | None:
     """Local folder of a path, or None if it can only be a hub id.
 
     A relative path is looked up in the working directory, then in the package (builtin/encoder), then in the clone. A
-    built-in name without a revision is the newest one (builtin/mini_zh). Raises UserError if the text can only be a
-    path
-    and the folder is missing.
+    built-in name without a revision is the newest one (builtin/mini_zh). Raises UserError if the text can only be
+    a path and the folder is missing.
     """
     source = Path(path).expanduser()
     for candidate in (source, PACKAGE / newest(path), ROOT / source):

@@ -214,10 +214,9 @@ def _cell(value: Any) -> str:
 def save_encoder(encoder: Any, folder: str | Path, *, card: dict[str, Any]) -> Path:
     """Save a sentence encoder or a cross-encoder.
 
-    The files appear together (`juzhen.core.atomic_write`). A folder that was saved by juzhen is replaced. An encoder
-    that
-    sentence-transformers cannot compute has a modules.json with our class, so that it does not load with another
-    meaning.
+    The files appear together (`juzhen.core.atomic_write`). A folder that was saved by juzhen is replaced. An
+    encoder that sentence-transformers cannot compute has a modules.json with our class, so that it does not load
+    with another meaning.
 
     Args:
         encoder: The encoder.

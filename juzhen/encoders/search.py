@@ -154,8 +154,7 @@ def exact_search(
 @dataclass(frozen=True)
 class EqualRows:
     """Distinct documents of a table with duplicates. A float product depends on the position in a block, so each
-    distinct
-    document is multiplied once.
+    distinct document is multiplied once.
 
     Attributes:
         first: Number of the first document of each group.

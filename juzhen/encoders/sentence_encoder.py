@@ -202,8 +202,8 @@ class SentenceEncoder(ThresholdMixin, HubMixin, PassageMixin, PooledEncoder):
         """Encode texts into embeddings, without gradients and without dropout.
 
         Equal texts are encoded once. Texts of similar length share a batch. Options by the names of
-        sentence-transformers
-        are accepted if they mean the same, such as show_progress_bar and normalize_embeddings.
+        sentence-transformers are accepted if they mean the same, such as show_progress_bar and
+        normalize_embeddings.
 
         Args:
             texts: One text or a list.
@@ -392,9 +392,8 @@ class SentenceEncoder(ThresholdMixin, HubMixin, PassageMixin, PooledEncoder):
 
         Args:
             queries: Texts, or embeddings that `encode_query` returned.
-            corpus: Texts, or embeddings that `encode_document` returned for repeated searches, or an `ApproximateIndex`
-                of
-                embeddings with normalize=True, or `juzhen.quantize(embeddings)`.
+            corpus: Texts, or embeddings that `encode_document` returned for repeated searches, or an
+                `ApproximateIndex` of embeddings with normalize=True, or `juzhen.quantize(embeddings)`.
             top_k: Documents per query. None returns 10, or all if there are fewer.
             document_prompt: Name of the prompt of the documents. None is that of `encode_document`. Use "query" if the
                 corpus holds texts of the same sort as the queries.

@@ -125,8 +125,8 @@ class Targets:
         """Rotate the axes so that the targets approach the student's embeddings of some sentences.
 
         The rotation keeps angles between targets, and the student need not learn the order of the axes (Schönemann
-        1966,
-        https://doi.org/10.1007/BF02289451). `student` has for each set its name, sentence numbers and embeddings.
+        1966, https://doi.org/10.1007/BF02289451). `student` has for each set its name, sentence numbers and
+        embeddings.
         """
         assert self._axes is not None
         left_vectors, _, right_vectors = np.linalg.svd(

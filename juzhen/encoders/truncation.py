@@ -47,8 +47,7 @@ def find_truncated(
     """True for texts with more tokens than the encoder reads.
 
     `lengths` are upper bounds of the numbers of tokens. None if unknown. Texts that may exceed `max_length` are
-    tokenized
-    again.
+    tokenized again.
     """
     return lost_tokens(encoder, texts, lengths) > 0
 

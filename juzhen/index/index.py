@@ -190,8 +190,7 @@ class Index:
         Modes: dense is the score of the encoder, as `SentenceEncoder.search`. bm25 is described in
             `juzhen.metrics.lexical`.
         hybrid is Σ 1 / (60 + rank) over both lists, each of FUSED texts. Lists are shorter if fewer texts exist or
-        share a
-        term. Ties are ordered by the time a text was added.
+        share a term. Ties are ordered by the time a text was added.
 
         Args:
             where: Metadata that a text must have.

@@ -45,9 +45,8 @@ def connect(address: str) -> tuple[Any, str]:
 def push(folder: Path, address: str) -> tuple[int, int]:
     """Copy an index to a collection, and return the number of texts sent and removed.
 
-    Numbers of texts are never reused, so texts with known numbers are skipped. Raises UserError for a collection that
-    is
-    not a copy of such an index.
+    Numbers of texts are never reused, so texts with known numbers are skipped. Raises UserError for a collection
+    that is not a copy of such an index.
     """
     client, name = connect(address)
     from qdrant_client import models

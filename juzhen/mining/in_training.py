@@ -134,9 +134,8 @@ class MinedRows:
         """Mine negatives with the encoder's current weights. All draws use `options.seed`.
 
         Args:
-            before: Negatives in use. Hard ones stay while the rules keep them and they have not become easy. Default:
-                mine all
-                from scratch.
+            before: Negatives in use. Hard ones stay while the rules keep them and they have not become easy.
+                Default: mine all from scratch.
         """
         kind: Any = AsymmetricRetriever if isinstance(encoder, AsymmetricEncoder) else DenseRetriever
         source = kind(encoder, self.ranking, batch_tokens=batch_tokens, progress=False)

@@ -229,8 +229,7 @@ class Miner:
         """Return candidates with a known label, and which candidates are dropped by each rule that ignores labels.
 
         A positive is compared with the other positives of its query as if it were not one. Queries with a single
-        positive
-        are therefore not counted, nor are their known negatives.
+        positive are therefore not counted, nor are their known negatives.
         """
         query = pool.query - pool.query[:1]
         bars = np.where(pool.document == bar.document[query], bar.next[query], bar.score[query])

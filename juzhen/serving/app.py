@@ -41,9 +41,8 @@ from juzhen.serving.settings import Limits
 def body_schemas(kinds: Sequence[type[BaseModel]], models: ServedModels) -> dict[str, Any]:
     """Return the schema of each body by name.
 
-    `prompt_name` lists the served prompts and `filter` the metadata of the index. Options that this server lacks are
-    fixed
-    at their default.
+    `prompt_name` lists the served prompts and `filter` the metadata of the index. Options that this server lacks
+    are fixed at their default.
     """
     _, schemas = models_json_schema(
         [(kind, "validation") for kind in kinds], ref_template="#/components/schemas/{model}"

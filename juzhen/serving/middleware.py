@@ -78,8 +78,7 @@ class RequestMiddleware:
 
     Args:
         is_local: The server listens on the loopback only. Without keys it then refuses other host names, because a
-            foreign
-            page with such a name could make a browser ask here (DNS rebinding).
+            foreign page with such a name could make a browser ask here (DNS rebinding).
     """
 
     def __init__(self, app: Any, service: Service, keys: Keys, *, paths: set[str], is_local: bool) -> None:

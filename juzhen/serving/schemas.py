@@ -235,8 +235,7 @@ class WordsReply(BaseModel):
 
 class SearchHit(BaseModel):
     """A text of the index. `ranks` are its ranks in each list, from 1. Passages have a document and a span in it.
-    `same` as
-    the query if the threshold is known.
+    `same` as the query if the threshold is known.
     """
 
     index: int
@@ -283,9 +282,8 @@ class Ranked(BaseModel):
 
 
 class RerankReply(BaseModel):
-    """Best first. `meta.warnings` counts truncated texts and notes a missing cross-encoder. `meta.threshold` is the
-    score from
-    which a document means the same.
+    """Best first. `meta.warnings` counts truncated texts and notes a missing cross-encoder. `meta.threshold` is
+    the score from which a document means the same.
     """
 
     id: str

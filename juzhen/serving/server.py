@@ -73,9 +73,8 @@ def most_connections() -> int:
 class Connection(HttpToolsProtocol):
     """A connection with a deadline. uvicorn has none before the first answer, nor for an unread answer.
 
-    `close_if_late` is called periodically. It closes clients that send nothing or a byte now and then. Clients that
-    send
-    much without a request are closed too, because httptools would keep all of it.
+    `close_if_late` is called periodically. It closes clients that send nothing or a byte now and then. Clients
+    that send much without a request are closed too, because httptools would keep all of it.
     """
 
     shared: Connections
@@ -185,9 +184,8 @@ def bind(host: str, port: int, *, shared: bool = False) -> socket.socket:
 def refuse_new_connections(listening: socket.socket) -> None:
     """Make Linux refuse new connections. Connections already accepted by the kernel can still be served.
 
-    Closing a listening socket resets connections in its queue. So it is bound to a device that does not exist, which
-    needs
-    no rights since Linux 5.7. Does nothing on other systems.
+    Closing a listening socket resets connections in its queue. So it is bound to a device that does not exist,
+    which needs no rights since Linux 5.7. Does nothing on other systems.
     """
     if sys.platform == "linux":
         with suppress(OSError):

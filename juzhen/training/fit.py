@@ -90,9 +90,8 @@ def fit(
 
     Args:
         encoder: A loaded encoder, or anything `SentenceEncoder.load` takes.
-        rows: Rows for `juzhen.data.rows.as_examples`: tuples or dicts, a DataFrame or another table, a file, the name
-            of
-            a set, or Examples.
+        rows: Rows for `juzhen.data.rows.as_examples`: tuples or dicts, a DataFrame or another table, a file, the
+            name of a set, or Examples.
         loss: A loss of `juzhen.losses`: an object, a class or a name. Name a loss with a head, so that it gets its
             size.
         epochs, batch_size, learning_rate, weight_decay, clip_norm: As usual. `clip_norm=None` does not clip.
