@@ -160,6 +160,7 @@ class Check:
         for path in (file for tree in foreign for depth in DEPTHS for file in sorted(tree.glob(depth))):
             require_yaml(path)  # before Hydra, which would wait for a pipe
         self.notes: dict[str, None] = {}
+        self._top_keys = [*self.groups.names, *(field.name for field in fields(JobConfig)), "hydra"]
 
     def look_at(self, overrides: Sequence[str]) -> None:
         """Check the syntax, and refuse overrides that Hydra would silently drop. Composes nothing."""
@@ -171,7 +172,7 @@ class Check:
             for choice in self.groups.alternatives(word):
                 override = self.groups.parse(choice)
                 value, first = override.value(), override.key_or_group.partition(".")[0].partition("/")[0]
-                keys = [*self.groups.names, *(field.name for field in fields(JobConfig)), "hydra"]
+                keys = self._top_keys
                 if choice.startswith("+") and first not in keys:
                     meant = setting_meant(override.key_or_group, word.partition("=")[2])
                     hint = f"type {meant}" if meant else nearest(first, keys)
@@ -246,7 +247,8 @@ class Check:
                 return self.compose(words, run_mode=RunMode.MULTIRUN)
         except UnknownKeyError as mistake:
             unknown = words_of_key(mistake, words)
-            if not unknown or any(self.groups.parse(word).is_hydra_override() for word in unknown):
+            is_hydra = any(self.groups.parse(word).is_hydra_override() for word in unknown)
+            if not unknown or is_hydra or mistake.key.partition(".")[0] not in self._top_keys:
                 raise
             return self._known([word for word in words if word not in unknown])
 

@@ -119,3 +119,14 @@ def share_compositions() -> None:
     OverridesParser.parse_rule = parsed
     CachingConfigRepository.__init__ = copied
     defaults_list._create_interpolation_map = mapped
+
+
+def share_nothing(patch) -> None:
+    """Undo `share_compositions` while a test's `monkeypatch` lasts."""
+    patch.setattr(config_loader_impl, "create_defaults_list", list_files)
+    patch.setattr(ConfigLoaderImpl, "_compose_config_from_defaults_list", merge_files)
+    patch.setattr(ConfigRepository, "load_config", load_file)
+    patch.setattr(ConfigLoaderImpl, "_load_single_config", place_file)
+    patch.setattr(OverridesParser, "parse_rule", parse_word)
+    patch.setattr(CachingConfigRepository, "__init__", copy_repository)
+    patch.setattr(defaults_list, "_create_interpolation_map", map_choices)

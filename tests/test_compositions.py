@@ -3,9 +3,6 @@
 import compositions
 import pytest
 from hydra import compose, initialize_config_dir
-from hydra._internal import config_loader_impl, defaults_list
-from hydra._internal.config_repository import CachingConfigRepository, ConfigRepository
-from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
 
@@ -34,14 +31,7 @@ def nodes(node, path=""):
 )
 def test_shared_files_change_nothing(line, project_root, monkeypatch):
     with monkeypatch.context() as plain:
-        loader = config_loader_impl.ConfigLoaderImpl
-        plain.setattr(config_loader_impl, "create_defaults_list", compositions.list_files)
-        plain.setattr(loader, "_compose_config_from_defaults_list", compositions.merge_files)
-        plain.setattr(loader, "_load_single_config", compositions.place_file)
-        plain.setattr(ConfigRepository, "load_config", compositions.load_file)
-        plain.setattr(OverridesParser, "parse_rule", compositions.parse_word)
-        plain.setattr(CachingConfigRepository, "__init__", compositions.copy_repository)
-        plain.setattr(defaults_list, "_create_interpolation_map", compositions.map_choices)
+        compositions.share_nothing(plain)
         expected = list(nodes(composed(project_root / "conf", line)))
     for _ in range(2):
         found = composed(project_root / "conf", line)
