@@ -430,6 +430,9 @@ class PooledEncoder(Prompted):
             texts: Texts without the prompt.
             progress: Progress bar. None shows it on a terminal if it takes long.
 
+        Returns:
+            Token numbers of each text.
+
         Raises:
             UserError: A text has no token, and so no embedding.
         """

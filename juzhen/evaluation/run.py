@@ -213,7 +213,10 @@ def evaluate(
             tuples or dicts, a DataFrame, the path of a file), the name of a set of conf/dataset, its
             description, Examples or a RankingSet. Rows and files count as a dev split with cross-fitted
             thresholds, except for files called test.
-        columns: Of rows and files, as in `as_examples`. The same holds for sheet, on_bad_row and score_range.
+        columns: Column name of each role, of rows and files, as in `as_examples`.
+        sheet: Sheet of an Excel file. None: the first one.
+        on_bad_row: error, or drop to leave faulty rows out.
+        score_range: Lowest and highest gold score. They are mapped to 0 and 1.
         data_dir: Folder of the sets that are not built in.
         trained_on: Training rows of the encoder. Sets that share rows with them are scored without these,
             too.

@@ -159,6 +159,9 @@ def analyze_embeddings(
         seed: Of the maps and of the sampled pairs.
         options: Of `encode`, such as batch_tokens.
 
+    Returns:
+        Measures and maps of the embeddings.
+
     Raises:
         UserError: An encoder without embeddings, or too few texts.
     """

@@ -184,8 +184,13 @@ def export_encoder(
     Embeddings of an export have length 1.
 
     Args:
+        encoder: The encoder.
+        folder: The folder to write.
+        format: Its format.
         dim: Keep the first dimensions, normalised again. Default: all.
-        sets, data_dir, limit: As in `prove`.
+        sets: Sets whose dev splits are scored before and after.
+        data_dir: Folder of their files.
+        limit: Rows of each set.
         name: Name of the encoder in card and report.
         allow_difference: Keep a folder whose difference exceeds the bound.
 

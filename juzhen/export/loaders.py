@@ -65,6 +65,12 @@ class ExportedModel(Protocol):
 def open_export(folder: str | Path) -> ExportedModel:
     """Open an export.
 
+    Args:
+        folder: The folder of the export.
+
+    Returns:
+        The export, which encodes or scores texts.
+
     Raises:
         UserError: A folder that is not an export, or with missing, damaged or mixed files.
     """

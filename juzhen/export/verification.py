@@ -72,10 +72,16 @@ class ExportReport:
     """Measurements of an export.
 
     Args:
+        format: Format of the export.
+        by: What computed the export, such as onnxruntime.
+        lengths: Fewest and most tokens of the compared texts.
+        texts: Number of compared texts.
         differences: Largest difference of a number of a unit embedding, or of a score relative to the largest score, by
             batch size and for texts with special tokens.
         worst: The text that differs most.
+        correlations: Set → scores of encoder and export on it.
         speed: Texts per second of the encoder (`before`) and the export (`after`): interleaved, best rounds.
+        versions: Package → version.
     """
 
     format: Format
@@ -150,9 +156,16 @@ def prove(
     """Compare an export with its encoder.
 
     Args:
+        encoder: The encoder that was exported.
+        opened: The export.
+        format: Its format.
         dim: Dimension of the export.
         sets: Sets whose dev splits are scored before and after.
+        data_dir: Folder of their files.
         limit: Rows of each set.
+
+    Returns:
+        The measurements.
 
     Raises:
         UserError: A set without pairs that have a gold value.

@@ -41,9 +41,14 @@ class IndexHit(NamedTuple):
     """A search result.
 
     Args:
+        index: Number of the text.
+        id: Its id.
+        text: The text.
+        metadata: Its metadata.
         score: Higher is closer. Its meaning depends on the mode.
         ranks: Rank in each list that contains it, from 1.
-        document, span: Of a passage: id of its document, and start and end in the document's characters.
+        document: Id of the document of a passage.
+        span: Start and end of a passage in the characters of its document.
     """
 
     index: int  # type: ignore[assignment]  # as answers over HTTP call it; a tuple's method is not asked
@@ -142,6 +147,8 @@ class Index:
     """A searchable index. Each search sees the changes of other processes. Threads may share it.
 
     Args:
+        store: The stored texts and vectors.
+        folder: The folder. None: in memory.
         encoder: Encodes queries. None allows BM25 only.
     """
 
@@ -187,15 +194,20 @@ class Index:
     ) -> list[list[IndexHit]]:
         """Return the `top_k` best texts of each query, best first.
 
-        Modes: dense is the score of the encoder, as `SentenceEncoder.search`. bm25 is described in
-            `juzhen.metrics.lexical`.
-        hybrid is Σ 1 / (60 + rank) over both lists, each of FUSED texts. Lists are shorter if fewer texts exist or
-        share a term. Ties are ordered by the time a text was added.
+        Lists are shorter if fewer texts exist or share a term. Ties are ordered by the time a text was added.
 
         Args:
+            queries: The queries.
+            top_k: Most texts of a query.
+            mode: dense: the score of the encoder, as in `SentenceEncoder.search`. bm25: as in
+                `juzhen.metrics.lexical`. hybrid: Σ 1 / (60 + rank) over both lists, each of FUSED texts.
             where: Metadata that a text must have.
             vectors: Embeddings of the queries from `encode_query`. Default: the queries are encoded with the options.
             per_document: Keep the best passage of each document only.
+            options: Of `encode_query`.
+
+        Returns:
+            A list of results for each query.
 
         Raises:
             UserError: Metadata that no text has, or `per_document` in an index of whole texts.

@@ -53,6 +53,9 @@ class Rows:
     """Texts with optional ids and metadata. Without ids their numbers are the ids.
 
     Args:
+        texts: The texts.
+        ids: One id for each text, or None.
+        metadata: Values of each text by name, or None.
         fields: Names of metadata.
         dropped: Number of faulty rows left out.
         notes: Remarks on how the table was read.
@@ -101,9 +104,14 @@ def read_rows(
     """Read a file: lines of a .txt, or columns of a table by name or number from 1.
 
     Args:
-        text, id_column: Columns. Default: `text` and `id` of the reading, else the column `text` or the only one, no
-            ids.
+        path: The file.
+        reading: How a table is read.
+        text: Column of the texts. None: `text` of the reading, else the column `text` or the only one.
+        id_column: Column of the ids. None: `id` of the reading, else no ids.
         metadata: Columns kept as metadata.
+
+    Returns:
+        The rows.
 
     Raises:
         UserError: A faulty row, no rows at all, or a repeated id.
@@ -197,6 +205,8 @@ class Encoding:
     """How texts become vectors: options of `SentenceEncoder.encode`.
 
     Args:
+        options: Options by name.
+        workers: Processes that encode. None: one.
         progress: True shows a progress bar. None: on a terminal.
     """
 
@@ -207,7 +217,13 @@ class Encoding:
 
 @dataclass(frozen=True)
 class PassageSettings:
-    """How texts are stored by their passages, as of `SentenceEncoder.encode_chunks`."""
+    """How texts are stored by their passages.
+
+    Args:
+        chunk_tokens: Most tokens of a passage.
+        overlap: Tokens that neighbours share.
+        late: Late chunking, as in `SentenceEncoder.encode_chunks`.
+    """
 
     chunk_tokens: int
     overlap: int = 0
@@ -232,12 +248,17 @@ def build(
     """Build an index in a new folder, or continue an interrupted build.
 
     Args:
+        folder: The folder.
+        encoder: Encodes the texts.
+        rows: The texts.
         name: Name of the encoder, for messages.
         kind: One of KINDS.
         dim: Keep the first dimensions only.
-        prompt_name, prompt: As `reader_of`.
+        prompt_name: Name of the prompt of the texts. None: the encoder's for documents.
+        prompt: The prompt itself, in place of a name.
         tokens: Chinese tokens of `BM25`.
         passages: Split texts into passages. Default: store whole texts, read as the encoder reads long ones.
+        encoding: How texts become vectors. Default: as `encode`.
 
     Returns:
         Number of texts that were already stored.
@@ -295,7 +316,15 @@ def build(
 
 @reported()
 def index_in_memory(encoder: SentenceEncoder, rows: Rows) -> Index:
-    """The rows of a file, searched like an index, as long as the process lives."""
+    """Make an index of rows that lives as long as the process.
+
+    Args:
+        encoder: Encodes the texts and the queries.
+        rows: The texts.
+
+    Returns:
+        The index.
+    """
     rows.check_metadata()
     store, dim = Store(None), encoder.size_of()
     reader = reader_of(encoder, None, None)
@@ -317,7 +346,16 @@ def index_in_memory(encoder: SentenceEncoder, rows: Rows) -> Index:
 
 @reported()
 def add(folder: Path, encoder: SentenceEncoder, rows: Rows, *, encoding: Encoding | None = None) -> int:
-    """Add rows to an index, all or none, and return how many texts were replaced. A known id replaces its text.
+    """Add rows to an index, all or none. A known id replaces its text.
+
+    Args:
+        folder: The index.
+        encoder: The encoder of the index.
+        rows: The texts.
+        encoding: How texts become vectors. Default: as `encode`.
+
+    Returns:
+        Number of texts that were replaced.
 
     Raises:
         UserError: An encoder with other weights, or rows with ids for an index without, or the reverse.
@@ -343,7 +381,15 @@ def add(folder: Path, encoder: SentenceEncoder, rows: Rows, *, encoding: Encodin
 
 
 def remove(folder: Path, ids: Sequence[str]) -> None:
-    """Removes the texts with these ids, all or none. Raises UserError for an id that no text has."""
+    """Remove texts, all or none.
+
+    Args:
+        folder: The index.
+        ids: Ids of the texts.
+
+    Raises:
+        UserError: An id that no text has.
+    """
     with _changed(folder) as store:
         with store.transaction():
             if absent := store.absent(ids):

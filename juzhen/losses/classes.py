@@ -384,7 +384,15 @@ def prototype_entropy(
 
 
 def directions(num_classes: int, dim: int) -> nn.Parameter:
-    """Draw one random vector per class. Only its direction counts."""
+    """Draw one random vector per class. Only its direction counts.
+
+    Args:
+        num_classes: Number of classes.
+        dim: Size of a vector.
+
+    Returns:
+        The vectors, (num_classes, dim).
+    """
     return nn.Parameter(torch.randn(num_classes, dim) / dim**0.5)
 
 

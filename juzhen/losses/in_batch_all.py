@@ -22,7 +22,16 @@ from juzhen.losses.scores import all_cosines
 
 
 class CandidatePool(Loss):
-    """Base of losses whose candidates are all texts of the batch. `InfoNCEPool` has the equation."""
+    """Base of losses whose candidates are all texts of the batch. `InfoNCEPool` has the equation.
+
+    Args:
+        temperature: Divides the cosines.
+        other_anchors: The anchors of other rows are candidates of an anchor.
+        positive_to_anchors: Compare each positive with the anchors, too.
+        other_positives: The positives of other rows are candidates of a positive.
+        positive_to_negatives: The negatives are candidates of a positive.
+        false_negative_margin: Leave out candidates nearer than the positive plus this cosine. None: none.
+    """
 
     input_kinds = (Kind.TRIPLET, Kind.POSITIVE_PAIR)
     input_type = "embeddings"

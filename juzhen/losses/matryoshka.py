@@ -25,6 +25,13 @@ MADE_OF = {
 def doubling_dims(smallest: int, full: int) -> tuple[int, ...]:
     """List dimensions that double from the smallest, below the size of an embedding, and that size.
 
+    Args:
+        smallest: The smallest one.
+        full: Size of an embedding.
+
+    Returns:
+        The dimensions, ascending.
+
     >>> doubling_dims(32, 384), doubling_dims(32, 16)
     ((32, 64, 128, 256, 384), (16,))
     """
@@ -221,7 +228,12 @@ class NestedInfoNCE(Nested):
 
     Args:
         of: The inner loss. None: `InfoNCEInBatch`.
-        dims: As in `Nested`, like the other numbers.
+        dims: Sizes. None: doubling sizes from `smallest`.
+        smallest: Smallest size.
+        weights: Weight of each size. None: 1 for the full one, `smaller_weight` for the others.
+        smaller_weight: Weight of a smaller size.
+        dims_per_step: Sizes drawn for a step. None: all.
+        reduction: As in `Nested`.
 
     Example:
         >>> NestedInfoNCE(smallest=2)(torch.eye(4), torch.eye(4) + 2)

@@ -431,7 +431,16 @@ class CoSENTExtremes(ScoreOrder):
 def cosent_of_layers(
     layer_scores: Float[Tensor, "batch layers"], targets: Float[Tensor, "batch"], *, temperature: float = 0.05
 ) -> Float[Tensor, "layers"]:
-    """Compute `cosent` of the scores at each layer, (layers,)."""
+    """Compute `cosent` of the scores at each layer, (layers,).
+
+    Args:
+        layer_scores: Score of each pair at each layer.
+        targets: Gold value of each pair.
+        temperature: As in `cosent`.
+
+    Returns:
+        The loss at each layer.
+    """
     layers = layer_scores.unbind(dim=1)
     return torch.stack([cosent(scores, targets, temperature=temperature) for scores in layers])
 

@@ -217,6 +217,13 @@ def flops(vectors: Float[Tensor, "batch dim"]) -> Float[Tensor, ""]:
 def warmed_up(step: int, steps: int) -> float:
     """Return the share of a weight at a step: it grows with the square up to `steps`, and is 1 from there.
 
+    Args:
+        step: The step, from 0.
+        steps: Steps until the weight is whole.
+
+    Returns:
+        The share, from 0 to 1.
+
     >>> [warmed_up(step, 4) for step in (0, 2, 4, 9)], warmed_up(0, 0)
     ([0.0, 0.25, 1.0, 1.0], 1.0)
     """
@@ -225,5 +232,12 @@ def warmed_up(step: int, steps: int) -> float:
 
 @torch.no_grad()
 def mean_nonzero(vectors: Float[Tensor, "batch dim"]) -> Float[Tensor, ""]:
-    """Compute the mean number of nonzero entries of a text."""
+    """Compute the mean number of nonzero entries of a text.
+
+    Args:
+        vectors: Sparse vectors of the texts.
+
+    Returns:
+        The number, to log, without a gradient.
+    """
     return (vectors != 0).sum(dim=1).float().mean()

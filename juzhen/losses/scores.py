@@ -12,7 +12,14 @@ ROUNDING = 1e-6
 
 
 def full_precision(values: Float[Tensor, "*axes"]) -> Float[Tensor, "*axes"]:
-    """Convert to float32, or keep float64. In half precision near scores tie."""
+    """Convert to float32, or keep float64. In half precision near scores tie.
+
+    Args:
+        values: Any shape.
+
+    Returns:
+        The same values, of the same shape.
+    """
     return values.to(torch.promote_types(values.dtype, torch.float32))
 
 
@@ -71,7 +78,15 @@ def all_cosines(
 
 @torch.no_grad()
 def mean_where(values: Float[Tensor, "*axes"], chosen: Bool[Tensor, "*axes"]) -> Float[Tensor, ""]:
-    """Compute the mean of the chosen values. NaN if none is chosen, because a missing number is not 0."""
+    """Compute the mean of the chosen values. NaN if none is chosen, because a missing number is not 0.
+
+    Args:
+        values: The values.
+        chosen: The values that count.
+
+    Returns:
+        The mean, to log, without a gradient.
+    """
     return torch.where(chosen, full_precision(values), 0).sum() / chosen.sum()
 
 
@@ -81,6 +96,13 @@ def mean_of_rows(
     """Compute the mean over rows of the mean of each row's chosen values, at least one.
 
     Where all are chosen it is `values.mean()`, bit for bit: each value then counts 1.
+
+    Args:
+        values: The values.
+        chosen: The values that count.
+
+    Returns:
+        The mean.
     """
     weights = values.shape[1] / chosen.sum(dim=1, keepdim=True).to(values.dtype)
     return (values.masked_fill(~chosen, 0) * weights).mean()
@@ -110,7 +132,15 @@ def choice_accuracy(
 
 @torch.no_grad()
 def sign_accuracy(logits: Float[Tensor, "batch"], labels: Float[Tensor, "batch"]) -> Float[Tensor, ""]:
-    """Compute the share of rows whose logit is above 0 exactly where the label is above 0.5. A logit of 0 is half."""
+    """Compute the share of rows whose logit is above 0 exactly where the label is above 0.5. A logit of 0 is half.
+
+    Args:
+        logits: Logit of each row.
+        labels: Label of each row, 0 or 1.
+
+    Returns:
+        The share, to log, without a gradient.
+    """
     return (1 - ((full_precision(logits).sign() + 1) / 2 - (labels > 0.5).float()).abs()).mean()
 
 
@@ -137,12 +167,28 @@ def score_gap(
 
 
 def order_gap(scores: Float[Tensor, "batch"], targets: Float[Tensor, "batch"]) -> dict[str, Tensor]:
-    """Compute `score_gap` of the rows with a target above the mean target, and of the others."""
+    """Compute `score_gap` of the rows with a target above the mean target, and of the others.
+
+    Args:
+        scores: Score of each pair.
+        targets: Gold value of each pair.
+
+    Returns:
+        Name → value, to log.
+    """
     is_upper = targets > full_precision(targets).mean()
     return score_gap(scores, is_upper, ~is_upper)
 
 
 def label_gap(scores: Float[Tensor, "batch"], labels: Float[Tensor, "batch"]) -> dict[str, Tensor]:
-    """Compute `score_gap` of the positive rows and of the negative ones."""
+    """Compute `score_gap` of the positive rows and of the negative ones.
+
+    Args:
+        scores: Score of each pair.
+        labels: Label of each pair, 0 or 1.
+
+    Returns:
+        Name → value, to log.
+    """
     is_positive = labels > 0.5
     return score_gap(scores, is_positive, ~is_positive)

@@ -72,7 +72,7 @@ def cosent_and_entropy(scores: Tensor, targets: Tensor, **numbers: float) -> Flo
     Args:
         scores: Score of each pair, (batch,).
         targets: Gold value of each pair, (batch,).
-        **numbers: Those of `CoSENTAndBCE`.
+        numbers: Those of `CoSENTAndBCE`.
 
     Returns:
         The scalar loss.

@@ -388,6 +388,7 @@ def merge(
         scale: Factor of the merged task vector.
         seed: Seed of dare.
         dataset: Sets that choose the weights, in `data_dir` or built-in.
+        data_dir: Folder of sets that are not built in.
         trials: Maximal number of mixtures measured on dev.
 
     Returns:

@@ -107,6 +107,7 @@ def mine(
     It takes queries + documents × dim × 4 bytes, plus less than 1 GiB. Equal arguments give equal bytes.
 
     Args:
+        ranking: Queries, documents and the relevant documents of each query.
         sources: Encoders, and "bm25". Each finds candidates, the first scores all of them.
         options: Rules and numbers, see `MiningOptions`.
         folder: New folder, or the folder of the same killed run. It holds shards, and embeddings without
@@ -114,10 +115,15 @@ def mine(
         cross_encoder: Scores every candidate that cheaper rules keep. Candidates with a logit of
             `options.max_score` or more are dropped. Default: 0.
         exclude_from: Sets whose sentences must not become negatives.
-        calibrate_on: Labelled pairs that fit `max_score` instead: the highest threshold with at most the
-            share `false_negative_rate` of label 1 below it.
-        query_prompt, document_prompt: Names of the encoders' prompts. Default: their prompts for queries and
-            documents of such a ranking (`RankingSet.symmetric`), else their default prompt.
+        calibrate_on: Labelled pairs that fit `max_score` instead.
+        false_negative_rate: Largest share of their pairs with label 1 below the threshold, which is the highest
+            possible.
+        query_prompt: Name of the encoders' prompt for queries. Default: their prompt for queries of such a ranking
+            (`RankingSet.symmetric`), else their default prompt.
+        document_prompt: The same for documents.
+        batch_tokens: Tokens in a batch of an encoder.
+        cache: Keeps the embeddings of texts. Default: in `folder`.
+        progress: Show progress bars. None: on a terminal.
 
     Returns:
         The result, with a report, which `MiningResult.write` turns into a data set.

@@ -94,9 +94,13 @@ def fit(
             name of a set, or Examples.
         loss: A loss of `juzhen.losses`: an object, a class or a name. Name a loss with a head, so that it gets its
             size.
-        epochs, batch_size, learning_rate, weight_decay, clip_norm: As usual. `clip_norm=None` does not clip.
+        epochs: Passes over the rows.
+        batch_size: Rows of a step.
+        learning_rate: Highest learning rate, of AdamW.
         warmup: Share of steps in which the learning rate rises from 0.
         decay: Learning rate after warm-up: linear (to 0), constant or inverse_sqrt.
+        weight_decay: Of AdamW.
+        clip_norm: Largest norm of a step's gradient. None does not clip.
         layer_decay: Learning rate of a layer relative to the layer above, as in `adamw`. Default: equal rates.
         adapter: Train a low-rank adapter only (peft). Default: all weights, or the encoder's own adapter.
         seed: Seed of row order, dropout and new weights.
@@ -104,7 +108,10 @@ def fit(
         bf16: Compute in bfloat16, with weights in float32.
         dev: Score these rows before training and after each epoch, and keep the best weights. Default: keep the last.
             `encoder.fit_scores` has the scores, `encoder.threshold()` and `is_same` use the fitted threshold.
-        columns, sheet, on_bad_row, score_range: How to read `rows` and `dev`, as in `as_examples`.
+        columns: Column name of each role, of `rows` and `dev`, as in `as_examples`.
+        sheet: Sheet of an Excel file. None: the first one.
+        on_bad_row: error, or drop to leave faulty rows out.
+        score_range: Lowest and highest gold score. They are mapped to 0 and 1.
         progress: Show a progress bar. Default: on a terminal only.
 
     Returns:

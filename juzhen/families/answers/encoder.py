@@ -349,6 +349,14 @@ class GenerativeReranker(PairEncoder):
 
         Reads our format and that of sentence-transformers with a LogitScore.
 
+        Args:
+            source: A folder, a run or a hub id.
+            revision: Branch, tag or commit of a hub id. None: the newest.
+            device: Device of the weights.
+
+        Returns:
+            The encoder.
+
         Raises:
             UserError: The source does not hold such an encoder.
         """

@@ -60,7 +60,11 @@ class MultiVectorEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEnco
     A text is read as a document by default. Losses always take the mean over the tokens of the query.
 
     Args:
+        backbone: The transformer, without a head.
+        tokenizer: Its tokenizer.
+        projections: Linear layers from its hidden size to the size of a vector.
         reading: Lengths, expansion of queries, and tokens without a score.
+        prompts: Prompts by name.
         sums: True: the score is the sum over the tokens of the query of the nearest token of the document.
             Foreign folders with maxsim or without a setting use it. False: their mean, called meanmaxsim by
             sentence-transformers.
@@ -154,6 +158,13 @@ class MultiVectorEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEnco
         """Load from a folder or a run, in float32 and in evaluation mode.
 
         Reads our format, that of PyLate and a MultiVectorEncoder of sentence-transformers.
+
+        Args:
+            source: A folder or a run.
+            device: Device of the weights.
+
+        Returns:
+            The encoder.
 
         Raises:
             UserError: The source does not hold such an encoder.
@@ -411,6 +422,14 @@ class QueryDocumentEncoder(AsymmetricEncoder, ThresholdMixin):
     ) -> Self:
         """Load a sentence-transformers model with a Router from a folder or the hub, in float32.
 
+        Args:
+            source: A folder or a hub id.
+            revision: Branch, tag or commit of a hub id. None: the newest.
+            device: Device of the weights.
+
+        Returns:
+            The encoder.
+
         Raises:
             UserError: The source does not hold such an encoder.
         """
@@ -432,7 +451,15 @@ class QueryDocumentEncoder(AsymmetricEncoder, ThresholdMixin):
         return cls(query, document, default=default).to(target).eval()
 
     def save(self, folder: str | Path, *, card: dict[str, Any] | None = None) -> Path:
-        """Raise UserError: such a model is not written here."""
+        """Raise UserError: such a model is not written here.
+
+        Args:
+            folder: The folder.
+            card: Facts for the card.
+
+        Returns:
+            Never.
+        """
         raise UserError(f"save: a {ROUTED} is not written here. Copy the folder that it was loaded from")
 
     def write_files(self, folder: Path, card: dict[str, Any], place: str) -> None:
@@ -510,13 +537,28 @@ class QueryDocumentEncoder(AsymmetricEncoder, ThresholdMixin):
         return self._reader.prompted(texts)
 
     def tokenize(self, texts: Sequence[str], *, progress: bool | None = False) -> TokenTable:
-        """Token numbers of each text for the current side."""
+        """Token numbers of each text for the current side.
+
+        Args:
+            texts: Texts without the prompt.
+            progress: Progress bar. None shows it on a terminal if it takes long.
+
+        Returns:
+            Token numbers of each text.
+        """
         reader = copy.copy(self._reader)
         vars(reader)["max_length"] = self.max_length  # more, where `uncut` asks
         return reader.tokenize(texts, progress=progress)
 
     def collate(self, token_lists: Sequence[Sequence[int] | np.ndarray]) -> Tokens:
-        """Tokens of several texts, packed without padding."""
+        """Pack the tokens of several texts without padding.
+
+        Args:
+            token_lists: Token numbers of each text.
+
+        Returns:
+            The tokens as the encoder reads them.
+        """
         tokens = pack(token_lists)
         tokens.unpooled = self.unpooled
         return tokens

@@ -270,10 +270,14 @@ class SparseEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEncoder):
     Training uses dense vectors (texts, vocabulary) of one step. Stored vectors are sparse.
 
     Args:
+        backbone: The transformer, without its head.
+        tokenizer: Its tokenizer.
         head: Of the masked language model.
         strategy: Pooling of the logits of a text's tokens, special tokens included: their maximum, or the sum
             of weights.
         activation: "relu": a logit x counts log(1 + relu(x)). "log1p_relu": the logarithm is taken twice.
+        max_length: Most tokens of a text.
+        prompts: Prompts by name.
     """
 
     family: ClassVar[str] = "sparse"
@@ -362,6 +366,13 @@ class SparseEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEncoder):
         """Load from a folder or a run, in float32 and in evaluation mode.
 
         Reads our format and that of a SparseEncoder of sentence-transformers.
+
+        Args:
+            source: A folder or a run.
+            device: Device of the weights.
+
+        Returns:
+            The encoder.
 
         Raises:
             UserError: The source does not hold such an encoder.
