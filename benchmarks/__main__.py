@@ -66,10 +66,10 @@ def main(arguments: list[str]) -> None:
     names = list(BENCHMARKS) if typed.benchmark == "all" else [typed.benchmark]
     jobs = {name: resolve(name, typed.scale, typed.options, has_bf16=has_bf16) for name in names}
     if typed.device != "cpu" and jobs.pop("mining", None) and not jobs:
-        raise UserError(f"--device {typed.device}: mining is measured on a processor alone; leave it out")
+        raise UserError(f"--device {typed.device}: mining is measured on a processor alone. Leave it out")
     packages = ("sentence_transformers", "accelerate", "matplotlib")
     if missing := [package for package in packages if find_spec(package) is None]:
-        raise UserError(f"needs {', '.join(missing)}; type: {install_line('bench')}")
+        raise UserError(f"needs {', '.join(missing)}. Type: {install_line('bench')}")
     os.environ.setdefault("TQDM_DISABLE", "1")  # progress bars of the other side, also in other processes
     import torch
 

@@ -30,7 +30,7 @@ def choose_device(name: str) -> None:
     """Sets the device of this process and of those it starts. Raises UserError where it is not there."""
     available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     if not available.get(name, True):
-        raise UserError(f"--device {name}: torch sees no such device here; leave the option out")
+        raise UserError(f"--device {name}: torch sees no such device here. Leave the option out")
     os.environ[VARIABLE] = name
 
 

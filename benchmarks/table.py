@@ -31,11 +31,11 @@ def resolve(benchmark: str, scale: str, assignments: list[str], *, has_bf16: boo
     for word in assignments:
         name, _, text = word.partition("=")
         if name not in options:
-            raise UserError(f"{word}: not an option of {benchmark}; {nearest(name, options)}")
+            raise UserError(f"{word}: not an option of {benchmark}. {nearest(name, options)}")
         values: list[Any] = text.split(",")
         choices, least = CHOICES.get(name, values), LEAST.get(name, 1)
         if wrong := [value for value in values if value not in choices]:
-            raise UserError(f"{name}={wrong[0]}: {nearest(wrong[0], choices)}")
+            raise UserError(f"{name}={wrong[0]}: unknown choice. {nearest(wrong[0], choices)}")
         if name not in (*CHOICES, "datasets"):
             if not all(value.isdecimal() and int(value) >= least for value in values):
                 raise UserError(f"{word}: expected a whole number from {least} on")

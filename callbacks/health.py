@@ -52,8 +52,8 @@ class SpaceMeter:
             self._embeddings[rows] = self._encoder.infer(self._encoder.collate(token_lists))
         if not np.isfinite(self._embeddings).all():
             raise UserError(
-                "the embeddings of dev sentences are no finite numbers any more: training has left what the precision "
-                "can hold. Usual causes: optimizer.lr too high, or 16-bit precision (hardware.precision=32-true)"
+                "the embeddings of dev sentences are not finite: training has left the range of the precision. "
+                "Lower optimizer.lr, or type hardware.precision=32-true instead of 16 bits"
             )
         pairs, grades = self._probe.pairs, self._probe.grades
         spread = score_summary(self._cosines(), grades, called="cosine")
@@ -209,7 +209,7 @@ def collapsed(subject: str, step: int, symptom: str, *, key: str, then: str) -> 
         "without negatives, or a temperature that is too high"
     )
     if then == "stop":
-        raise UserError(f"{message}. To go on all the same: {key}.on_collapse=warn")
+        raise UserError(f"{message}. To continue with a warning: {key}.on_collapse=warn")
     log.warning("%s. %s.on_collapse=stop would end such a run.", message, key)
 
 

@@ -178,8 +178,9 @@ class NegativeMining(pl.Callback):
         for name, match in ((name, match_of) for stage in mined for name, match_of in stage.items()):
             if self._is_mined(name) and Kind.TRIPLET not in declared_loss(match.loss).input_kinds:
                 raise UserError(
-                    f"{KEY}: loss={name_of(match.loss)} of {name} reads no negatives. Choose one that does, such as "
-                    f"loss=info_nce, or name the sets that are mined for: {KEY}.sets=[…]"
+                    f"{KEY}: loss={name_of(match.loss)} of {name} reads no negatives. Choose one with "
+                    "negatives, such as "
+                    f"loss=info_nce, or name the mined sets: {KEY}.sets=[…]"
                 )
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:

@@ -75,7 +75,7 @@ def wandb_mode(mode: str) -> str:
         return mode
     problem = wandb_problem()
     if problem and mode == "online":
-        raise UserError(f"logger.wandb=online: {problem}. Mend that, or use logger.wandb=offline.")
+        raise UserError(f"logger.wandb=online: {problem}. Fix that, or use logger.wandb=offline.")
     if problem:
         log.info("W&B offline: %s", problem)
     return "offline" if problem else "online"

@@ -77,9 +77,9 @@ def read_checkpoint(path: Path, *, map_location: Any = "cpu", mmap: bool = False
 def damaged(path: Path, error: Exception) -> UserError:
     """Return the error for an incomplete checkpoint, with the remedy."""
     return UserError(
-        f"{path}: this checkpoint is damaged ({type(error).__name__}), and training cannot go on from it. Type "
-        f"{command('rm', '-r', path.parent)} and the same command again: this stage starts afresh, and finished "
-        "stages and results stay as they are"
+        f"{path}: this checkpoint is damaged ({type(error).__name__}), and training cannot continue from it. Type "
+        f"{command('rm', '-r', path.parent)} and the same command again: this stage starts again, and finished "
+        "stages and results stay"
     )
 
 

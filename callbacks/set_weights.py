@@ -356,8 +356,8 @@ class Focal(SetWeights):
         columns = dict(zip([each.name for each in selection.sets], selection.columns, strict=True))
         if unscored := [name for name in self.names if name not in columns]:
             raise UserError(
-                f"{KEY}: Focal weighs sets by their dev scores, and {', '.join(unscored)} has none that training "
-                f"looks at (training.monitor={pl_module.job.training.monitor}). Choose weights=mean_loss"
+                f"{KEY}: Focal weighs sets by their dev scores, and {', '.join(unscored)} has no dev score during "
+                f"training (training.monitor={pl_module.job.training.monitor}). Choose weights=mean_loss"
             )
         self._columns = [columns[name] for name in self.names]
 

@@ -76,7 +76,7 @@ def open_journal(path: str | Path) -> "JournalStorage":
     path = Path(path)
     if path.exists() and path.stat().st_size and not _is_journal(path):
         raise UserError(
-            f"{path}: no journal of a search, and it is left as it is. Choose another name for the study"
+            f"{path}: not a journal of a search, so it is not changed. Choose another name for the study"
         )
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(f"{path}.lock", is_singleton=False)
@@ -126,6 +126,6 @@ def make_pruner(described: Any, *, journal: str) -> "BasePruner":
     is_pruner = isinstance(pruner, type) and issubclass(pruner, optuna.pruners.BasePruner)
     if not is_pruner or not all(isinstance(value, int | float) for value in numbers.values()):
         raise UserError(
-            f"{journal}: {described} is no pruner of a search. The journal is damaged, or no search wrote it"
+            f"{journal}: {described} is not a pruner of a search. The journal is damaged, or another program wrote it"
         )
     return pruner(**numbers)

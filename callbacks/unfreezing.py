@@ -57,7 +57,7 @@ class Unfreezing(pl.Callback):
         ]
         if self._head_steps and headless:
             raise UserError(
-                f"callbacks.unfreezing.head_warmup: {headless[0]}: nothing lies above the layers, so that nothing "
+                f"callbacks.unfreezing.head_warmup: {headless[0]} has no weights above the layers, so nothing "
                 "could learn. Type callbacks.unfreezing.head_warmup='0 steps', or choose a loss with a head, such as "
                 "loss=softmax"
             )

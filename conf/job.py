@@ -241,12 +241,13 @@ class JobConfig:
             raise ValueError(f"name={self.name}: expected a name of a folder: {fault}")
         for key, folder in (("output_dir", self.output_dir), ("run_dir", self.run_dir)):
             if not folder.strip():
-                raise ValueError(f"{key}=: expected a folder; {key}=. is the one that this is started in")
+                raise ValueError(f"{key}=: expected a folder. Type {key}=. for the working folder")
         for group, sets in (("dataset", self.dataset), ("evaluate", self.evaluate)):
             for key, described in sets.items():
                 if described.name != key:
                     raise ValueError(
-                        f"{group}.{key}.name={described.name}: expected {key}, as in its '# @package dataset.{key}': "
-                        "results go by the name"
+                        f"{group}.{key}.name={described.name}: expected {key}, as in its '# @package "
+                        f"dataset.{key}', because "
+                        "results are stored under the name"
                     )
         return self

@@ -175,8 +175,8 @@ class Check:
                 keys = self._top_keys
                 if choice.startswith("+") and first not in keys:
                     meant = setting_meant(override.key_or_group, word.partition("=")[2])
-                    hint = f"type {meant}" if meant else nearest(first, keys)
-                    raise UserError(f"{word}: there is no key or group {first}; {hint}")
+                    hint = f"Type {meant}" if meant else nearest(first, keys)
+                    raise UserError(f"{word}: unknown key or group {first}. {hint}")
                 if (
                     override.is_delete()
                     or not (group := override.key_or_group)
@@ -259,7 +259,7 @@ class Check:
         for key in config.hydra.sweeper.get("launcher") or {}:
             if keys and key not in keys:
                 raise UserError(
-                    f"hydra.sweeper.launcher.{key}: no launcher has such a key; {nearest(key, keys)}"
+                    f"hydra.sweeper.launcher.{key}: no launcher has this key. {nearest(key, keys)}"
                 )
 
     def _look_at_job(self, config: DictConfig, job: JobConfig, words: Sequence[str]) -> None:
@@ -329,7 +329,7 @@ def hardware_note(choices: Mapping[str, str]) -> str | None:
     launcher = choices.get("hydra/launcher")
     if launcher in ("ray", "slurm"):
         raise ConfigError(
-            f"hardware=auto looks at this machine, and hydra/launcher={launcher} runs on others. Name what they have, "
+            f"hardware=auto looks at this machine, and hydra/launcher={launcher} runs on others. Name their hardware, "
             "as in hardware=cuda"
         )
     name, reason = found_hardware()

@@ -123,15 +123,16 @@ def check_set_files(config: DictConfig, folders: Sequence[Path]) -> None:
     if {"name", "kind"} <= {*sets} and None in owners:
         first = owners[None][0]
         raise ConfigError(
-            f"{_shown(first)}: says not whose keys these are. Its first line must be '# @package dataset.{first.stem}'"
+            f"{_shown(first)}: the data set of these keys is missing. Its first line must be '# @package "
+            f"dataset.{first.stem}'"
         )
     for key in sets:
         files = owners.get(f"dataset.{key}", [])
         if len(files) > 1:
             other = next((path for path in files if path.stem != key), files[-1])
             raise ConfigError(
-                f"{' and '.join(map(_shown, files))} both say '# @package dataset.{key}', so they would be merged into "
-                f"one set; {_shown(other)} must say '# @package dataset.{other.stem}' and name: {other.stem}"
+                f"{' and '.join(map(_shown, files))} both have '# @package dataset.{key}', so they would be merged. "
+                f"Write '# @package dataset.{other.stem}' and name: {other.stem} into {_shown(other)}"
             )
 
 
@@ -145,18 +146,16 @@ def check_own_names(job: JobConfig, trees: Sequence[Path]) -> None:
             continue
         name, target, where = node.get("name"), node["_target_"], f"{key}.name"
         if not re.fullmatch(r"\w[\w-]*", str(name or "")):
-            prefix = f"{where}={name}:" if name else f"{where} is not set;"
-            example = f"for example {where}={target.rpartition('.')[2].lower()}"
-            raise ConfigError(
-                f"{prefix} expected letters, digits, _ and -, {example}: keys and tables go by it", where
-            )
+            prefix = f"{where}={name}: not a name" if name else f"{where} is not set"
+            example = f"{where}={target.rpartition('.')[2].lower()}"
+            raise ConfigError(f"{prefix}. Give letters, digits, _ and -, for example {example}", where)
         for tree in trees:
             file = tree / ("model" if key == "model" else "loss") / f"{name}.yaml"
             class_name = _class_in(file)
             if class_name and class_name != target.rpartition(".")[2]:
                 raise ConfigError(
-                    f"{where}={name}: {file.relative_to(tree.parent)} calls {class_name} so, and this is {target}. "
-                    f"Give it a name of its own: {where}=<name>"
+                    f"{where}={name}: {file.relative_to(tree.parent)} has this name for {class_name}, not for {target}. Give "
+                    f"it another name: {where}=<name>"
                 )
 
 

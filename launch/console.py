@@ -30,7 +30,7 @@ def show_result(result: Result, *, folder: str, earlier: Sequence[Result] = ()) 
     else:
         trained = " + ".join(result.trained_on) or "nothing"
         console.print(
-            f"trained on {trained}; nothing was scored: no set has a dev or a test split", highlight=False
+            f"trained on {trained}. Nothing was scored: no set has a dev or a test split", highlight=False
         )
     if result.thresholds:
         decisions = decision_table(result.thresholds.items())
@@ -68,7 +68,7 @@ def show_finished(job: JobConfig) -> bool:
     with RunFolder(job.run_dir, resume="auto") as folder:
         result = folder.result()
         require_same_data(folder.path, job)
-        print(f"already finished ({result.finished_at}), shown again; resume=never trains anew")
+        print(f"already finished ({result.finished_at}), shown again. Type resume=never to train again")
         show_result(result, folder=str(folder.path), earlier=folder.earlier_results())
     return True
 

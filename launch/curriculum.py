@@ -107,13 +107,13 @@ class StageRun:
             self._run()
         except SIGTERMException:
             # Lightning would let the process end with status 0, and a scheduler would take it for finished.
-            _say("stopped by SIGTERM; continue with resume=auto")
+            _say("stopped by SIGTERM. Continue with resume=auto")
             raise SystemExit(SIGTERM_STATUS) from None
         except KeyboardInterrupt:
             newest = saved_state(self.entry.checkpoints)
             saved = " before anything was saved"
             if newest is not None:
-                saved = f"; step {newest.steps} is saved; continue with resume=auto"
+                saved = f"; step {newest.steps} is saved. Continue with resume=auto"
             _say(f"{INTERRUPTED}{saved}")
             raise SystemExit(INTERRUPTED_STATUS) from None
 

@@ -162,7 +162,7 @@ def evaluate(
     runs, dataset = runs or [], dataset or []
     options = SimpleNamespace(**locals())
     if data_dir is not None and not Path(data_dir).expanduser().is_dir():
-        raise UserError(f"--data-dir {data_dir}: no such folder. Give the one that holds the data sets")
+        raise UserError(f"--data-dir {data_dir}: no such folder. Give the folder of the data sets")
     if overlap is not None and long_texts == "cut":
         raise UserError("--overlap is of --long-texts chunk")
     if runs and asks_for_encoders(options):

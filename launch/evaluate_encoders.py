@@ -125,7 +125,7 @@ def _sets(options: SimpleNamespace, today: "JobConfig") -> "list[Examples | Rank
             line, reason = min(lines.items())
             if reading.on_bad_row == "error":
                 raise UserError(
-                    f"{place}:{line}: {reason}. Mend it, or leave such rows out: --on-bad-row drop"
+                    f"{place}:{line}: {reason}. Fix it, or leave such rows out: --on-bad-row drop"
                 )
             print(f"{place}: {len(lines):,} rows left out, such as line {line}: {reason}")
         sets.append(search.ranking())
@@ -216,7 +216,9 @@ def asks_for_two_stages(options: SimpleNamespace) -> bool:
 def measure_two_stages(options: SimpleNamespace, today: "JobConfig") -> None:
     """Prints a table for each split of each set, and writes its numbers as JSON."""
     if options.out is None and not (Path(options.rerank) / RESULT_FILE).is_file():
-        raise UserError(f"--rerank {options.rerank}: is no run, so say where the numbers go: --out <folder>")
+        raise UserError(
+            f"--rerank {options.rerank}: not a run, so the results need a folder. Type --out <folder>"
+        )
     folder = options.out or Path(options.rerank) / "analysis"
     from juzhen.data.loading import load_job_data
     from juzhen.data.rankings import as_ranking

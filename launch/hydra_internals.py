@@ -99,7 +99,7 @@ def opened(folder: Path, extra: str | None) -> Iterator[Hydra]:
     """Hydra over a configuration tree, `extra` in front of it. Its global state is then as before."""
     for flag, path in (("--config-path", folder), ("--config-dir", Path(extra or folder))):
         if not path.is_dir():  # which Hydra passes over
-            raise UserError(f"{flag} {path}: there is no such folder")
+            raise UserError(f"{flag} {path}: no such folder")
     search_path = create_config_search_path(str(folder.resolve()))
     if extra is not None:
         search_path.prepend(

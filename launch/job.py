@@ -172,8 +172,8 @@ def check_targets(job: JobConfig) -> None:
     for key, node in targets_of(job):
         if not isinstance(node, Mapping) or "_target_" not in node:
             hint = {"callbacks": "begins with '# @package callbacks.<name>'"}.get(key.split(".")[0])
-            expected = f"a file of conf/callbacks {hint}" if hint else f"for example +loss@{key}=cosent"
-            raise ConfigError(f"{key}: expected a class, by its _target_, and its numbers; {expected}")
+            expected = f"A file of conf/callbacks {hint}" if hint else f"For example: +loss@{key}=cosent"
+            raise ConfigError(f"{key}: expected a class, by its _target_, and its numbers. {expected}")
         if key.startswith("callbacks.") and not isinstance(node.get("decides_weights"), bool):
             raise ConfigError(
                 f"{key}.decides_weights: expected true or false. With true it is part of the run key, as what changes "
@@ -196,7 +196,7 @@ def targets_of(job: JobConfig) -> Iterator[tuple[str, Any]]:
             continue
         for kind, nested in loss.items():
             if kind not in tuple(Kind):
-                raise ConfigError(f"{key}.{kind}: there is no such kind of examples; {nearest(kind, Kind)}")
+                raise ConfigError(f"{key}.{kind}: unknown kind of examples. {nearest(kind, Kind)}")
             yield from _with_inner(f"{key}.{kind}", nested)
     yield from ((f"callbacks.{name}", node) for name, node in job.callbacks.items() if node is not None)
 
@@ -219,7 +219,7 @@ def check_target(node: Mapping[str, Any], key: str) -> None:
     except UserError as error:
         classes = list(own_targets(package))
         namesakes = [path for path in classes if path.rpartition(".")[2] == target.rpartition(".")[2]]
-        raise ConfigError(f"{key}._target_={error}; {nearest(target, namesakes or classes)}") from error
+        raise ConfigError(f"{key}._target_={error}. {nearest(target, namesakes or classes)}") from error
     validated(settings, {name: value for name, value in node.items() if name not in NOT_OF_THE_CLASS}, key)
 
 
@@ -259,12 +259,16 @@ def _check_monitor(job: JobConfig) -> None:
     name, metric = match.groups() if match else ("", "")
     sets = {**job.evaluate, **job.dataset}
     if metric not in MONITORED:
-        hint = nearest(metric, MONITORED) if match else "expected auto, or a key such as dev/csts/spearman"
+        hint = (
+            f"unknown metric. {nearest(metric, MONITORED)}"
+            if match
+            else "expected auto, or a key such as dev/csts/spearman"
+        )
         if metric in (*AFTER_TRAINING, *NO_GOAL):
-            hint = f"{metric} chooses no checkpoint; leave it out, or take auto"
+            hint = f"{metric} chooses no checkpoint. Leave it out, or take auto"
         raise ConfigError(f"{key}: {hint}")
     if name not in sets:
-        raise ConfigError(f"{key}: this job does not score {name}; {nearest(name, sets)}")
+        raise ConfigError(f"{key}: this job does not score {name}. {nearest(name, sets)}")
     kind, model = Kind(sets[name].kind), settings_of(job.model)
     measures = [measure for measure in MEASURES[kind] if measure in MONITORED]
     if kind is Kind.NLI_PAIR and "logits" not in model.provides:
@@ -308,7 +312,7 @@ def plan_job(job: JobConfig) -> list[StagePlan]:
     order = list(schedule.order) if schedule.order is not None else sets
     for name in schedule.stages:
         if name not in order:
-            raise ConfigError(f"schedule.stages.{name}: there is no such stage; {nearest(str(name), order)}")
+            raise ConfigError(f"schedule.stages.{name}: unknown stage. {nearest(str(name), order)}")
     plans = [_plan(name, job) for name in order]
     trained = {name for plan in plans for name in plan.datasets}
     if idle := [name for name in sets if name not in trained]:
@@ -348,7 +352,7 @@ def _check_names(job: JobConfig) -> None:
             )
         if sets and name not in sets:
             raise ConfigError(
-                f"schedule.sets.{name}: this job does not learn from {name}; {nearest(str(name), sets)}"
+                f"schedule.sets.{name}: this job does not learn from {name}. {nearest(str(name), sets)}"
             )
 
 
@@ -359,8 +363,8 @@ def _plan(name: str, job: JobConfig) -> StagePlan:
         if each not in job.dataset:
             where = "schedule.order" if stage_config.dataset is None else f"{key}.dataset"
             raise ConfigError(
-                f"{where}: this job has no set {each}; {nearest(each, job.dataset)}, "
-                f"or choose it too: 'dataset=[{','.join([*job.dataset, each])}]'"
+                f"{where}: this job has no set {each}. {nearest(each, job.dataset)} "
+                f"Or choose it too: 'dataset=[{','.join([*job.dataset, each])}]'"
             )
     if not datasets or len(set(datasets)) < len(datasets):
         raise ConfigError(f"{key}.dataset={datasets}: expected each set once, and at least one")

@@ -165,10 +165,10 @@ def parse_flags(arguments: Sequence[str]) -> argparse.Namespace:
             name, _, value = word.lstrip("-").partition("=")
             hint = nearest(word.partition("=")[0], known_flags(parser))
             meant = setting_meant(name, value or None)
-            if meant or hint.startswith("known"):
+            if meant or hint.startswith("Known"):
                 example = meant or f"{name}={value or '<value>'}"
-                hint = f"values are given without dashes: {example}. Flags: --help, --cfg job, -m"
-            message = f"{word}: there is no such flag; {hint}"
+                hint = f"Values are given without dashes: {example}. Flags: --help, --cfg job, -m"
+            message = f"{word}: unknown flag. {hint}"
         raise UserError(message)
 
     parser.error = refuse
@@ -258,24 +258,24 @@ class Groups:
         key, equals, value = word.partition("=")
         word = word or "''"
         if equals and (key != key.strip() or value != value.strip()):
-            return f"{word}: no spaces around =; write '{key.strip()}={value.strip()}'"
+            return f"{word}: no spaces around =. Write '{key.strip()}={value.strip()}'"
         if word.translate(FULL_WIDTH) != word and '"' not in word:
-            return f"{word}: there is a full-width sign in it; type '{word.translate(FULL_WIDTH)}'"
+            return f"{word}: there is a full-width sign in it. Type '{word.translate(FULL_WIDTH)}'"
         if any(word.count(opening) != word.count(right) for opening, right in ("[]", "{}", "()")):
-            return f"{word}: a bracket is missing; quote the whole argument: 'dataset=[csts, afqmc]'"
+            return f"{word}: a bracket is missing. Quote the whole argument: 'dataset=[csts, afqmc]'"
         if not equals:
             owners = [f"{group}={word}" for group in self.names if word in self.options(group)]
-            hint = f"; did you mean {' or '.join(owners[:3])}?" if owners else ", for example loss=cosent"
+            hint = f". Did you mean {' or '.join(owners[:3])}?" if owners else ", for example loss=cosent"
             return f"{word}: expected key=value{hint}"
         meant = command(setting(key, value.strip("'\"")))
-        return f"{word}: cannot be read ({reason.partition(' expecting ')[0]}); write {meant}"
+        return f"{word}: cannot be read ({reason.partition(' expecting ')[0]}). Write {meant}"
 
 
 def several_values(word: str) -> str:
     """What a comma in a word may have meant, and how each is typed."""
     key, _, value = word.partition("=")
     message = (
-        f"{word}: several values; for one run each add -m ({command('train.py', '-m', word)}), for one run with all of "
+        f"{word}: several values. For one run each add -m ({command('train.py', '-m', word)}), for one run with all of "
         f"them write {command(f'{key}=[{value}]')}"
     )
     if all(part.replace(".", "").isdigit() for part in value.split(",")):
@@ -371,23 +371,23 @@ def option_hint(group: str, option: str, options: Iterable[str]) -> str:
     """Return a hint for an unknown option: its name here or the nearest option, then all options."""
     options = sorted(options)
     if group in ("model", "loss") and "/" in option:
-        hint = f"an encoder is {command(setting('backbone', option))}"
+        hint = f"Choose an encoder by {command(setting('backbone', option))}"
     elif group == "dataset" and _is_table(option):
-        hint = f"a file becomes a set by {command(setting('data', option))} alone, or by juzhen dataset"
+        hint = f"Type {command(setting('data', option))} for a file, or write its configuration by juzhen dataset"
     elif group == "hydra/launcher" and option.startswith(("joblib", "submitit")):
-        hint = "it comes with an extra: pip install -e '.[launchers]'"
+        hint = "It comes with an extra: pip install -e '.[launchers]'"
     elif meant := option_meant(group, option, options):
-        hint = f"type {meant}"
+        hint = f"Type {meant}"
     elif len(options) > MOST_OPTIONS:
         close = difflib.get_close_matches(option.lower(), options, n=3, cutoff=0.0)
         close.sort(key=lambda name: sorted(name) != sorted(option.lower()))  # the likeliest slip
         hint = (
-            f"did you mean {close[0]}, {close[1]} or {close[2]}? All {len(options)}: python train.py --help"
+            f"Did you mean {close[0]}, {close[1]} or {close[2]}? All {len(options)}: python train.py --help"
         )
     else:
         hint = nearest(option.lower(), options)
-        hint += "" if hint.startswith("known") else f" Options of {group}: {', '.join(options)}"
-    return f"{group}={option}: there is no such option; {hint}"
+        hint += "" if hint.startswith("Known") else f" Options of {group}: {', '.join(options)}"
+    return f"{group}={option}: unknown option. {hint}"
 
 
 def _is_table(option: str) -> bool:
@@ -413,7 +413,7 @@ def explain_composition(error: Exception, groups: Groups, words: Sequence[str]) 
             group, _, option = missing.partition("/")
         if group in groups.names or "/" in missing:
             return ConfigError(option_hint(group, option, groups.options(group)), option)
-        return ConfigError(f"there is no configuration file {option}.yaml. The job's is called train")
+        return ConfigError(f"configuration file {option}.yaml not found. That of the job is train")
     if isinstance(error, MarkedYAMLError):
         mark = error.problem_mark
         position = f"{mark.name}, line {mark.line + 1}" if mark else "a configuration file"
@@ -448,16 +448,16 @@ def _unknown_key(
         (key for key in typed if key.startswith(f"{path}.")), path
     )  # of trainer.max_epochs, trainer is missed
     if word in beside and owner:
-        hint = f"this key is not set yet; with a + it is: '+{path}=…'"
+        hint = f"this key is not set yet. Add it with a +: '+{path}=…'"
     elif path.count(".") == 1 and owner in ("dataset", "evaluate"):
-        hint = f"this job has no such set; choose it, 'dataset=[{word}]', or a benchmark with it, benchmark=…"
+        hint = f"this job has no such set. Choose it, 'dataset=[{word}]', or a benchmark with it, benchmark=…"
     elif meant := setting_meant(whole, typed.get(whole)):
-        hint = f"there is no such key; type {meant}"
+        hint = f"unknown key. Type {meant}"
     elif elsewhere:
-        hint = f"there is no such key; did you mean {' or '.join(elsewhere)}?"
+        hint = f"unknown key. Did you mean {' or '.join(elsewhere)}?"
     else:
         keys = {*map(str, parent), *([] if owner else groups)} - {"_target_", "hydra"}
-        hint = f"there is no such key; {nearest(word.lower(), keys)}"
+        hint = f"unknown key. {nearest(word.lower(), keys)}"
     return UnknownKeyError(f"{path}: {hint}", path)
 
 

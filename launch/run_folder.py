@@ -290,10 +290,10 @@ def require_same_job(config: DictConfig, job: JobConfig) -> None:
         if RunFolder.is_done(folder) and all(name.startswith("training.") for name, *_ in changes):
             further = f", and init_from={folder} to train its weights further"
         raise UserError(
-            f"run_dir={folder}: another job has run here, with {', '.join(named)}"
-            f"{f' and {more} more' if more > 0 else ''}. Type its words again to go on with it, or give this job a "
-            f"folder of its own (another run_dir=…{further}). resume=never starts afresh here and keeps what is there "
-            f"in {KEPT_ASIDE}/"
+            f"run_dir={folder}: it has the run of another job, with {', '.join(named)}"
+            f"{f' and {more} more' if more > 0 else ''}. Repeat its command to continue it, or give this "
+            f"job another folder (run_dir=…{further}). resume=never starts again here and keeps the old files in "
+            f"{KEPT_ASIDE}/"
         )
 
 
@@ -516,7 +516,7 @@ def _require_same(folder: Path, key: str, then: Mapping[str, Any], now: Mapping[
         return
     change = "is not there any more" if now is None else "has changed"
     raise UserError(
-        f"{folder}: the run of this command was made from other data: {key} {change}. Put the data back, give the new "
-        "run a folder of its own (run_dir=…), or start afresh with resume=never (a run of a sweep: move its folder "
+        f"{folder}: the run of this command was made from other data: {key} {change}. Restore the data, give the new "
+        "run another folder (run_dir=…), or start again with resume=never (a run of a sweep: move its folder "
         "away)"
     )

@@ -85,8 +85,8 @@ class StageEntry:
             require_form(record, Record, RECORD)
         except (OSError, ValueError, RecursionError) as error:
             raise UserError(
-                f"{path}: no record of a finished stage ({short(str(error))}). Type "
-                f"{command('rm', '-r', self.path)} and the same command again: the stage is trained anew"
+                f"{path}: not a record of a finished stage ({short(str(error))}). Type "
+                f"{command('rm', '-r', self.path)} and the same command again: the stage is trained again"
             ) from error
         return record
 

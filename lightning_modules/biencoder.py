@@ -136,8 +136,8 @@ class BiEncoder(SentenceModule):
             if not loss or declared_loss(loss).input_type not in ("scores", "lists"):
                 learner = f"loss={name_of(loss)}" if loss else cls.__name__
                 raise UserError(
-                    f"{where}: {learner} does not read the score of a pair, so that {name} would leave the form as it "
-                    "is. Choose a loss of scores, as in loss=cosent, or leave the form out: "
+                    f"{where}: {learner} does not read the score of a pair, so {name} would not train the "
+                    "form. Choose a loss of scores, as in loss=cosent, or leave the form out: "
                     f"{'' if 'score' in job.model else '+'}model.score=cosine"
                 )
 

@@ -212,21 +212,21 @@ def _obstacle(
     learner = f"loss={name_of(loss)}" if loss else model.class_name()
     if key == "temperature":
         if not loss or "temperature" not in keys_of(loss["_target_"]).model_fields:
-            return f"{learner} has none; choose a loss with a temperature, such as loss=info_nce"
+            return f"{learner} has none. Choose a loss with a temperature, such as loss=info_nce"
         if "cosines" not in model.provides or loss.get("temperature_unit", "score") != "score":
-            return f"it divides cosines, and {learner} gets other numbers here; type loss.temperature=…"
+            return f"it divides cosines, and {learner} gets other numbers here. Type loss.temperature=…"
         return None
     if key == "in_batch":
         asks = {*WITHOUT_BATCH} if value else {*WITHOUT_BATCH, *WITHOUT_BATCH.values()}
         if not loss or name_of(loss) not in asks:
-            return f"{learner} does not ask whether texts of other rows are negatives; choose loss=info_nce"
+            return f"{learner} does not ask whether texts of other rows are negatives. Choose loss=info_nce"
         for number in ("symmetric", "false_negative_margin") if not value else ():
             if str(loss.get(number)) not in ("False", "None"):  # a margin of 0 is one
-                return f"loss.{number}={loss[number]} is about texts of other rows; leave it out"
+                return f"loss.{number}={loss[number]} is about texts of other rows. Leave it out"
     if (key == "num_negatives" or value is False) and kind is not Kind.TRIPLET:
         kind_name = kind.replace("_", " ").replace("nli", "NLI")
         return (
-            f"rows are read as {kind_name}s, which have no negatives of their own; have them read as triplets"
+            f"rows are read as {kind_name}s, which have no negatives of their own. Have them read as triplets"
         )
     return None
 
@@ -253,17 +253,17 @@ def _require_readable(name: str, loss: Needs, kind: Kind, model: type[ModelSetti
     if loss.suits(model.provides):
         return
     if loss.input_type in TAUGHT:
-        hint = f"type model={TAUGHT[loss.input_type]} model.teacher=<folder, run or hub id of an encoder> too"
+        hint = f"Type model={TAUGHT[loss.input_type]} model.teacher=<folder, run or hub id of an encoder> too"
     elif loss.input_type == "logits":
-        hint = "for labelled pairs choose loss=softmax, which has a head of its own, or loss=bce"
+        hint = "For labelled pairs choose loss=softmax, which has a head, or loss=bce"
     else:
         on_file = _losses_on_file(model.provides)
         fitting = [other for other, kinds in on_file.items() if kind in kinds] or [
             other for other, kinds in on_file.items() if set(CONVERSIONS[kind]) & set(kinds)
         ]
-        hint = f"choose one of {', '.join(fitting) or 'none on file'}"
+        hint = f"Choose one of {', '.join(fitting) or 'none on file'}"
     raise UserError(
-        f"loss={name} needs {NEEDS[loss.input_type]}, and {model.class_name()} gives none; {hint}"
+        f"loss={name} needs {NEEDS[loss.input_type]}, and {model.class_name()} gives none. {hint}"
     )
 
 
@@ -304,8 +304,8 @@ def class_grades(config: DatasetConfig, kind: Kind) -> tuple[float, ...]:
         example = [round(low + (high - low) * share, 6) for share in (0, 0.5, 1)]
         spelt = ",".join(f"{grade:g}" for grade in example)
         raise UserError(
-            f"{key}=null: loss=ce tells classes apart, and the scores of {config.name} are any numbers from {low:g} to "
-            f"{high:g}. If there are few distinct ones, say which, such as {key}=[{spelt}]. Else choose a loss of "
+            f"{key}=null: loss=ce needs classes, and the scores of {config.name} are any numbers from {low:g} to "
+            f"{high:g}. If there are few distinct scores, list them, such as {key}=[{spelt}]. Else choose a loss of "
             "scores, such as loss=cosent or loss=ce_mse"
         )
     if len(grades) < 2 or list(grades) != sorted(set(grades)) or not low <= grades[0] <= grades[-1] <= high:
@@ -338,7 +338,7 @@ def _require_labels(job: JobConfig, matches: Mapping[str, Match]) -> None:
     if "label" in by and matches and not any(match.kind in TARGET_COLUMN for match in matches.values()):
         read = ", ".join(f"{name} as {match.kind.replace('_', ' ')}s" for name, match in matches.items())
         raise UserError(
-            f"training.stratify_by={by}: what is learnt from has no labels ({read}). "
+            f"training.stratify_by={by}: the training rows have no labels ({read}). "
             "Choose training.stratify_by=length or none"
         )
 
@@ -359,8 +359,8 @@ def _require_teacher_scores(job: JobConfig, matches: Mapping[str, Match]) -> Non
             remedy = "columns: {…, score_positive: …, score_negative: …}"
         if config.kind != Kind.TRIPLET or not has_scores:
             raise UserError(
-                f"loss={name_of(match.loss)} needs what a teacher scores each document of a row. Where {name} has "
-                f"these, say kind: triplet and {remedy}. loss=list_mle does without"
+                f"loss={name_of(match.loss)} needs a teacher score for each document of a row. If {name} has "
+                f"these, write kind: triplet and {remedy}. loss=list_mle needs none"
             )
 
 
@@ -421,7 +421,7 @@ def check_augmentation(job: JobConfig, matches: Mapping[str, Match], *, model: t
     for name, match in matches.items():
         if match.kind is Kind.SENTENCE and (config.sets is None or name in config.sets):
             raise UserError(
-                f"{setting}: the loss of {name} learns from single sentences, of which there are no labels to keep. "
+                f"{setting}: the loss of {name} learns from single sentences, which have no labels. "
                 "For changed sentences as positives type model=views loss=info_nce"
             )
     TextViews(Views.of(vars(config), group=GROUP))  # a file of translations is read here

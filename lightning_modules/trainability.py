@@ -110,12 +110,12 @@ class _Set:
                 if is_alone or self.loss.has_parameters:
                     self._refuse(f"all of them are of one class, {value}", "rows of several classes")
                 warnings.append(
-                    f"{self._place()}: all are of one class, {value}; only other sets can teach the difference"
+                    f"{self._place()}: all are of one class, {value}. Only other sets can teach the difference"
                 )
             case Contrast.VALUES if value := self._only_value():
                 warnings.append(
                     f"{self._place()}: all have the gold value {value}, so {self.name} can only learn to answer with "
-                    f"one score; {self._mend()}"
+                    f"one score. {self._mend()}"
                 )
         if self.loss.is_batchwise and self.batch_rows == 1 and not self.has_negatives:
             warnings.append(
@@ -129,7 +129,7 @@ class _Set:
 
     def _refuse(self, symptom: str, needs: str) -> NoReturn:
         raise UserError(
-            f"{self._place()}: {symptom}, and {self.name} learns from {needs}: its gradient would teach nothing; "
+            f"{self._place()}: {symptom}, and {self.name} learns from {needs}: its gradient would be zero. "
             f"{self._mend()}, or choose another loss"
         )
 
@@ -138,7 +138,7 @@ class _Set:
         key = f"dataset.{self.examples.name}"
         limits = {f"{key}.limit": self._config().limit, "debug_rows": self.job.debug_rows}
         cut = [f"{name}={value}" for name, value in limits.items() if value == len(self.examples)]
-        return f"raise {' and '.join(cut)}" if cut else f"look at the file, and at {key}.layouts.….columns"
+        return f"Raise {' and '.join(cut)}" if cut else f"Look at the file, and at {key}.layouts.….columns"
 
     def _config(self) -> DatasetConfig:
         return self.job.dataset[self.examples.name]
@@ -149,7 +149,7 @@ class _Set:
         if len(self.examples) == 1:
             self._refuse("there is no other", f"comparing a row with {partner}")
         raise UserError(
-            f"{self.size_key}=1: {self.name} compares a row with {partner} in its batch, and there are none. Type "
+            f"{self.size_key}=1: {self.name} compares a row with {partner} in its batch, which has one row. Type "
             f"{self.size_key}=16 or more, or choose a loss that takes rows one by one"
         )
 
@@ -199,7 +199,7 @@ def _steps(job: JobConfig, rows: SentenceDataModule) -> Iterator[str]:
     if rows.warmup_steps > total:
         yield (
             f"optimizer.warmup={optimizer.warmup} is longer than the training of {total} steps, so the learning rate "
-            f"gets to {percent(total, rows.warmup_steps)} of optimizer.lr; type optimizer.warmup='10 percent'"
+            f"gets to {percent(total, rows.warmup_steps)} of optimizer.lr. Type optimizer.warmup='10 percent'"
         )
 
 
@@ -231,8 +231,8 @@ def require_grades(examples: Examples, config: DatasetConfig) -> None:
     score = low + (high - low) * examples.targets[wrong[0]]
     raise UserError(
         f"{config.name}/{examples.split}{location}: the score is {score:g}, which is not among "
-        f"dataset.{config.name}.grades={list(config.grades or ())}, and {len(wrong) - 1:,} more rows are "
-        "none of them. Name every score that there is, or choose a loss of scores, such as loss=cosent"
+        f"dataset.{config.name}.grades={list(config.grades or ())}, and {len(wrong) - 1:,} more rows have "
+        "such scores. List every score, or choose a loss of scores, such as loss=cosent"
     )
 
 
@@ -277,7 +277,7 @@ def empty_batches(
         compares(examples, chosen, loss) for chosen in _drawn(rows, name, balanced=by == "label")
     )
     reason = (
-        f"{told_as} compares nothing there, and such steps leave the weights as they are"
+        f"{told_as} compares nothing there, and such steps do not change the weights"
         if is_empty
         else f"the part of {told_as} that compares rows has nothing to compare there"
     )
@@ -286,11 +286,11 @@ def empty_batches(
         balanced, _ = _count(rows, name, loss, balanced=True)
         by_label = f"training.stratify_by=label ({percent(balanced, looked_at)})"
         advice = (
-            f"type {by_label}, or {advice}" if balanced < num_empty else f"{by_label} cannot help; {advice}"
+            f"type {by_label}, or {advice}" if balanced < num_empty else f"{advice} ({by_label} cannot help)"
         )
     yield (
         f"{name}/train: {num_empty:,} of {looked_at:,} batches ({percent(num_empty, looked_at)}) hold rows that do not "
-        f"differ: {reason}; {advice}"
+        f"differ: {reason}. {advice[0].upper()}{advice[1:]}"
     )
 
 

@@ -72,7 +72,7 @@ def group_of(report: Report) -> str:
     groups = {(result.config.get("logger") or {}).get("group") for result in results} - {None}
     if len(groups) > 1:
         raise UserError(
-            f"these are runs of the groups {', '.join(sorted(groups))}. Name the one that the summary belongs to: "
+            f"these are runs of the groups {', '.join(sorted(groups))}. Name the group of the summary: "
             "--group NAME"
         )
     names = {result.name.removesuffix(f"-s{result.seed}") for result in results}

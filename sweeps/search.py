@@ -237,8 +237,9 @@ class Search:
         for name, value in mine.items():
             if theirs.get(name, value) != value:
                 raise UserError(
-                    f"{self.path}: the study {settings.study} was begun with another {name.replace('_', ' ')} "
-                    f"({short('. '.join(differences(theirs[name], value)), 400)}). Repeat its words, or begin another: "
+                    f"{self.path}: the study {settings.study} has another {name.replace('_', ' ')} "
+                    f"({short('. '.join(differences(theirs[name], value)), 400)}). Repeat its command, or begin "
+                    "another study: "
                     f"hydra.sweeper.study=<name>"
                 )
         for name in mine.keys() - theirs.keys():
@@ -435,7 +436,7 @@ def dev_score(cell: SweepCell) -> tuple[float, str]:
     scores = [value for key, value in training.items() if key.startswith(BEST_DEV) and value is not None]
     if not scores:
         raise UserError(
-            f"{cell.run_dir}: nothing was chosen on dev, so a search has nothing to go by. Train on a set that has "
+            f"{cell.run_dir}: no checkpoint was chosen on dev, so a search has no goal. Train on a set with "
             f"a dev split, or evaluate on one (benchmark=…) and name it: training.monitor=dev/<set>/spearman"
         )
     return scores[0], training.get("chosen_by") or f"dev of {', '.join(training.get('selected_on') or ())}"

@@ -71,6 +71,6 @@ def dashboards(
 
     above = folders[0] if len(folders) == 1 else folders[0].resolve().parent
     if out is None and any(folder.resolve().parent != above for folder in folders[1:]):
-        raise UserError("--out is missing: the runs lie in several folders. Say where the report is written")
+        raise UserError("--out is missing: the runs are in several folders. Type --out FOLDER for the report")
     report = read_report(*folders, metric=metric, split=split, reference=reference, leaks=leaks)
     publish(report, out or above / "report", title=title, project=project, entity=entity, group=group)

@@ -160,7 +160,7 @@ def test_the_driver_is_asked_by_its_name(monkeypatch):
         (
             {"devices": None, "built_for": "'12.6'"},
             {"accelerator": "cuda"},
-            r"NVIDIA's driver is not there.*There is: cpu. Choose accelerator=cpu",
+            r"the driver of NVIDIA is missing.*Available: cpu. Choose accelerator=cpu",
         ),
         ({"devices": 0, "built_for": "'12.6'"}, {"accelerator": "cuda"}, "shows no device"),
         ({"devices": 1}, {"accelerator": "cuda"}, "built without CUDA. Choose accelerator=cpu"),

@@ -27,38 +27,42 @@ def refusal(number, *names):
 ANSWERS = [
     (UserError("no such thing"), 2, "error: no such thing"),
     (KeyboardInterrupt(), 130, "stopped by Ctrl-C"),
-    (KeyError("model"), 1, "error: juzhen mine, writing the set: KeyError: 'model'; the traceback is in "),
-    (ValueError(), 1, "error: juzhen mine, writing the set: ValueError; the traceback is in "),
-    (MemoryError(), 1, "error: juzhen mine, writing the set: out of memory; take smaller batches"),
+    (KeyError("model"), 1, "error: juzhen mine, writing the set: KeyError: 'model'. The traceback is in "),
+    (ValueError(), 1, "error: juzhen mine, writing the set: ValueError. The traceback is in "),
+    (MemoryError(), 1, "error: juzhen mine, writing the set: out of memory. Take smaller batches"),
     (RecursionError("maximum depth"), 1, "error: juzhen mine, writing the set: what was read is nested"),
     (
         refusal(errno.ENOSPC),
         1,
-        "error: juzhen mine, writing the set: No space left on device; free some space",
+        "error: juzhen mine, writing the set: No space left on device. Free some space",
     ),
     (
         refusal(errno.EACCES, "/x/y"),
         2,
-        "error: juzhen mine, writing the set: /x/y: Permission denied; choose a",
+        "error: juzhen mine, writing the set: /x/y: Permission denied. Choose a",
     ),
-    (refusal(errno.ENOTDIR, "/x/y"), 2, "error: juzhen mine, writing the set: /x/y: Not a directory; a file"),
+    (
+        refusal(errno.ENOTDIR, "/x/y"),
+        2,
+        "error: juzhen mine, writing the set: /x/y: Not a directory. Expected a folder",
+    ),
     (
         refusal(errno.EROFS, b"/x"),
         2,
-        "error: juzhen mine, writing the set: /x: Read-only file system; choose a",
+        "error: juzhen mine, writing the set: /x: Read-only file system. Choose a",
     ),
-    (BrokenPipeError(errno.EPIPE, "Broken pipe"), 1, "error: juzhen mine, writing the set: Broken pipe; the"),
+    (BrokenPipeError(errno.EPIPE, "Broken pipe"), 1, "error: juzhen mine, writing the set: Broken pipe. The"),
     (
         UnicodeEncodeError("utf-8", "a\udcff", 1, 2, "surrogates not allowed"),
         1,
-        "error: juzhen mine, writing the set: a\\udcff: a name or a text that is no UTF-8",
+        "error: juzhen mine, writing the set: a\\udcff: not UTF-8",
     ),
     (
         RuntimeError(
             "Caught E in worker 0.\nOriginal Traceback (most recent call last):\n  File x\nE: the end"
         ),
         1,
-        "error: juzhen mine, writing the set: RuntimeError: E: the end; the traceback",
+        "error: juzhen mine, writing the set: RuntimeError: E: the end. The traceback",
     ),
 ]
 
@@ -72,7 +76,7 @@ def test_one_line_and_a_status(monkeypatch, tmp_path, capsys, error, status, lin
     assert told.startswith(line)
     assert told.count("\n") == 1
     assert "Traceback" not in told
-    if log := re.search(r"the traceback is in (\S+)", told):
+    if log := re.search(r"The traceback is in (\S+)", told):
         held = Path(log[1])
         assert "in main\n" in held.read_text()
         assert held.stat().st_mode & 0o777 == 0o600

@@ -102,7 +102,7 @@ def test_what_is_typed_comes_before_the_scale():
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["stps=9"], "stps=9: not an option of training; did you mean steps"),
+        (["stps=9"], "stps=9: not an option of training. Did you mean steps"),
         (["sizes=S,XL"], "sizes=XL"),
         (["rounds=0"], "from 1 on"),
         (["steps=4"], "from 5 on"),  # all would be left out of the time

@@ -96,7 +96,7 @@ def test_the_desk_is_in_order(desk):
 BROKEN_FILES = {
     "missing column": (
         GOOD.replace("sentence2", "sentence_2"),
-        ["no column sentence2", "did you mean sentence_2?", "dataset.demo_sts.layout"],
+        ["no column sentence2", "Did you mean sentence_2?", "dataset.demo_sts.layout"],
     ),
     "unknown score": (GOOD.replace("1.0", "viel"), [".tsv:3:", "'viel', not a number", "on_bad_row=drop"]),
     "score nan": (GOOD.replace("1.0", "nan"), [".tsv:3:", "nan", "[0, 5]"]),
@@ -108,7 +108,7 @@ BROKEN_FILES = {
     "two faults": (GOOD.replace("1.0", "x").replace("5.0", "y"), [".tsv:3:", "One more row is faulty"]),
     "empty file": ("", ["train.tsv", "the file is empty"]),
     "only a header": (GOOD.splitlines(keepends=True)[0], ["train.tsv", "no rows"]),
-    "another case": (GOOD.replace("sentence1", "Sentence1"), [".tsv: ", "did you mean Sentence1?"]),
+    "another case": (GOOD.replace("sentence1", "Sentence1"), [".tsv: ", "Did you mean Sentence1?"]),
     "commas": (GOOD.replace("\t", ","), [".tsv: ", "divided by ','"]),
     "semicolons": (GOOD.replace("\t", ";"), [".tsv: ", "divided by ';'"]),
     "quoted": (GOOD.replace("sentence1", '"sentence1"'), [".tsv: ", "quoted: true"]),
@@ -142,9 +142,9 @@ def test_not_utf8(desk):
 @pytest.mark.slow
 def test_a_rate_that_no_precision_can_hold(desk):
     words = ("optimizer.lr=1e30", "optimizer.weight_decay=0")
-    says(desk.refuses(*words), "no finite numbers any more", "optimizer.lr too high")
+    says(desk.refuses(*words), "not finite", "Lower optimizer.lr")
     told = desk.refuses(*words, "callbacks.space_health=null", "seed=7")
-    says(told, "dev/demo_sts: the scores are no finite numbers any more", "a learning rate")
+    says(told, "dev/demo_sts: the scores are not finite", "Lower optimizer.lr")
 
 
 def test_unbalanced_quotes(desk):
@@ -161,7 +161,7 @@ def test_unbalanced_quotes(desk):
 def test_a_compressed_file_cut_short(desk, suffix, pack):
     (desk.data_dir / "demo_sts" / "train.tsv").unlink()
     desk.write(f"train.tsv{suffix}", pack(GOOD.encode())[:-9])
-    says(desk.refuses(*OWN), f"train.tsv{suffix}", "cut short", "Fetch it again")
+    says(desk.refuses(*OWN), f"train.tsv{suffix}", "cut short", "Fetch the file again")
 
 
 def test_another_number_of_rows_than_promised(desk):
@@ -176,7 +176,7 @@ def test_an_unknown_label(desk):
     told = desk.refuses(
         "dataset=[demo_nli]", "dataset.demo_nli.source=local", "dataset.demo_nli.rows.train=null"
     )
-    says(told, "demo_nli/train.tsv:3:", "'entailmnt'", "did you mean entailment?")
+    says(told, "demo_nli/train.tsv:3:", "'entailmnt'", "Did you mean entailment?")
 
 
 def test_no_file(desk):
@@ -184,7 +184,7 @@ def test_no_file(desk):
     says(
         desk.refuses(*OWN),
         "demo_sts/train",
-        "there is no file",
+        "not found",
         "data_dir=<folder that holds demo_sts/train.tsv>",
     )
 
@@ -216,11 +216,11 @@ def test_a_slip_on_the_command_line(desk, words, parts):
     [
         ([*OWN, "data_dir=ROOT/nowhere"], ["nowhere: no such folder", "data_dir=<folder"]),
         (["dataset=[]", "benchmark=none"], ["nothing to evaluate", "demo_sts"]),
-        (["schedule.store=ROOT/file"], ["ROOT/file", "a file stands where a folder is expected"]),
+        (["schedule.store=ROOT/file"], ["ROOT/file", "Expected a folder, not a file"]),
         (["backbone.initialize=pretrained"], ["BACKBONE", "weights", "initialize=random"]),
         (["backbone.path=ROOT/empty"], ["config.json is missing"]),
         (["init_from=nonsense/of/mine"], ["nonsense/of/mine", "no such folder"]),
-        (["init_from=ROOT/empty"], ["ROOT/empty", "neither a run with an encoder"]),
+        (["init_from=ROOT/empty"], ["ROOT/empty", "neither a run nor an encoder"]),
     ],
     ids=lambda value: value[-1] if "=" in value[-1] else "",
 )
@@ -307,7 +307,7 @@ def test_a_disk_that_fills_up_while_training(desk, monkeypatch, error):
 
 def test_an_output_folder_that_cannot_be_written(desk):
     (desk.root / "runs").write_text("a file where a folder should be")
-    says(desk.refuses(), "runs", "a file stands where a folder is expected")
+    says(desk.refuses(), "runs", "Expected a folder, not a file")
 
 
 @pytest.mark.slow

@@ -203,7 +203,7 @@ def test_nothing_is_computed_where_rows_were_kept_and_other_rows_are_not_compare
     [
         (["{run}"], "juzhen compare runs/FIRST runs/SECOND"),
         (["{run}", "{run}", "--sets", "lcqmc"], "--sets lcqmc: not all of these runs were scored on it"),
-        (["{run}", "nowhere"], "no result here"),
+        (["{run}", "nowhere"], "nowhere: no result in this folder"),
         (["--published", "{run}", "{run}"], "juzhen compare --published runs"),
     ],
 )

@@ -105,7 +105,7 @@ def test_the_set_that_was_trained_on_decides_unless_another_is_named(runs, tmp_p
     encoder = SentenceEncoder.load(folder)
     assert encoder.is_same(PAIRS).all()
     assert not encoder.is_same(PAIRS, threshold="demo_order").any()
-    with pytest.raises(UserError, match="threshold=demo_qms: did you mean demo_qmc"):
+    with pytest.raises(UserError, match=r"threshold=demo_qms: unknown choice. Did you mean demo_qmc"):
         encoder.is_same(PAIRS, threshold="demo_qms")
 
 

@@ -92,18 +92,18 @@ COSENT = {"_target_": "juzhen.losses.pairwise_ranking.CoSENT", "name": "cosent"}
 @pytest.mark.parametrize(
     ("node", "key", "message"),
     [
-        ({"_target_": "fractions.Fraction"}, "loss", r"loss\._target_=fractions\.Fraction: .*known: juzhen"),
-        (COSENT, "model", "known: lightning_modules"),
+        ({"_target_": "fractions.Fraction"}, "loss", r"loss\._target_=fractions\.Fraction: .*Known: juzhen"),
+        (COSENT, "model", "Known: lightning_modules"),
         (
             {"_target_": "juzhen.losses.info_nce.InfoNCE"},
             "loss",
             r"juzhen\.losses\.in_batch_negatives\.InfoNCE\b",
         ),
-        (COSENT | {"temprature": 1}, "loss", "loss.temprature: .* did you mean temperature"),
+        (COSENT | {"temprature": 1}, "loss", "loss.temprature: .* Did you mean temperature"),
         (COSENT | {"temperature": "0.05"}, "loss", "loss.temperature=0.05: expected a valid number"),
         (COSENT | {"temperature": True}, "loss", "loss.temperature=true: expected a valid number"),
         (COSENT | {"temperature": None}, "loss", "loss.temperature=null: expected a valid number"),
-        (COSENT | {"_partial_": True}, "loss", "loss._partial_: there is no such key"),
+        (COSENT | {"_partial_": True}, "loss", "loss._partial_: unknown key"),
         ({"_target_": "juzhen.losses.listwise.LambdaLoss", "mu": [1]}, "loss", r"loss.mu=\[1\]: expected"),
         (
             {"_target_": "lightning_modules.lexical.BM25Module", "tokens": "words"},
@@ -115,7 +115,7 @@ COSENT = {"_target_": "juzhen.losses.pairwise_ranking.CoSENT", "name": "cosent"}
             "model",
             "model.k1 is not set",
         ),
-        ({"_target_": "juzhen.losses.classes.SoftmaxClassifier", "dim": 3}, "loss", "loss.dim: there is no"),
+        ({"_target_": "juzhen.losses.classes.SoftmaxClassifier", "dim": 3}, "loss", "loss.dim: unknown key"),
     ],
 )
 def test_a_class_is_given_what_it_takes(node, key, message):

@@ -238,7 +238,7 @@ def test_a_run_that_cannot_be_filled_is_named_and_the_others_go_on(whole, lacks_
         assert fill(lacks_test, *others.values()) == 2
     said = capsys.readouterr()
     assert "its encoder is gone" in said.err
-    assert "are not those that its result was measured with" in said.err
+    assert "differ from those of its result" in said.err
     assert "another process is running this very job" in said.err
     assert f"3 of 5 failed: {', '.join(map(str, others.values()))}" in said.err
     assert said.out.count("added test/demo_qmc ") == 1
@@ -251,7 +251,7 @@ def test_what_does_not_exist_is_named(whole, tmp_path, capsys):
     assert fill(tmp_path) == 2
     assert "no result.json of a run below" in capsys.readouterr().err
     assert fill(whole[0], "--dataset", "demo_qcm") == 2
-    assert "did you mean demo_qmc, demo_sts or demo_nli?" in capsys.readouterr().err
+    assert "Did you mean demo_qmc, demo_sts or demo_nli?" in capsys.readouterr().err
 
 
 def further_conf(folder: Path, name: str, *, like: str) -> Path:

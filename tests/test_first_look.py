@@ -58,9 +58,9 @@ def mistakes(root):
     """Words of a command line → what is said of them."""
     return {
         (f"data_dir={root}/nowhere", *OWN): "nowhere: no such folder. Choose data_dir=",
-        (f"data_dir={root}", *OWN): "there is no file",
+        (f"data_dir={root}", *OWN): "not found",
         (f"data_dir={root}/label", *OWN): "'viel', not a number",
-        (f"data_dir={root}/column", *OWN): "did you mean sentence_2?",
+        (f"data_dir={root}/column", *OWN): "Did you mean sentence_2?",
         ("hardware=mps_m4", "hardware.devices=2"): "hardware.",
         ("hardware.precision=16-mixed",): "needs CUDA",
         (f"cache_dir={root}/encoder/config.json/x",): "config.json is a file, not a folder",
@@ -69,7 +69,7 @@ def mistakes(root):
         ("backbone=local", f"backbone.path={root}/nowhere"): "no such folder",
         ("backbone=local", f"backbone.path={root}/encoder"): "encoder: no tokenizer",
         ("backbone=bert_zh",): "HF_HUB_OFFLINE is set",
-        (f"init_from={root}/good",): "neither a run with an encoder nor an encoder",
+        (f"init_from={root}/good",): "neither a run nor an encoder",
         ("dataset=csts", "source=hub"): "csts: source=hub, but HF_HUB_OFFLINE is set",
         ("dataset=[]", "benchmark=none"): "there is nothing to evaluate",
     }

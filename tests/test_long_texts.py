@@ -63,7 +63,7 @@ def test_queries_and_documents_keep_their_prompts(encoder):
 
 def test_a_cross_encoder_has_no_chunks(encoder, tiny_backbone):
     joint = CrossEncoder(tiny_encoder(tiny_backbone), outputs=1, segments=True, symmetric=False, seed=0)
-    with pytest.raises(UserError, match="gives no vectors of texts"):
+    with pytest.raises(UserError, match="gives no text vectors"):
         evaluate(joint, ["demo_reranking"], settings=CHUNKS)
 
 

@@ -97,7 +97,7 @@ def test_data_that_is_gone_is_an_error_that_says_how_to_see_the_numbers(desk, ma
         again(desk, data_dir=str(desk.root / "nowhere"))
     says(str(caught.value), "cannot be read again", f"juzhen table {made[1]}")
     (desk.data_dir / "demo_sts" / "dev.tsv").unlink()
-    with pytest.raises(UserError, match=r"dev/demo_sts.*cannot be read again: .*there is no file"):
+    with pytest.raises(UserError, match=r"dev/demo_sts.*cannot be read again: .*file .* not found"):
         again(desk)
 
 

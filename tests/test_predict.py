@@ -145,7 +145,7 @@ def test_lines_of_another_encoding_are_encoded_as_the_same_texts(run, tmp_path, 
         ),
         (b"sentence1\tsentence2\na\t\xff\xfe\n", [], r"pairs.tsv:2: "),
         (b"sentence1\tsentence2\tscore\na\tb\t1\n", [], "--score-column"),
-        (b"a\tb\na\tb\n", ["--columns", "a", "x"], r"no column x for text_b; known: a, b$"),
+        (b"a\tb\na\tb\n", ["--columns", "a", "x"], r"no column x for text_b. Known: a, b$"),
         (b"a\tb\na\tb\n", ["--columns", "a", "\u00b2"], "no column \u00b2"),
         (b"a\tb\na\tb\n", ["--columns", "a", "a"], "expected two columns"),
         (b"a\ta\tb\n1\t2\t3\n", ["--columns", "a", "b"], "the column a 2 times"),
@@ -169,7 +169,7 @@ def test_a_bad_file_is_named_and_nothing_is_written(run, tmp_path, capsys, conte
     ("arguments", "message"),
     [
         (["{run}-not", "今天", "明天"], "no such folder"),
-        (["{empty}", "今天", "明天"], "neither a run with an encoder"),
+        (["{empty}", "今天", "明天"], "neither a run nor an encoder"),
         (["{run}", "今天"], "--file"),
         (["{run}", "今天", " "], "is empty"),
         (

@@ -185,7 +185,7 @@ SLIPS = [
         ["split=dev: not an option. Type --split dev. See juzhen table --help"],
     ),
     (["table", "a", "b"], ["Got unexpected extra argument(s) (b)"]),
-    (["table", "a", "-5度"], ["goes after --"]),
+    (["table", "a", "-5度"], ["after --"]),
 ]
 
 

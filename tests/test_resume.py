@@ -97,7 +97,7 @@ def can_interrupt():
 
 @pytest.mark.parametrize(
     ("name", "told"),
-    [("SIGINT", "stopped by Ctrl-C; step 8 is saved; "), ("SIGTERM", "stopped by SIGTERM; ")],
+    [("SIGINT", "stopped by Ctrl-C; step 8 is saved. "), ("SIGTERM", "stopped by SIGTERM. ")],
     ids=["SIGINT", "SIGTERM"],
 )
 @pytest.mark.slow

@@ -143,13 +143,13 @@ class SearchSweeper(Sweeper):
 
         if self.rows:
             raise UserError(
-                f"hydra.sweeper.rows: a search has no rows ({', '.join(self.rows)}). Leave them out, or say which "
-                "choices there are: 'dataset=choice([csts],[afqmc])'"
+                f"hydra.sweeper.rows: a search has no rows ({', '.join(self.rows)}). Leave them out, or give "
+                "choices: 'dataset=choice([csts],[afqmc])'"
             )
         if not hasattr(self.launcher, "runner"):
             name = self.config.hydra.runtime.choices["hydra/launcher"]
             raise UserError(
-                f"hydra/launcher={name}: a search needs one that runs each trial as a process of its own"
+                f"hydra/launcher={name}: a search needs a launcher with one process for each trial. Choose local_queue"
             )
         params = with_current_names([f"{key}={value}" for key, value in self.params.items()])
         parser = OverridesParser.create(config_loader=self.context.config_loader)

@@ -112,7 +112,7 @@ def _settings(backbone: PreTrainedModel, config: AdapterConfig) -> dict[str, Any
         if not any(_ends(name, target) for name in layers):
             ends = sorted({_below_layer(name) for name in layers})
             raise UserError(
-                f"targets=[{target}]: no linear layer of {backbone.config.model_type} has this name, "
+                f"targets=[{target}]: no linear layer of {backbone.config.model_type} has this name. "
                 f"{nearest(target, ends)}. Use null for the layers of attention."
             )
     alpha = 2 * config.rank if config.alpha is None else config.alpha

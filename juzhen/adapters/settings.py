@@ -160,7 +160,7 @@ def read_adapter_settings(folder: Path) -> dict[str, Any]:
                 continue
             if not is_one(value):
                 raise UserError(
-                    f"{path}: {key}={short(repr(value))}: expected {expected}. Mend the file, or write it again with "
+                    f"{path}: {key}={short(repr(value))}: expected {expected}. Fix the file, or write it again with "
                     "save_pretrained of peft"
                 )
             read[key] = value

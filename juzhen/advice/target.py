@@ -302,5 +302,5 @@ def _require_scored(rows: Examples, word: str) -> None:
         raise UserError(f"{word}: {why}. Give pairs with labels, pairs that belong together, or triplets")
     if len(rows) < LEAST_ROWS:
         raise UserError(
-            f"{word}: {len(rows)} rows; differences between trainings need at least {LEAST_ROWS}. Add rows"
+            f"{word}: too few rows ({len(rows)}) to compare trainings. Give at least {LEAST_ROWS}"
         )

@@ -66,9 +66,11 @@ class Scorer:
             self.fitted = Fusion.read(self.calibration)
             self.fitted.require(self.fuse)
             if self.cache is not None or self.backend != BackendName.TORCH:
-                raise UserError("--fuse scores with two runs as they are: leave out --cache and --backend")
+                raise UserError(
+                    "--fuse: scores with two runs, without --cache and --backend. Leave these out"
+                )
         elif is_fusion(self.calibration):
-            raise UserError(f"--calibration {self.calibration}: is of two runs; name both: --fuse RUN RUN")
+            raise UserError(f"--calibration {self.calibration}: was fitted for two runs. Type --fuse RUN RUN")
         else:
             assert self.encoder is not None
             self.fitted = Calibration.read(self.calibration)
@@ -123,7 +125,7 @@ class Scorer:
         encoder: Any = None if self.fuse is not None else self._loaded[1]
         if not hasattr(encoder, "words"):
             raise UserError(
-                f"--words: {self.encoder} has no weights of tokens; leave it out, or take a sparse encoder"
+                f"--words: {self.encoder} has no token weights. Leave --words out, or take a sparse encoder"
             )
         parts = encoder.words(first, second, top)
         return "\n".join(f"{part:8.4f} {token}" for token, part in parts) or "no token in common"
@@ -151,8 +153,8 @@ class Scorer:
         if self.fitted is not None:
             if self.fitted.threshold is None or self.threshold is not None:
                 raise UserError(
-                    f"{self.fitted.path}: holds no threshold to decide by; give one, such as --threshold 0.7, or fit "
-                    "again: it is of an earlier version, or no score does better than one answer for all"
+                    f"{self.fitted.path}: no decision threshold in this file. Type --threshold 0.7, or fit "
+                    "again. The file is of an earlier version, or no threshold beat the majority class"
                 )
             return self.fitted.threshold
         _, encoder = self._loaded

@@ -178,7 +178,7 @@ class ScoredRun(ScoredEncoder):
         for name in wanted or ():
             if name not in fitting:
                 raise UserError(
-                    f"--sets {name}: {self.folder} has no dev split of {names_of_kinds} with this name; "
+                    f"--sets {name}: {self.folder} has no dev split of {names_of_kinds} with this name. "
                     f"{nearest(name, fitting)}"
                 )
         return list(wanted or fitting)

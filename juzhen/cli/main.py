@@ -9,7 +9,6 @@ from typing import Any
 import typer
 from typer.main import get_command
 
-from juzhen.cli.options import sentence
 from juzhen.cli.program import run_program, status_of
 from juzhen.cli.verbs import VERBS, app, current_name, flags, known_verbs
 from juzhen.core.aliases import current_flags, flag_meant
@@ -68,10 +67,10 @@ def _answer(arguments: Sequence[str]) -> int:
 def in_flags(message: str, known: Collection[str]) -> str:
     """Write parameters in a library message as options of a verb, and drop advice that the verb cannot follow.
 
-    >>> in_flags("line 3: no text. Mend the file, or choose on_bad_row=drop to leave such rows out", ["--on-bad-row"])
-    'line 3: no text. Mend the file, or choose --on-bad-row drop to leave such rows out'
-    >>> in_flags("line 3: no text. Mend the file, or choose on_bad_row=drop to leave such rows out", [])
-    'line 3: no text. Mend the file'
+    >>> in_flags("line 3: no text. Fix the file, or choose on_bad_row=drop to leave such rows out", ["--on-bad-row"])
+    'line 3: no text. Fix the file, or choose --on-bad-row drop to leave such rows out'
+    >>> in_flags("line 3: no text. Fix the file, or choose on_bad_row=drop to leave such rows out", [])
+    'line 3: no text. Fix the file'
     """
 
     def flag(name: str) -> str:
@@ -90,12 +89,12 @@ def _explained(error: typer.TyperException, arguments: Sequence[str]) -> str:
         known = flags(name) if name else ["--help", "--version"]
         hint = nearest(flag, known)
         if meant := flag_meant(flag, known):
-            hint = f"type {meant}"
+            hint = f"Type {meant}"
         elif owners := [verb for verb in known_verbs() if name and flag in flags(verb)]:
-            hint = f"an option of {', '.join(owners)}"
-        elif not hint.startswith("did you mean"):
-            hint = "a text with a dash in front goes after --"
-        message = f"{flag}: unknown option. {sentence(hint)}"
+            hint = f"It is an option of {', '.join(owners)}"
+        elif not hint.startswith("Did you mean"):
+            hint = "Type a text that begins with a dash after --"
+        message = f"{flag}: unknown option. {hint}"
     for word in arguments:
         key, is_setting, value = word.partition("=")
         flag = f"--{key.replace('_', '-')}"

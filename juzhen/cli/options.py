@@ -244,10 +244,6 @@ def described_args(docstring: str) -> Mapping[str, str]:
     return {name: " ".join(text.split()) for name, text in entries}
 
 
-def sentence(text: str) -> str:
-    return text[:1].upper() + text[1:]
-
-
 def data_folder(folder: Path | None, *, may_lack: bool = False) -> Path:
     """Return the folder of the data sets.
 

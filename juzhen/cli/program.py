@@ -37,19 +37,19 @@ FAILED_STATUS = 1
 """Exit status if starting the program again may help, or if the cause is unknown."""
 
 ADVICE = {
-    errno.ENOSPC: "free some space, or choose a folder on another disk",
-    errno.EDQUOT: "free some space, or choose a folder on another disk",
-    errno.EFBIG: "raise the limit of the size of files (ulimit -f), or write less",
-    errno.EROFS: "choose a folder that can be written to",
-    errno.EACCES: "choose a place that you may read and write",
-    errno.EPERM: "choose a place that you may read and write",
-    errno.EEXIST: "a file stands where a folder is expected; choose another place",
-    errno.ENOENT: "choose a place that is there",
-    errno.ENOTDIR: "a file stands where a folder is expected; choose another place",
-    errno.EISDIR: "a folder stands where a file is expected; choose another place",
-    errno.ELOOP: "its links lead in a circle, or to no place; choose another place",
-    errno.ENAMETOOLONG: "give a shorter one",
-    errno.EINVAL: "choose a file or a folder",
+    errno.ENOSPC: "Free some space, or choose a folder on another disk",
+    errno.EDQUOT: "Free some space, or choose a folder on another disk",
+    errno.EFBIG: "Raise the limit of the size of files (ulimit -f), or write less",
+    errno.EROFS: "Choose a folder that you may write",
+    errno.EACCES: "Choose a file or folder that you may read and write",
+    errno.EPERM: "Choose a file or folder that you may read and write",
+    errno.EEXIST: "Expected a folder, not a file. Choose another path",
+    errno.ENOENT: "Choose an existing path",
+    errno.ENOTDIR: "Expected a folder, not a file. Choose another path",
+    errno.EISDIR: "Expected a file, not a folder. Choose another path",
+    errno.ELOOP: "Its links lead in a circle. Choose another path",
+    errno.ENAMETOOLONG: "Give a shorter name",
+    errno.EINVAL: "Choose a file or a folder",
 }
 """Error number → advice."""
 
@@ -206,7 +206,7 @@ def answer(error: BaseException, work: str = "") -> int:
     task = ", ".join(filter(None, (work, *reversed(getattr(error, "__notes__", [])))))
     line = f"{task}: {reason_of(error)}" if task else reason_of(error)
     log = None if _tells_all(error) else _logged(error)
-    line = f"{line}; the traceback is in {log}" if log else line
+    line = f"{line}. The traceback is in {log}" if log else line
     try:
         print_error(UserError(line))
     except Exception:  # without memory nothing can be loaded that would look for secrets
@@ -228,14 +228,14 @@ def reason_of(error: BaseException) -> str:
             short(os.fsdecode(name), 200) for name in (error.filename, error.filename2) if _is_name(name)
         ]
         parts = [": ".join([*names[:1], error.strerror]), ADVICE.get(error.errno or 0, "")]
-        return "; ".join(filter(None, parts))
+        return ". ".join(filter(None, parts))
     if isinstance(error, MemoryError):
         message = f" ({_last_line(error)})" if str(error) else ""
-        return f"out of memory{message}; take smaller batches or less data, or allow more memory"
+        return f"out of memory{message}. Take smaller batches or less data, or allow more memory"
     if isinstance(error, RecursionError):
         return "what was read is nested too deeply, brackets in brackets"
     if isinstance(error, UnicodeEncodeError):
-        return f"{short(error.object, 100)}: a name or a text that is no UTF-8; give it another name"
+        return f"{short(error.object, 100)}: not UTF-8. Give it another name"
     kind = type(error).__name__
     message = _last_line(error)
     return message if message.startswith(kind) else f"{kind}: {message}" if message else kind

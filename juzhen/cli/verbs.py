@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
-from juzhen.cli.options import flat_options, sentence
+from juzhen.cli.options import flat_options
 from juzhen.core.aliases import RENAMED_VERBS, verb_meant
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.lazy_names import is_there
@@ -156,7 +156,8 @@ def current_name(name: str) -> str:
         return name
     new = RENAMED_VERBS[name]
     print(
-        f"note: juzhen {name} is juzhen {new} since 0.3. Type that; the old name goes in 0.4", file=sys.stderr
+        f"note: juzhen {name} is juzhen {new} since 0.3. Type the new name. The old one goes in 0.4",
+        file=sys.stderr,
     )
     return new
 
@@ -175,9 +176,9 @@ def verb(name: str) -> Any:
     """
     if name not in VERBS or not (name in SUITE or is_there(module_of(name))):
         meant = verb_meant(name)
-        hint = f"type {meant}" if meant else nearest(name, VERBS)
-        listed = "" if meant or hint.startswith("known") else f" Known: {', '.join(VERBS)}"
-        raise UserError(f"{name}: unknown command. {sentence(hint)}{listed}. See juzhen --help")
+        hint = f"Type {meant}" if meant else nearest(name, VERBS)
+        listed = "" if meant or hint.startswith("Known") else f" Known: {', '.join(VERBS)}"
+        raise UserError(f"{name}: unknown command. {hint}{listed}. See juzhen --help")
     if not find_suite() and name in SUITE:
         raise UserError(
             f"juzhen {name} belongs to the suite, which is not installed with the library. Clone juzhen, and type "

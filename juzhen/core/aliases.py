@@ -457,7 +457,7 @@ def note_once(old: str, new: str) -> None:
     if old not in _noted:
         _noted.add(old)
         print(
-            f"note: {old} is {new} since 0.3. Type that; the old name goes in 0.4",
+            f"note: {old} is {new} since 0.3. Type the new name. The old one goes in 0.4",
             file=sys.stderr,
             flush=True,
         )
@@ -625,5 +625,5 @@ def require_set(key: str, name: str, sets: Iterable[str]) -> None:
     known = list(sets)
     if name not in known:
         meant = (option_meant("dataset", name, known) or "").removeprefix("dataset=").partition(" ")[0]
-        hint = f"type {meant}" if meant in known else nearest(name, known)
-        raise UserError(f"{key}={name}: there is no such set; {hint}")
+        hint = f"Type {meant}" if meant in known else nearest(name, known)
+        raise UserError(f"{key}={name}: unknown set. {hint}")

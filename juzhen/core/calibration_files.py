@@ -69,7 +69,7 @@ class Scaling:
         """Scale scores to logits. A sigmoid makes probabilities of them. Raises UserError if nothing was fitted."""
         if method not in self.fitted:
             raise UserError(
-                f"{self.path}: was fitted on a set without 0/1 labels, so there is no probability to scale to. Leave "
+                f"{self.path}: was fitted on a set without 0/1 labels, so scores have no probabilities. Leave "
                 "--scaling out, or fit on a set of 0/1 pairs"
             )
         if method == "temperature":

@@ -206,11 +206,11 @@ def _described(value: object) -> str:
 
 def _remedy(value: object) -> str:
     if isinstance(value, bytes | bytearray):
-        return '; decode it first: text.decode("utf-8")'
+        return '. Decode it first: text.decode("utf-8")'
     is_missing = (
         value is None or (isinstance(value, float) and value != value) or type(value).__name__ == "NAType"
     )
-    return "; leave out what is missing first, as column.dropna() does" if is_missing else ""
+    return ". Leave out what is missing first, as column.dropna() does" if is_missing else ""
 
 
 def sound_rows(

@@ -45,7 +45,7 @@ def foreign_reason(error: BaseException) -> str:
     """Return the message of another library in one line, without its advice to run code of a model or a data set."""
     text = " ".join(str(error).split()) or type(error).__name__
     if re.search("trust_remote_code|(custom|remote) code", text):
-        return "it brings code of its own, and juzhen runs no code that comes with a model or with data"
+        return "it comes with code, and juzhen never runs the code of a model or of a data set"
     return text[:300]
 
 
@@ -59,7 +59,7 @@ def print_error(error: UserError) -> None:
 def require_choice(key: str, value: object, choices: Collection[str]) -> None:
     """Raises UserError, with the nearest choice, if the value is not a choice."""
     if value not in choices:
-        raise UserError(f"{key}={value}: {nearest(str(value), choices)}")
+        raise UserError(f"{key}={value}: unknown choice. {nearest(str(value), choices)}")
 
 
 def require_number(
@@ -98,26 +98,26 @@ def require_number(
 
 
 def nearest(word: str, names: Iterable[str]) -> str:
-    """Return the known words closest to a word, as the end of a sentence, or all known words if none is close.
+    """Return a sentence with the known words closest to a word, or with all known words if none is close.
 
     >>> nearest("cosnet", ["cosent", "cosine", "triplet"])
-    'did you mean cosent?'
+    'Did you mean cosent?'
     >>> nearest("zzz", ["a", "b"])
-    'known: a, b'
+    'Known: a, b'
     """
     names = sorted(set(names))
     close = difflib.get_close_matches(word, names, n=3, cutoff=0.6)
     if same := [name for name in names if name.lower() == word.lower()]:
-        return f"did you mean {short(same[0])}?"
+        return f"Did you mean {short(same[0])}?"
     # The same letters in another order are the likeliest slip.
     close.sort(key=lambda name: sorted(name) != sorted(word))
     if close:
         listed = close[:1] if close[0].startswith(word[:2]) else close
-        return f"did you mean {' or '.join(map(short, listed))}?"
+        return f"Did you mean {' or '.join(map(short, listed))}?"
     ends = accumulate(len(short(name)) + 2 for name in names)
     shown = max(1, sum(end <= MOST_LETTERS for end in ends))
     ending = f" and {len(names) - shown:,} more" if len(names) > shown else ""
-    return f"known: {', '.join(map(short, names[:shown]))}{ending}" if names else "there are none"
+    return f"Known: {', '.join(map(short, names[:shown]))}{ending}" if names else "There are none"
 
 
 PLAIN = re.compile(r"[A-Za-z_/.][\w/.:-]*", flags=re.ASCII)

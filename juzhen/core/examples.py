@@ -400,5 +400,5 @@ def too_few(labels: Mapping[str, np.ndarray]) -> str | None:
     if len(counts) < 2:
         return f"all {len(fitted_on):,} rows to learn from are of one class"
     if in_folds and counts.min() < 2:
-        return "a class has 1 row only; a classifier needs at least 2 of each"
+        return "a class has only 1 row, and a classifier needs 2 of each"
     return None

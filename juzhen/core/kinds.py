@@ -127,7 +127,7 @@ UNSCORED: Mapping[Kind, str] = {
 UNSCORED_BY_PAIRS: Mapping[Kind, str] = {
     **UNSCORED,
     Kind.LABELLED_TEXT: "classes are told apart on embeddings, and a cross-encoder has none",
-    Kind.RETRIEVAL: "a cross-encoder would have to read each query with each document; give it sets of kind reranking",
+    Kind.RETRIEVAL: "a cross-encoder would have to read each query with each document. Give it sets of kind reranking",
 }
 """Kinds without a metric for cross-encoders."""
 

@@ -91,7 +91,7 @@ def slow_bf16_warning(choice: str, instead: str) -> str:
     """Return the warning for bf16 (`choice`, as typed) on a processor without it."""
     return (
         f"{choice}: this processor has no instructions for bfloat16 ({', '.join(sorted(BF16_INSTRUCTIONS))}). "
-        f"Its products are slower than those of float32, 10 to 150 times without AVX-512; type {instead}"
+        f"Its products are slower than those of float32, 10 to 150 times without AVX-512. Type {instead}"
     )
 
 
@@ -312,7 +312,7 @@ def require_accelerator(hardware: Any) -> None:
             )
         if not cuda_devices():
             raise UserError(
-                f"{setting}: NVIDIA's driver is not there, or shows no device. There is: {present}. Choose "
+                f"{setting}: the driver of NVIDIA is missing, or shows no device. Available: {present}. Choose "
                 "accelerator=cpu"
             )
     if hardware.accelerator == "mps" and platform.system() != "Darwin":

@@ -460,9 +460,7 @@ class Result:
             fields["config"].place = path
             return cls(**fields)
         except FileNotFoundError:
-            raise UserError(
-                f"{path}: there is no result here. The run did not finish, or this is not a run folder"
-            ) from None
+            raise UserError(f"{path}: no result in this folder. Name the folder of a finished run") from None
         except (ValueError, TypeError, RecursionError) as error:
             raise UserError(f"{path}: not a result of juzhen ({short(str(error), 300)})") from error
 

@@ -162,9 +162,9 @@ def _line(detail: ErrorDetails, path: str, kind: type) -> str:
     match detail["type"]:
         case "unexpected_keyword_argument" | "extra_forbidden":
             name = str(detail["loc"][-1])
-            return f"{path}: there is no such key; {nearest(name.lower(), keys_beside(kind, detail['loc']))}"
+            return f"{path}: unknown key. {nearest(name.lower(), keys_beside(kind, detail['loc']))}"
         case "missing" | "missing_argument" | "missing_keyword_only_argument":
-            return f"{path} is not set; for example: {path}=<value>"
+            return f"{path} is not set. For example: {path}=<value>"
         case "value_error":  # a rule of ours, which names its key if it is about a group
             message = str(detail["ctx"]["error"])
             if isinstance(value, Mapping):
@@ -174,10 +174,10 @@ def _line(detail: ErrorDetails, path: str, kind: type) -> str:
     expected = re.sub(r"^\w+ should (be|have|match) ", "", detail["msg"])
     line = f"{path}={text}: expected {expected}"
     if isinstance(value, bool) and detail["type"] in ("string_type", "literal_error"):
-        return f"{line}; in a file, write it in quotes: YAML reads yes, no, on and off as true and false"
+        return f"{line}. In a file, write it in quotes: YAML reads yes, no, on and off as true and false"
     if detail["type"] in ("literal_error", "enum"):
         hint = nearest(str(value).lower(), re.findall(r"'([^']*)'", detail["ctx"]["expected"]))
-        return f"{line}; {hint}" if hint.startswith("did") else line
+        return f"{line}. {hint}" if hint.startswith("Did") else line
     if detail["type"].startswith("list_type"):
         return f"{line}, '{path}=[…]'"
     return f"{line}, {path}.<key>=<value>" if detail["type"].startswith(("dict", "dataclass")) else line

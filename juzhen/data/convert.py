@@ -31,7 +31,7 @@ def convert_rows(examples: Examples, target_kind: Kind) -> Examples:
     if not len(viewed):
         name = examples.name
         raise UserError(
-            f"{name}/{examples.split}: {reason}, so there is no {target_kind} in it. Choose a loss that takes "
+            f"{name}/{examples.split}: {reason}, so it cannot be read as a {target_kind}. Choose a loss that takes "
             f"a {examples.kind} (a job of train.py may have another dataset.{name}.convert_to)"
         )
     return viewed

@@ -107,7 +107,7 @@ def as_fields(
     if any(scored) and not all(scored):
         without = next(line for line, is_scored in zip(line_numbers, scored, strict=True) if not is_scored)
         raise UserError(
-            f"{table.at(without)}: no scores of a teacher, and other rows have them. Mend the file, or set "
+            f"{table.at(without)}: no scores of a teacher, and other rows have them. Fix the file, or set "
             "teacher_scores: false in the layout"
         )
     counts = [len(row.negatives) for row in rows] or [1]

@@ -243,7 +243,7 @@ def as_retrieval(examples: Examples) -> Examples:
         )
     queries, documents, gains = _believed(*judgements, size=len(examples.sentences))
     if not len(queries):
-        raise UserError(f"{column}: no text is paired with another one that answers it")
+        raise UserError(f"{column}: no text has a positive text. Give pairs with label 1")
     return replace(
         examples,
         kind=Kind.RETRIEVAL,

@@ -212,7 +212,9 @@ def _told(path: Path) -> Iterator[None]:
         yield
     except (pyarrow.ArrowException, OSError, ValueError, MemoryError) as error:
         reason = short(" ".join(str(error).split()), 200)
-        raise UserError(f"{path}: damaged, or not of the format that its name says ({reason})") from error
+        raise UserError(
+            f"{path}: damaged, or in another format than its suffix ({reason}). Fetch the file again, or rename it"
+        ) from error
 
 
 LONGEST_LINE = 2**24
@@ -234,7 +236,9 @@ def decompressed(path: Path) -> bytes:
         return _unzstd(raw) if suffix == ".zst" else gzip.decompress(raw)
     except (EOFError, OSError, zlib.error, zstandard.ZstdError) as error:
         reason = "the compressed file is cut short" if isinstance(error, EOFError) else f"damaged ({error})"
-        raise UserError(f"{path}: {reason}, or not compressed as its suffix says. Fetch it again") from error
+        raise UserError(
+            f"{path}: {reason}, or compressed in another way than its suffix. Fetch the file again"
+        ) from error
 
 
 def mapped(path: Path) -> mmap.mmap:
@@ -261,8 +265,8 @@ def undecodable_lines(raw: bytes, *, first_line: int = 1) -> dict[int, str]:
             line.decode()
         except UnicodeDecodeError as error:
             faults[number] = (
-                f"byte {error.start + 1} of the line is 0x{line[error.start]:02x}, which is not UTF-8; "
-                "a GBK file is converted by `iconv -f gb18030 -t utf-8`"
+                f"byte {error.start + 1} of the line is 0x{line[error.start]:02x}, which is not UTF-8. "
+                "A GBK file is converted by `iconv -f gb18030 -t utf-8`"
             )
     return faults
 
@@ -446,7 +450,7 @@ def _delimited(
     """Table of a tsv or csv text. Rows must have as many fields as the header, or else as most rows."""
     text = text.replace("\r\n", "\n").rstrip("\n")
     if quoted:
-        advice = "; if this file has no quoting, set quoted: false in its layout"
+        advice = ". If this file has no quoting, set quoted: false in its layout"
         numbered = [*csv_records(path, text, delimiter, advice=advice)]
         records = [cells for _, cells in numbered]
         line_numbers = np.array([line for line, _ in numbered], dtype=np.int32)
@@ -461,7 +465,7 @@ def _delimited(
     for row in np.flatnonzero(counts != width).tolist():
         faults[int(line_numbers[row])] = f"the row has {counts[row]} fields, expected {width}"
         if not quoted and counts[row] > width and '"' in rows[row]:
-            faults[int(line_numbers[row])] += "; fields in double quotes want quoted: true in the layout"
+            faults[int(line_numbers[row])] += ". For fields in double quotes set quoted: true in the layout"
     for line in reversed(undecodable):  # a quoted row may span several lines: the first one is reported
         faults[int(line_numbers[np.searchsorted(line_numbers, line, side="right") - 1])] = undecodable[line]
     if header and 1 in faults:

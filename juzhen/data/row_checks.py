@@ -166,7 +166,7 @@ def require_fields(
     for field in columns:
         if field not in (*required, *optional):
             raise UserError(
-                f"{key}: `columns` names the field {field}, which a {kind} does not have; "
+                f"{key}: `columns` names the field {field}, which a {kind} does not have. "
                 f"{nearest(field, (*required, *optional))}"
             )
 
@@ -174,19 +174,19 @@ def require_fields(
 def raw_values(table: FileTable, field: str, column: str | int, key: str) -> Sequence[Any]:
     """Return the values of one column, by name or index."""
     names = table.names
-    header = f"the columns found are {listed(names)}" if names else "it has no header line that names columns"
+    header = f"The columns found are {listed(names)}" if names else "The file has no header line"
     if isinstance(column, int):
         if not 0 <= column < len(table.columns):
             raise UserError(
                 f"{table.place}: {field} is read from column {column} (counted from 0), but there are "
-                f"only {len(table.columns)} columns; {header}. Mend `columns` in the layout of {key}"
+                f"only {len(table.columns)} columns. {header}. Fix `columns` in the layout of {key}"
             )
         position = column
     elif names and column in names:
         position = place_in(names, column, table.place)
     else:
         raise UserError(
-            f"{table.place}: no column {column}, from which {field} is read; {header}{_hint(column, names or (), key)}"
+            f"{table.place}: no column {column} for {field}. {header}{_hint(column, names or (), key)}"
         )
     values = table.columns[position]
     return values.to_pylist() if hasattr(values, "to_pylist") else values
@@ -201,14 +201,14 @@ def _class_words(gold: Sequence[Any], names: Sequence[str], labels: Mapping[str,
 def _hint(column: str, names: Sequence[str], key: str) -> str:
     """Remedy for a missing column, as the end of a sentence."""
     if f'"{column}"' in names:
-        return f". The fields are in quotes: say `quoted: true` in the layout of {key}"
+        return f". The fields are in quotes: write `quoted: true` into the layout of {key}"
     sign = next((sign for sign in ",;|\t" if len(names) == 1 and column in names[0].split(sign)), None)
     if sign:
         kind = {",": ".csv", "\t": ".tsv"}.get(sign, ".tsv or .csv, and put tabs or commas there")
         return f". They are divided by {sign!r}: give the file a name that ends with {kind}"
     hint = nearest(column, names)
-    meant = f"; {hint}" if hint.startswith("did you mean") else "."
-    return f"{meant} Choose another {key}.layout, or mend `columns` in it"
+    meant = f" {hint}" if hint.startswith("Did you mean") else ""
+    return f".{meant} Choose another {key}.layout, or fix `columns` in it"
 
 
 def listed(names: Sequence[str]) -> str:
@@ -253,7 +253,7 @@ def refuse_faults(table: FileTable, faults: dict[int, str], on_bad_row: str) -> 
     first, num_others = min(faults), len(faults) - 1
     ending = {0: "", 1: " One more row is faulty."}.get(num_others, f" {num_others} more rows are faulty.")
     raise UserError(
-        f"{table.at(first)}: {faults[first]}.{ending} Mend the file, or choose on_bad_row=drop to leave such "
+        f"{table.at(first)}: {faults[first]}.{ending} Fix the file, or choose on_bad_row=drop to leave such "
         f"rows out and count them"
     )
 
@@ -344,7 +344,7 @@ def _target_of(config: DatasetConfig, kind: Kind, key: str) -> Callable[[str], f
             return None
         if word in labels:
             return float(labels[word])
-        return f"the label is {short(word)!r}, {nearest(word, labels)}" if word else "the label is missing"
+        return f"the label is {short(word)!r}. {nearest(word, labels)}" if word else "the label is missing"
 
     return target_of
 

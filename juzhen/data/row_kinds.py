@@ -203,7 +203,7 @@ def guess(table: RawTable, *, kind: Kind | None = None, columns: Mapping[str, st
     scores = [name for name in table.names if TEACHER_SCORES.fullmatch(name)]
     texts, target = find_columns(table)
     if not texts:
-        raise UserError(f"{table.place}: no column of texts among {listed(table.names)}; {_advice(table)}")
+        raise UserError(f"{table.place}: no column of texts among {listed(table.names)}. {_advice(table)}")
     if target and len(texts) == 2 and kind is None and _is_topic(target, cells[target], texts):
         notes.append(f"{target} says what a pair is about, and is not read")
         target = None
@@ -215,7 +215,7 @@ def guess(table: RawTable, *, kind: Kind | None = None, columns: Mapping[str, st
         )
         if kind and apart:
             said = table.reading.spell("kind", str(kind))
-            raise UserError(f"{said}: {target} says of some rows that their texts do not belong together")
+            raise UserError(f"{said}: the values of {target} mark some rows as negatives")
         if len(values) == 1 and apart:
             raise UserError(f"{table.place}: {target} is {values[0]} in every row: there is nothing to learn")
         if len(values) == 1 and classes:
@@ -236,7 +236,7 @@ def guess(table: RawTable, *, kind: Kind | None = None, columns: Mapping[str, st
     target_field = TARGET_COLUMN.get(kind)
     if len(texts) != len(fields) or (target_field and target is None):
         raise UserError(
-            f"{table.place}: not clear which of {listed(table.names)} are {listed(_needed(kind))} of a {kind}; "
+            f"{table.place}: not clear which of {listed(table.names)} are {listed(_needed(kind))} of a {kind}. "
             f"{_advice(table)}"
         )
     chosen = dict(zip(fields, texts, strict=True))
@@ -280,7 +280,7 @@ def pair_columns(table: RawTable) -> list[str]:
     texts = texts if len(texts) > 1 or len(table.names) != 2 else table.names
     if len(texts) != 2:
         raise UserError(
-            f"{table.place}: not clear which two columns are compared. There are {listed(table.names)}. Say it: "
+            f"{table.place}: not clear which two columns are compared. There are {listed(table.names)}. Name them: "
             f"{table.reading.spell('columns', {'text_a': '1', 'text_b': '2'})}"
         )
     return sorted(texts, key=_role)
@@ -327,7 +327,7 @@ def _kind(table: RawTable, texts: Sequence[str], target: str | None) -> Kind:
     if target is None:
         if len(texts) > 2 and not any(NEGATIVE_NAMES.fullmatch(name) for name in texts):
             raise UserError(
-                f"{table.place}: not clear what {listed(texts)} are to one another; {_advice(table, texts)}"
+                f"{table.place}: the relation of {listed(texts)} is not clear. {_advice(table, texts)}"
             )
         return (Kind.SENTENCE, Kind.POSITIVE_PAIR, Kind.TRIPLET)[min(len(texts), 3) - 1]
     if len(texts) == 1:
@@ -382,7 +382,7 @@ def _classified(table: RawTable, kind: Kind, columns: dict[str, str], notes: Seq
     if kind is Kind.SCORED_PAIR:
         scores = pd.to_numeric(column, errors="coerce").dropna()
         if scores.empty or scores.min() == scores.max():
-            raise UserError(f"{where}: no scores, or the same one in all rows; {_advice(table)}")
+            raise UserError(f"{where}: no scores, or one score in all rows. {_advice(table)}")
         return Guess(kind, columns, None, (math.floor(scores.min()), math.ceil(scores.max())), tuple(notes))
     if kind is Kind.LABELLED_TEXT:
         if len(values) > len(column) / 2:
@@ -565,4 +565,4 @@ def _column(table: RawTable, field: str, name: str) -> str:
 def _advice(table: RawTable, names: Sequence[str] = ()) -> str:
     names, spell = [*names, *table.names, "…"], table.reading.spell
     of_two = spell("columns", {"anchor": names[0], "positive": names[1]})
-    return f"say it, as in {of_two} or {spell('columns', {'text_a': '1', 'text_b': '2', 'label': '3'})}"
+    return f"Name them, as in {of_two} or {spell('columns', {'text_a': '1', 'text_b': '2', 'label': '3'})}"

@@ -254,7 +254,7 @@ def table_of_rows(rows: Iterable[Any], name: str = "rows") -> FileTable:
     if len(lengths) > 1:
         raise UserError(f"{name}: columns of {sorted(lengths)} values. Give as many in each")
     if not lengths or lengths == {0}:
-        raise UserError(f"{name}: there are none. Give a list of tuples or of dicts, a table, or a file")
+        raise UserError(f"{name}: no rows. Give a list of tuples or of dicts, a table, or a file")
     numbers = np.arange(1, lengths.pop() + 1, dtype=np.int32)
     return FileTable(name, names, columns, numbers, has_lines=False, classes=classes)
 

@@ -114,7 +114,7 @@ def load_text(path: Path, request: SplitRequest, *, holds_out: bool) -> Examples
     if faults and request.on_bad_row == "error":
         line, reason = min(faults.items())
         raise UserError(
-            f"{path}:{line}: {reason}. Mend the file, or choose on_bad_row=drop to leave such lines out and count them"
+            f"{path}:{line}: {reason}. Fix the file, or choose on_bad_row=drop to leave such lines out and count them"
         )
     if holds_out:
         windows = windows.chosen(np.flatnonzero(windows.held_out == (split == "dev")))

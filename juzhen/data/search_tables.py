@@ -177,7 +177,7 @@ def read_search(
     search = search_of_tables(name, queries, corpus, answers, reading)
     for table, places in search.left_out.items() if on_bad_row == "error" else ():
         line, reason = min(places.items())
-        raise UserError(f"{table}, row {line}: {reason}. Mend it, or leave such rows out: on_bad_row='drop'")
+        raise UserError(f"{table}, row {line}: {reason}. Fix it, or leave such rows out: on_bad_row='drop'")
     return search.ranking()
 
 
@@ -420,7 +420,7 @@ def _reference(raw: RawTable, corpus: _Part) -> str:
     if shares[best] < LEAST_KNOWN:
         raise UserError(
             f"{raw.place}: no column names documents of {corpus.place} by their ids or texts. Give the table of "
-            f"answers, or say the column: {raw.reading.spell('columns', {'document': raw.names[-1]})}"
+            f"answers, or name the column: {raw.reading.spell('columns', {'document': raw.names[-1]})}"
         )
     return best
 
@@ -472,8 +472,8 @@ def _judged(raw: RawTable, queries: _Part, corpus: _Part) -> _Judged:
     for key, name, part in (("query", query, queries), ("document", document, corpus)):
         if not name or shares[key][name] == 0:
             raise UserError(
-                f"{raw.place}: no column names what is in {part.place} by its ids or texts. There are "
-                f"{listed(names)}. Say it: {raw.reading.spell('columns', {key: names[0]})}"
+                f"{raw.place}: no column has the ids or texts of {part.place}. There are "
+                f"{listed(names)}. Name it: {raw.reading.spell('columns', {key: names[0]})}"
             )
     rest = [name for name in names if name not in (query, document)]
     numeric = [name for name in rest if share_of_numbers([cell for cell in raw.cells[name] if cell]) == 1]

@@ -437,7 +437,7 @@ def joined(parts: Sequence[Examples | None], request: SplitRequest) -> Examples 
     if missing and request.required and len(missing) < len(parts):
         raise UserError(
             f"{key}: {split} is read from {len(parts)} files, and {', '.join(missing)} "
-            f"{'is' if len(missing) == 1 else 'are'} not there. Fetch what is missing, or choose another layout: "
+            f"{'is' if len(missing) == 1 else 'are'} missing. Fetch them, or choose another layout: "
             f"{key}.layout=…"
         )
     present = [part for part in parts if part is not None]
@@ -543,13 +543,13 @@ def _absence(request: SplitRequest, split: str, folder: Path) -> str:
     named = layout.files.get(split)
     named = named[0] if isinstance(named, list) else named
     looked_for = (
-        f"there is no file {folder / named}"
+        f"file {folder / named} not found"
         if named
-        else f"its layout {config.layout} names no such file (only {', '.join(layout.files)})"
+        else f"its layout {config.layout} has no such file (only {', '.join(layout.files)})"
     )
     layouts = [name for name in config.layouts if name != config.layout]
-    ways = [f"choose data_dir=<folder that holds {named}>"] if named else []
+    ways = [f"data_dir=<folder that holds {named}>"] if named else []
     ways += [f"{key}.layout={name}" for name in layouts]
     ways += [f"{key}.source=hub"] if config.on_hub and split in config.on_hub.splits else []
-    ways += [] if named else [f"name it in {key}.layouts.{config.layout}.files.{split}=<path>"]
-    return f"{config.name}/{split}: {looked_for}; {', or '.join(ways)}"
+    ways += [] if named else [f"{key}.layouts.{config.layout}.files.{split}=<path>"]
+    return f"{config.name}/{split}: {looked_for}. Choose {', or '.join(ways)}"

@@ -164,9 +164,7 @@ class DatasetConfig:
         if not NAME.fullmatch(self.name):
             raise ValueError(f"name={self.name}: expected letters, digits, _ and -")
         if self.layout not in layouts:
-            raise ValueError(
-                f"layout={self.layout}: there is no such layout; {nearest(self.layout, layouts)}"
-            )
+            raise ValueError(f"layout={self.layout}: unknown layout. {nearest(self.layout, layouts)}")
         if self.kind == Kind.SCORED_PAIR and self.labels:
             raise ValueError(
                 "labels: a scored_pair has scores, which need no labels. Leave them out, or choose kind=labelled_pair"

@@ -128,7 +128,7 @@ def _chosen(
     if sheet is not None:
         name = seen[int(sheet) - 1] if sheet.isdecimal() and 0 < int(sheet) <= len(seen) else sheet
         if name not in sheets:
-            raise UserError(f"{path}: no sheet {sheet}; {nearest(sheet, sheets)}")
+            raise UserError(f"{path}: no sheet {sheet}. {nearest(sheet, sheets)}")
         return name, _cells(sheets[name])
     for name in seen:
         if rows := _cells(sheets[name]):
@@ -481,8 +481,8 @@ def column_place(table: FileTable, name: str, field: str, reading: TableReading)
         return names.index(name)
     if is_position(name) and 0 < int(name) <= len(names):
         return int(name) - 1
-    hint = "columns are numbered from 1" if name == "0" else nearest(name, map(short, names))
-    raise UserError(f"{table.place}: no column {short(name)} for {field}; {hint}")
+    hint = "Columns are numbered from 1" if name == "0" else nearest(name, map(short, names))
+    raise UserError(f"{table.place}: no column {short(name)} for {field}. {hint}")
 
 
 def column_values(table: FileTable, place: int) -> list[Any]:
@@ -597,7 +597,7 @@ def refuse_rows(table: FileTable, faults: Mapping[int, str], left: int, reading:
         line, others = min(faults), len(faults) - 1
         more = f" {others:,} more rows are faulty." if others else ""
         raise UserError(
-            f"{table.at(line)}: {faults[line]}.{more} Mend the file, or leave such rows out: "
+            f"{table.at(line)}: {faults[line]}.{more} Fix the file, or leave such rows out: "
             f"{reading.spell('on_bad_row', 'drop')}"
         )
     if not left:

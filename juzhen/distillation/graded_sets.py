@@ -52,7 +52,8 @@ def pairs_to_grade(examples: Examples, *, limit: int | None, seed: int) -> Pairs
         examples = convert_rows(examples, Kind.LABELLED_PAIR)
     if examples.kind not in PAIR_KINDS:
         raise UserError(
-            f"{examples.name} holds {examples.kind.replace('_', ' ')}s; a cross-encoder scores pairs. Choose a set of "
+            f"{examples.name} holds {examples.kind.replace('_', ' ')}s, and a cross-encoder scores pairs. "
+            "Choose a set of "
             "pairs or triplets"
         )
     first, second, *_ = examples.columns.values()
@@ -212,7 +213,9 @@ def open_teacher(
     """
     if Path(path).suffix != ".json":
         if fuse is not None:
-            raise UserError(f"--fuse says where the runs of a fusion-<set>.json are, and {path} is none")
+            raise UserError(
+                f"--fuse goes with a fusion-<set>.json, and {path} is another file. Leave --fuse out"
+            )
         encoder_folder(path)  # the hub is not asked
         scorer = PairScorer(path)
         scorer.require_order(examples)

@@ -82,8 +82,8 @@ def with_tokens(tokenizer: PreTrainedTokenizerBase, token_ids: Sequence[int]) ->
         model["vocab"] = {token: number[old] for token, old in model["vocab"].items() if old in number}
     else:
         raise UserError(
-            f"a {model['type']} vocabulary cannot be cut down: its tokens are built out of smaller ones; "
-            "only Unigram and WordPiece can"
+            f"a {model['type']} vocabulary cannot be reduced: its tokens are built from smaller ones. "
+            "Choose a teacher with a Unigram or WordPiece vocabulary"
         )
     spec["added_tokens"] = [added | {"id": number[added["id"]]} for added in spec["added_tokens"]]
     for entry in (spec["post_processor"] or {}).get("special_tokens", {}).values():
@@ -404,7 +404,7 @@ def _check(
     if tokenizer is not None and not is_narrower:
         raise UserError(
             f"another tokenizer: a student of {dim} dimensions takes over the teacher's layers, which read the rows "
-            "of its own tokens. Ask for fewer dimensions, or leave the tokenizer out"
+            "of the teacher's tokens. Ask for fewer dimensions, or leave the tokenizer out"
         )
     if not is_narrower:
         require_number("layers", layers, 1, architecture.num_hidden_layers)

@@ -258,8 +258,8 @@ def read_architecture(folder: Path, *, dropout: float | None) -> PretrainedConfi
     family = settings.get("model_type")
     if settings.get("auto_map") and family not in CONFIG_MAPPING:
         raise UserError(
-            f"{folder}: {family or 'this encoder'} brings code of its own, and juzhen runs no code that comes with "
-            "a model or with data. Choose an encoder that transformers has itself, such as modernbert"
+            f"{folder}: {family or 'this encoder'} comes with code, and juzhen never runs the code of a "
+            "model. Choose an architecture of transformers, such as modernbert"
         )
     with naming(f"{folder}/config.json: transformers cannot read it"):
         architecture = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)

@@ -58,7 +58,9 @@ class LongTextMixin(PooledEncoder):
             UserError: The encoder reads texts through templates.
         """
         if long_texts not in (None, *LONG_TEXTS):
-            raise UserError(f"long_texts={long_texts!r}: {nearest(str(long_texts), LONG_TEXTS)}")
+            raise UserError(
+                f"long_texts={long_texts!r}: unknown choice. {nearest(str(long_texts), LONG_TEXTS)}"
+            )
         if overlap is not None and long_texts != "chunk":
             raise UserError(f'overlap={overlap}: only chunks overlap. Give long_texts="chunk" with it')
         if long_texts is None:

@@ -220,7 +220,7 @@ def _pooling_of(files: EncoderFiles, folder: Path) -> tuple[str, int]:
 
 SEGMENTS_UNKNOWN = (
     "segments=true: this encoder, or its tokenizer, does not tell two sentences apart by segments, as that of "
-    "builtin/mini_zh does not; leave it at null"
+    "builtin/mini_zh does not. Leave it at null"
 )
 
 

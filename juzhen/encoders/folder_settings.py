@@ -81,7 +81,7 @@ def naming(message: str) -> Iterator[None]:
             raise
         if sys.flags.optimize > 1:
             message += (
-                ": PYTHONOPTIMIZE=2 takes away docstrings, which transformers reads; unset it, or set it to 1"
+                ": PYTHONOPTIMIZE=2 takes away docstrings, which transformers reads. Unset it, or set it to 1"
             )
         raise UserError(f"{message}: {type(error).__name__}: {foreign_reason(error)}") from error
 

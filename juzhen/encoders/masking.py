@@ -82,9 +82,8 @@ class Vocabulary:
         """`size` is that of the embedding table, which may be larger than the tokenizer's."""
         if tokenizer.mask_token_id is None:
             raise UserError(
-                f"{tokenizer.name_or_path or 'this encoder'}: its tokenizer has no mask token, which a masked "
-                "language model puts in place of hidden tokens. Choose an encoder that was "
-                "pretrained with masks, such as a BERT"
+                f"{tokenizer.name_or_path or 'this encoder'}: its tokenizer has no mask token, which masked "
+                "language modelling needs. Choose a masked language model, such as a BERT"
             )
         numbers = tokenizer.get_vocab()
         special = torch.zeros(size, dtype=torch.bool)

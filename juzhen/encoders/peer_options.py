@@ -195,7 +195,7 @@ def _ours(
         or any(type(value) is type(one) and value == one for one in HARMLESS.get(name, ()))
     ):
         return {}
-    why = WAYS_OUT.get(name, "there is no such option. Leave it out")
+    why = WAYS_OUT.get(name, "unknown option. Leave it out")
     raise UserError(f"{name}={short(repr(value), 40)}: {why}.")
 
 
@@ -234,8 +234,8 @@ class GuardedAttributesMixin(nn.Module):
         if name in getattr(inner, "settable", ()):
             return f"it is encoder.inner.{name}"
         if hasattr(self, name):
-            return f"this follows from what was loaded; what can be set: {', '.join(self.settable)}"
-        return f"there is no such attribute; {nearest(name, self.settable)}"
+            return f"it follows from the loaded weights. You can set: {', '.join(self.settable)}"
+        return f"unknown attribute. {nearest(name, self.settable)}"
 
 
 def check_flag(name: str, value: Any) -> None:

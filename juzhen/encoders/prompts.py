@@ -99,9 +99,9 @@ class Prompts:
                 )
             return self.text if prompt is None else prompt
         if prompt_name not in self.texts:
-            choices = nearest(prompt_name, self.texts) if self.texts else "this encoder knows none"
+            choices = nearest(prompt_name, self.texts) if self.texts else "This encoder has none"
             raise UserError(
-                f"prompt_name={prompt_name!r}: no such prompt, {choices}. Give the text itself as prompt=<text>"
+                f"prompt_name={prompt_name!r}: no such prompt. {choices}. Give the text itself as prompt=<text>"
             )
         return self.texts[prompt_name]
 
@@ -116,8 +116,8 @@ class Prompts:
         if name is not None and name not in prompts:
             choices = nearest(name, [*prompts, NO_PROMPT])
             raise UserError(
-                f"default_prompt_name={short(name)}: no such prompt, {choices}. "
-                f"One of your own: 'prompts={{{short(name)}: \"its text\"}}'"
+                f"default_prompt_name={short(name)}: no such prompt. {choices}. "
+                f"Define it: 'prompts={{{short(name)}: \"its text\"}}'"
             )
         include = self.include_prompt if config.include_prompt is None else config.include_prompt
         return Prompts(prompts, name, include)

@@ -80,7 +80,7 @@ def _siblings(missing: Path) -> list[str]:
 
 def _hint(missing: Path) -> str:
     hint = nearest(missing.name, _siblings(missing))
-    return f"; {hint}" if hint.startswith("did you mean") else ""
+    return f". {hint}" if hint.startswith("Did you mean") else ""
 
 
 def encoder_source(source: str | Path) -> str:
@@ -100,8 +100,8 @@ def encoder_folder(folder_or_run: str | Path) -> Path:
         folder = folder / ENCODER_FOLDER
     elif not any((folder / name).is_file() for name in ("config.json", MODULES_FILE, ADAPTER)):
         raise UserError(
-            f"{source}: neither a run with an encoder nor an encoder: there is no {ENCODER_FOLDER}/ and no "
-            "config.json. A run has its encoder once training is finished"
+            f"{source}: neither a run nor an encoder: {ENCODER_FOLDER}/ and config.json are missing. "
+            "Name the folder of an encoder or of a finished run"
         )
     return folder
 
@@ -157,12 +157,12 @@ def check_files(folder: Path, *, needs_weights: bool, shown: str) -> None:
     # Of an encoder that is read with an adapter, the folder of its base is looked at.
     if (folder / ADAPTER).is_file():
         fault = (
-            f"holds an adapter ({ADAPTER}), not read here; merge it into its model first (merge_and_unload)"
+            f"holds an adapter ({ADAPTER}), not read here. Merge it into its model first (merge_and_unload)"
         )
     elif not (folder / "config.json").is_file() and not is_static(folder):
-        fault = "config.json is missing; expected an encoder in transformers layout"
+        fault = "config.json is missing. Expected an encoder in transformers layout"
     elif not has_tokenizer(folder):
-        fault = f"no tokenizer; expected one of {', '.join(_TOKENIZERS)}"
+        fault = f"no tokenizer. Expected one of {', '.join(_TOKENIZERS)}"
     elif needs_weights and not has_weights(folder):
         fault = _missing_weights(folder)
     if fault:
@@ -197,7 +197,7 @@ def _missing_weights(folder: Path) -> str:
             "the file, load it with transformers and write it with save_pretrained"
         )
     return (
-        "model.safetensors is missing; put the weights there (a job of train.py can begin without any: "
+        "model.safetensors is missing. Put the weights there (a job of train.py can begin without any: "
         "backbone.initialize=random)"
     )
 

@@ -70,7 +70,7 @@ model = SentenceTransformer("<this folder>")
 embeddings = model.encode(["今天天气很好", "今天是个好天气"])
 ```
 """,
-    False: """sentence-transformers cannot compute it, and stops at the `modules.json`; load it with juzhen:
+    False: """sentence-transformers cannot compute it, and stops at the `modules.json`. Load it with juzhen:
 
 ```python
 from juzhen import SentenceEncoder

@@ -166,16 +166,17 @@ class Backfill:
             if before != now_wanted:
                 raise UserError(
                     f"{key}={str(now_wanted).lower()}: the scores of this row were computed with "
-                    f"{key}={str(before).lower()}, and others are another row. Leave --hardware out, or name one of "
-                    f"conf/hardware with {key}: {str(before).lower()}; or evaluate "
-                    "the run's encoder as a row of its own"
+                    f"{key}={str(before).lower()}, so other numbers would not fit in. Leave --hardware out, or "
+                    "name one of "
+                    f"conf/hardware with {key}: {str(before).lower()}. Or evaluate "
+                    "the encoder of the run as another row"
                 )
         tokens = then.get("eval_batch_tokens", now.eval_batch_tokens)
         if now.precision != "32-true" or settings.evaluation.backend.endswith(("int8", "bf16")):
             if self.batch_tokens not in (None, tokens):
                 raise UserError(
-                    f"--batch-tokens {self.batch_tokens}: this row was computed in batches of {tokens} tokens, and "
-                    "numbers in 16 and 8 bits depend on that; leave it out"
+                    f"--batch-tokens {self.batch_tokens}: this row was computed in batches of {tokens} tokens. "
+                    "Numbers in 16 and 8 bits depend on the batch. Leave the option out"
                 )
             now.eval_batch_tokens = tokens
         device = then.get("accelerator", now.accelerator)
@@ -278,8 +279,8 @@ def _require_same_rows(data: JobData, result: Result) -> None:
         then = result.data.get(_key(dataset))
         if then is not None and then["fingerprint"] != dataset.fingerprint:
             raise UserError(
-                f"{dataset.name}/{dataset.split} holds other rows than the run has seen; point --data-dir at the same "
-                f"files, or type --again --dataset {dataset.name} to score it anew"
+                f"{dataset.name}/{dataset.split} holds other rows than the run has seen. Point --data-dir at the same "
+                f"files, or type --again --dataset {dataset.name} to score it again"
             )
 
 

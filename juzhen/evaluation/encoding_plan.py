@@ -118,8 +118,8 @@ def require_finite(scores: np.ndarray, column: str) -> None:
     """Raise UserError for scores that are not finite."""
     if not np.isfinite(scores).all():
         raise UserError(
-            f"{column}: the scores are no finite numbers any more: training has left what the precision can hold; "
-            "a learning rate that is too high is the usual reason, or gradients that are not clipped"
+            f"{column}: the scores are not finite: training has left the range of the precision. "
+            "Lower optimizer.lr, or clip gradients by trainer.gradient_clip_val"
         )
 
 
@@ -196,7 +196,7 @@ class EncodingPlan(ABC):
         for dataset in self.rankings:
             if not dataset.queries or not dataset.corpus:
                 raise UserError(
-                    f"{dataset.column}: {len(dataset.queries)} queries and {len(dataset.corpus)} documents; expected "
+                    f"{dataset.column}: {len(dataset.queries)} queries and {len(dataset.corpus)} documents. Expected "
                     "one of each at least"
                 )
         rows = [dataset for dataset in sets if isinstance(dataset, Examples) and dataset.kind not in JUDGED]

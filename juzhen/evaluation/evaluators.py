@@ -88,8 +88,8 @@ def _candidates(ranking: RankingSet) -> list[Int[np.ndarray, "documents"]]:
     """Distinct candidates of each query. Raises UserError without candidates."""
     if ranking.candidates is None:
         raise UserError(
-            f"{ranking.column}: a cross-encoder would have to read each of {len(ranking.queries):,} queries with each "
-            f"of {len(ranking.corpus):,} documents; give candidates, or rank with a bi-encoder"
+            f"{ranking.column}: a cross-encoder would read each of {len(ranking.queries):,} queries with each "
+            f"of {len(ranking.corpus):,} documents. Give candidates, or rank with a bi-encoder"
         )
     return [np.unique(named) for named in ranking.candidates]
 
@@ -290,7 +290,7 @@ class VectorEvaluator(Evaluator):
         self._encode = getattr(encoder, "encode", encoder)
         if not callable(self._encode):
             raise UserError(
-                f"encoder: {type(encoder).__name__} gives no vectors. Give a path, or what has encode(texts)"
+                f"encoder: {type(encoder).__name__} gives no vectors. Give a path, or an object with encode(texts)"
             )
         of_sides: list[Any] = [getattr(encoder, name, None) for name in ("encode_query", "encode_document")]
         self._sides = ALIKE
@@ -330,7 +330,7 @@ def embedding_cache_dir(is_kept: bool, cache_dir: str | None) -> str | None:
     """Folder of `evaluation.cache_embeddings`. Raises UserError without a cache folder."""
     if is_kept and cache_dir is None:
         raise UserError(
-            "cache_embeddings=true: embeddings are kept below cache_dir, which is null; "
-            "choose a folder for it"
+            "cache_embeddings=true: embeddings are kept below cache_dir, which is null. "
+            "Choose a folder for it"
         )
     return cache_dir if is_kept else None

@@ -138,7 +138,7 @@ def open_tasks(names: Sequence[str], sets: ConfiguredSets, *, split: str | None)
                 else "it is no local set"
             )
             raise UserError(
-                f"{name}: {where}, and its rows are on the hub: {problem}; local: {', '.join(LOCAL_SETS)}"
+                f"{name}: {where}, and its rows are on the hub: {problem}. Local: {', '.join(LOCAL_SETS)}"
             )
         opened.append(task)
     return opened
@@ -202,7 +202,7 @@ def _named(name: str) -> Any:
         return mteb.get_task(name)
     except KeyError:
         names = [task.metadata.name for task in mteb.get_tasks(exclude_superseded=False)]
-        raise UserError(f"{name}: no task of mteb {mteb.__version__}; {nearest(name, names)}") from None
+        raise UserError(f"{name}: not a task of mteb {mteb.__version__}. {nearest(name, names)}") from None
 
 
 def _read(key: str, sets: ConfiguredSets, split: str | None) -> Examples | None:

@@ -140,7 +140,7 @@ class EvaluationRun:
             return self.encoder
         if not isinstance(self.encoder, SentenceEncoder):
             raise UserError(
-                "long_texts=chunk: this model gives no vectors of texts, whose mean could be taken; leave it out, or "
+                "long_texts=chunk: this model gives no text vectors to average. Leave it out, or "
                 "take a bi-encoder"
             )
         return self.encoder.with_long_texts("chunk", self.settings.chunk_overlap)
@@ -342,11 +342,11 @@ def transfer(
         name: cut(examples, limit, seed) for name, examples in splits.items() if examples is not None
     }
     if not given_splits:
-        raise UserError("no split has a file; type --data-dir <folder that holds the data sets>")
+        raise UserError("no split has a file. Type --data-dir <folder that holds the data sets>")
     task = TransferTask(next(iter(given_splits.values())).name, given_splits)
     if task.kind not in CLASSIFIED_KINDS:
         raise UserError(
-            f"{task.name}: its rows are {task.kind}s; transfer needs 0/1 pairs or NLI pairs, such as mrpc, qqp or "
+            f"{task.name}: its rows are {task.kind}s, and transfer needs 0/1 pairs or NLI pairs, such as mrpc, qqp or "
             "snli, or texts with a class, such as tnews"
         )
     labels = task.labels

@@ -50,14 +50,14 @@ class SavedRun:
         digest = weights_digest(self.encoder)
         if not digest:
             raise UserError(
-                f"{self.folder}: its encoder is gone (no weights in {ENCODER_FOLDER}/); put it back, or "
+                f"{self.folder}: its encoder is gone (no weights in {ENCODER_FOLDER}/). Put it back, or "
                 "train the run again from the start"
             )
         before = result.measured_weights or digest
         if digest != before:
             raise UserError(
-                f"{self.folder}: the weights in {ENCODER_FOLDER}/ are not those that its result was measured with "
-                f"(digest {digest}, then {before}); put them back, or train the run again from the start"
+                f"{self.folder}: the weights in {ENCODER_FOLDER}/ differ from those of its result "
+                f"(digest {digest}, then {before}). Put them back, or train the run again from the start"
             )
         return digest
 
@@ -93,7 +93,7 @@ def saved_runs(folders: Sequence[Path]) -> list[SavedRun]:
     for folder in folders:
         if not folder.is_dir():
             fault = "this is a file, not a folder" if folder.exists() else "no such folder"
-            raise UserError(f"{folder}: {fault}; give runs, or one folder that holds them")
+            raise UserError(f"{folder}: {fault}. Give runs, or one folder that holds them")
         for path in sorted(folder.rglob(RESULT_FILE)):
             if KEPT_ASIDE not in path.relative_to(folder).parts:
                 runs.setdefault(path.parent.resolve(), SavedRun(path.parent))
@@ -184,7 +184,7 @@ def _require_same(examples: Examples, then: Mapping[str, Any], *, data_dir: str)
     name = examples.name
     if examples.fingerprint != then["fingerprint"]:
         raise UserError(
-            f"{name}/train below {data_dir} holds other rows than the run has learnt from; point --data-dir at the "
+            f"{name}/train below {data_dir} holds other rows than the run was trained on. Point --data-dir at the "
             "same files"
         )
     if (examples.num_leaky, len(examples)) != (then.get("leaky"), then["rows"]):
@@ -206,7 +206,7 @@ def texts_of_run(run: str | Path, *, data_dir: Path | None) -> dict[str, list[st
     result = Result.read(run)
     kinds = {rows["kind"] for key, rows in result.data.items() if key.startswith("train/")}
     if kinds != {Kind.SENTENCE}:
-        raise UserError(f"--run {run}: has learnt from no running text; for sets of pairs type --train <set>")
+        raise UserError(f"--run {run}: was not trained on running text. Type --train <set> for sets of pairs")
     job = EvaluationSettings.of(result.config)
     job.data_dir = str(data_dir or job.data_dir)
     job.evaluation.transfer = []

@@ -166,12 +166,12 @@ def require_device(hardware: HardwareConfig) -> None:
     if not available[hardware.accelerator]:
         present = ", ".join(name for name, is_there in available.items() if is_there)
         raise UserError(
-            f"accelerator={hardware.accelerator}: this machine, or this build of torch, has none. "
-            f"There is: {present}; choose accelerator=cpu, or install a torch that fits the device."
+            f"accelerator={hardware.accelerator}: this machine, or this build of torch, has none, but: {present}. "
+            "Choose accelerator=cpu, or install a torch that fits the device"
         )
     bf16_on_cuda = hardware.accelerator == "cuda" and hardware.precision == "bf16-mixed"
     if bf16_on_cuda and not torch.cuda.is_bf16_supported(including_emulation=False):
         raise UserError(
-            f"precision=bf16-mixed: {torch.cuda.get_device_name()} has no bfloat16 and would only imitate it; choose "
+            f"precision=bf16-mixed: {torch.cuda.get_device_name()} would only imitate bfloat16. Choose "
             "precision=16-mixed"
         )

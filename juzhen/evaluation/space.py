@@ -59,7 +59,7 @@ def require_maps(methods: Sequence[str], num_texts: int) -> None:
         require_choice("map", method, FEWEST)
         if num_texts < FEWEST[method]:
             raise UserError(
-                f"{TITLES[method]} of {num_texts} texts: a map by it needs at least {FEWEST[method]}; give more texts"
+                f"{TITLES[method]} of {num_texts} texts: it needs at least {FEWEST[method]}. Give more texts"
             )
 
 
@@ -181,9 +181,7 @@ def require_vectors(*sources: str | Path) -> None:
     """Raise UserError if the files of a source have no encoder with embeddings."""
     for source in sources:
         if not find_family(source).has_embeddings:
-            raise UserError(
-                f"{source}: scores pairs and has no embeddings, so its texts lie in no space; name a bi-encoder"
-            )
+            raise UserError(f"{source}: scores pairs and has no embeddings. Name a bi-encoder")
 
 
 def starting_encoder(run: str | Path) -> SentenceEncoder:
@@ -192,9 +190,7 @@ def starting_encoder(run: str | Path) -> SentenceEncoder:
     Raises UserError for a run with templates, and if its start or its result is missing.
     """
     if family_in(Path(run)) is FAMILIES["template"]:
-        raise UserError(
-            f"--before: {run} reads sentences through templates; name the encoder before it by itself"
-        )
+        raise UserError(f"--before: {run} reads sentences through templates. Name its backbone instead")
     return load_start(Result.read(run))
 
 
@@ -204,7 +200,7 @@ def require_sets(sets: Sequence[TextSet], *, maps: Sequence[str], colour: str | 
     without = [part.name for part in sets if part.probe.classes is None]
     if colour == CLASS and without:
         raise UserError(
-            f"--colour class: {', '.join(without)} has no classes; type --colour set, or leave it out"
+            f"--colour class: {', '.join(without)} has no classes. Type --colour set, or leave it out"
         )
     return colour or (SET if without or len(sets) > 1 else CLASS)
 
@@ -453,8 +449,8 @@ def _cells(path: Path, reading: TableReading) -> tuple[list[str], list[str] | No
         columns = guess(raw, columns={}).columns | columns
         if "text" not in columns:
             raise UserError(
-                f"--data {path}: no column `text`, but {listed(raw.names)}; name the columns text and label, or say "
-                f"which they are: {reading.spell('columns', {'text': '1', 'label': '2'})}"
+                f"--data {path}: no column `text`, but {listed(raw.names)}. Name the columns text and label, or type "
+                f"{reading.spell('columns', {'text': '1', 'label': '2'})}"
             )
     kind = Kind.LABELLED_TEXT if "label" in columns else Kind.SENTENCE
     raw = split_raw(raw, Guess(kind, columns))

@@ -116,13 +116,11 @@ def two_stage(
 def check_depths(ranking: RankingSet, depths: Sequence[int]) -> None:
     """Raise UserError for a set that does not suit two stages."""
     if ranking.candidates is not None:
-        raise UserError(
-            f"{ranking.column}: its queries have candidates, and nothing is to be found; expected a retrieval set"
-        )
+        raise UserError(f"{ranking.column}: its queries have candidates already. Choose a retrieval set")
     if not depths or min(depths) < 1 or max(depths) > len(ranking.corpus):
         raise UserError(
-            f"{ranking.column}: the second stage is to read the first {', '.join(map(str, depths))} documents; "
-            f"expected 1 to {len(ranking.corpus):,}, which the corpus has"
+            f"{ranking.column}: the second stage reads the first {', '.join(map(str, depths))} documents. "
+            f"Expected 1 to {len(ranking.corpus):,}, the size of the corpus"
         )
 
 

@@ -218,7 +218,7 @@ def export_encoder(
         proof = prove(encoder, open_export(part), format, dim=dim, sets=sets, data_dir=data_dir, limit=limit)
         if (fault := proof.fault()) and not allow_difference:
             raise UserError(
-                f"{folder}: {fault}; nothing was written. --allow-difference writes it all the same"
+                f"{folder}: {fault}, so nothing was written. Type --allow-difference to write it with a warning"
             )
         write_json(part / PARITY, {"encoder": name} | proof.as_dict(), in_own_folder=True)
         _write_card(prepared, part, format, name, proof)
@@ -262,7 +262,7 @@ def _require_format(encoder: Any, format: Format, dim: int | None) -> None:
         raise UserError(f"--format {format}: this encoder {what}, which it cannot compute. Use --format onnx")
     if format is Format.STATIC and isinstance(encoder.backbone, StaticTokens):
         raise UserError(
-            "--format static: this encoder is a table of tokens already; --format sentence-transformers writes it"
+            "--format static: this encoder is a token table already. Type --format sentence-transformers"
         )
     if format is Format.STATIC and encoder.score_head is not None:
         raise UserError("--format static: this encoder scores pairs by a learnt form. Use --format onnx")

@@ -406,8 +406,8 @@ def check_encoder(facts: dict[str, Any], encoder: SentenceEncoder, place: str) -
         encoder = encoder.with_long_texts("chunk", overlap)
     if index_digest(reader_of(encoder, facts["prompt_name"], facts["prompt"])) != facts["digest"]:
         raise UserError(
-            f"{place}: was built with other weights or settings than this encoder has (it was {facts['encoder']}); "
-            "name that one, or build the index anew"
+            f"{place}: was built with other weights or settings than this encoder has (it was {facts['encoder']}). "
+            "Name that encoder, or build the index again"
         )
     return encoder
 

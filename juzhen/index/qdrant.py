@@ -59,7 +59,7 @@ def push(folder: Path, address: str) -> tuple[int, int]:
                 client.create_collection(name, vectors_config=config, metadata={"juzhen": facts})
             present = facts_of_collection(client, name, address)
             if present["digest"] != facts["digest"] or present["dim"] != facts["dim"]:
-                raise UserError(f"{address}: holds vectors of other weights; choose another collection")
+                raise UserError(f"{address}: holds vectors of other weights. Choose another collection")
             there = np.fromiter(_numbers(client, name), dtype=np.int64)
             live = index.store.numbers()
             new, gone = np.setdiff1d(live, there), np.setdiff1d(there, live)
@@ -85,7 +85,9 @@ def facts_of_collection(client: Any, name: str, address: str) -> dict[str, Any]:
     metadata = client.get_collection(name).config.metadata if client.collection_exists(name) else None
     facts: dict[str, Any] | None = (metadata or {}).get("juzhen")
     if facts is None:
-        raise UserError(f"{address}: there is no collection of juzhen. Type juzhen index push to make one")
+        raise UserError(
+            f"{address}: no collection of juzhen at this address. Type juzhen index push to make one"
+        )
     return facts
 
 
@@ -149,7 +151,7 @@ class QdrantIndex:
 
         require_choice("mode", mode, self.modes)
         if per_document:
-            raise UserError("per_document: a collection of Qdrant gives passages one by one; leave it out")
+            raise UserError("per_document: Qdrant returns passages one by one. Leave it out")
         if vectors is None:
             vectors = self._encoder.encode_query(queries, **options)
         condition = None if not where else models.Filter(must=[*self._conditions(where)])

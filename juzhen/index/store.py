@@ -347,7 +347,7 @@ class Store:
             conditions.append(f"EXISTS (SELECT 1 FROM json_each(metadata) WHERE key = ? AND ({tests}))")
             values += [name, *choices]
         if len(values) > MOST_VALUES:
-            raise UserError(f"filter: {len(values):,} names and values; expected {MOST_VALUES} at most")
+            raise UserError(f"filter: {len(values):,} names and values, too many. Give at most {MOST_VALUES}")
         rows = self._all(
             f"SELECT number FROM texts WHERE {' AND '.join(conditions)} ORDER BY number", *values
         )

@@ -150,7 +150,7 @@ def read_rows(
     chosen = [ids[row] for row in chosen_rows] if ids is not None else None
     if chosen is not None and len({*chosen}) < len(chosen):
         twice = Counter(chosen).most_common(1)[0][0]
-        raise UserError(f"{path}: the id {short(twice)} stands twice. An id names one text")
+        raise UserError(f"{path}: the id {short(twice)} is repeated. Give each text another id")
     return Rows(
         [texts[row] for row in chosen_rows],
         chosen,
@@ -395,7 +395,8 @@ def remove(folder: Path, ids: Sequence[str]) -> None:
             if absent := store.absent(ids):
                 ending = f", nor have {len(absent) - 1:,} more" if absent[1:] else ""
                 raise UserError(
-                    f"{folder}: no text has the id {short(absent[0])}{ending}; nothing was removed"
+                    f"{folder}: no text has the id {short(absent[0])}{ending}, so nothing was removed. Remove "
+                    "known ids only"
                 )
             store.remove(ids)
         _derive_if_due(store, folder, None)
@@ -431,7 +432,7 @@ def _encoded(
     total, passages = len(rows.texts), facts.get("passages")
     options = {"truncate_dim": facts["dim"], "show_progress": False} | encoding.options
     if passages is not None and options.pop("cache", None) is not None:
-        raise UserError("cache: the vectors of passages are not kept there; leave it out")
+        raise UserError("cache: the vectors of passages are not kept there. Leave it out")
     with (
         started(reader, encoding.workers) as workers,
         progress_bar("encoding texts", total, shown=encoding.progress) as advance,

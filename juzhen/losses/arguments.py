@@ -114,13 +114,13 @@ def _fitting(name: str, values: Any, axes: tuple[str, ...], sizes: dict[str, tup
     if not fits:
         seen = [f"{axis} = {sizes[axis][0]} in {sizes[axis][1]}" for axis in axes if axis in sizes]
         raise UserError(
-            f"{name} has the shape {tuple(values.shape)}; expected ({', '.join(axes)})"
+            f"{name} has the shape {tuple(values.shape)}. Expected ({', '.join(axes)})"
             + (f", {', '.join(seen)}" if seen else "")
         )
     for axis, size in named.items():
         if size < LEAST.get(axis, 0):
             expected = f"{LEAST[axis]} {axis} or more"
-            raise UserError(f"{name} has the shape {tuple(values.shape)}; expected {expected}")
+            raise UserError(f"{name} has the shape {tuple(values.shape)}. Expected {expected}")
     if name in GOLD and values.device.type == "cpu":
         if count := int(values.isnan().sum()):
             raise UserError(f"{name}: {count} of {values.numel()} are NaN. Leave these rows out")

@@ -351,7 +351,7 @@ class Bilinear(HeadLoss):
         is_binary = self.objective == "bce"
         if is_binary and self.num_classes != 2:
             raise UserError(
-                f"objective=bce is for 0/1 pairs, and these have {self.num_classes} classes; use objective=ce"
+                f"objective=bce is for 0/1 pairs, and these have {self.num_classes} classes. Use objective=ce"
             )
         self.head = nn.Bilinear(self.dim, self.dim, 1 if is_binary else self.num_classes)
 

@@ -199,7 +199,7 @@ class InfoNCE(Loss):
         text_ids: Tensor | None = None,
     ) -> LossOutput:
         if negatives is not None and Kind.TRIPLET not in self.input_kinds:
-            raise UserError(f"negatives: {type(self).__name__} reads none; leave them out, or use InfoNCE")
+            raise UserError(f"negatives: {type(self).__name__} reads none. Leave them out, or use InfoNCE")
         scores, excluded = batch_candidates(anchors, positives, negatives, text_ids)
         temperature, margin = self.temperature, self.false_negative_margin
         loss = info_nce(
@@ -370,9 +370,7 @@ class InfoNCEWeighted(Loss):
         text_ids: Tensor | None = None,
     ) -> LossOutput:
         if negatives is None and self.weigh == "own":
-            raise UserError(
-                "weigh=own: these rows have no negatives of their own; choose weigh=all or others"
-            )
+            raise UserError("weigh=own: these rows have no hard negatives. Choose weigh=all or others")
         scores, excluded = batch_candidates(anchors, positives, negatives, text_ids)
         weights = hardness(scores, strength=self.hardness, of=self.weigh)
         loss = info_nce(scores + self.temperature * weights, excluded, temperature=self.temperature)

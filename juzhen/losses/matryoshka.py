@@ -67,7 +67,7 @@ class Modifier(Loss):
         if is_fixed or of.input_type not in self.takes:
             reason = "owns a head of one size of embedding" if is_fixed else f"reads {of.input_type}"
             raise UserError(
-                f"of: {type(of).__name__} {reason}; choose a loss of scores or embeddings, such as CoSENT"
+                f"of: {type(of).__name__} {reason}. Choose a loss of scores or embeddings, such as CoSENT"
             )
         self.inner = of
         for name in (
@@ -182,8 +182,8 @@ class Nested(Modifier):
         if large := [dim for dim in dims if dim > full]:
             fitting = [*dict.fromkeys([*(dim for dim in dims if dim < full), full])]
             raise UserError(
-                f"dims={list(dims)}: {' and '.join(map(str, large))} are more numbers than the {full} of an "
-                f"embedding of this encoder; choose dims={fitting}, or null for {list(doubling)}"
+                f"dims={list(dims)}: {' and '.join(map(str, large))} are more than the {full} dimensions of an "
+                f"embedding of this encoder. Choose dims={fitting}, or null for {list(doubling)}"
             )
         return dims
 

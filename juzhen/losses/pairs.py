@@ -321,10 +321,10 @@ class Circle(PairLoss):
         margin, high, low = self.margin, self.positive_goal, self.negative_goal
         is_open = high is None or low is None
         if is_open != (margin is not None):
-            advice = "type margin=0.25, or both goals" if is_open else "type margin=null too"
+            advice = "Type margin=0.25, or both goals" if is_open else "Type margin=null too"
             raise UserError(
-                f"margin={margin}, positive_goal={high}, negative_goal={low}: expected a margin, which stands "
-                f"for a goal that is null, or both goals; {advice}"
+                f"margin={margin}, positive_goal={high}, negative_goal={low}: expected a margin, which gives "
+                f"the missing goals, or both goals. {advice}"
             )
         if margin is not None:
             self.positive_goal = 1 - margin if high is None else high

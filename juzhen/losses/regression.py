@@ -141,8 +141,8 @@ class Regression(GradedLoss):
         self.low, self.high = self.target_range
         if self.activation == "sigmoid" and self.low < 0:
             raise UserError(
-                f"target_range=[{self.low:g}, {self.high:g}]: with activation=sigmoid predictions lie "
-                "between 0 and 1; type target_range=[0,1] too, or activation=identity"
+                f"target_range=[{self.low:g}, {self.high:g}]: with activation=sigmoid predictions are "
+                "between 0 and 1. Type target_range=[0,1] too, or activation=identity"
             )
 
     def predicted_targets(self, targets: Float[Tensor, "batch"]) -> Float[Tensor, "batch"]:

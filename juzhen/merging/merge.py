@@ -48,7 +48,7 @@ class DevScore:
         missing = [name for name in settings.evaluate if name not in self.names]
         if missing:
             raise UserError(
-                f"weights are chosen on dev splits, and there is none of {', '.join(missing)} below "
+                f"weights are chosen on dev splits, and {', '.join(missing)} has none below "
                 f"{settings.data_dir}. Name sets that have one"
             )
 
@@ -202,7 +202,7 @@ class Models:
                 values.copy_(how.merge(tensors, base, weights, **numbers))
             except ValueError as error:
                 raise UserError(
-                    f"{method}: {name}: {error}; choose other weights or another method"
+                    f"{method}: {name}: {error}. Choose other weights or another method"
                 ) from error
             require_finite_weights(
                 [(name, values)], method, remedy="Choose other weights, another scale or other models"
@@ -251,8 +251,8 @@ def _require_same_shapes(first: Any, other: Any, name: str, other_name: str) -> 
         one, two = (side.get(key) for side in shapes)
         if one != two:
             raise UserError(
-                f"{name} and {other_name}: {key} is {_shape(one)} and {_shape(two)}; only models of the same shapes "
-                "can be merged"
+                f"{name} and {other_name}: {key} is {_shape(one)} and {_shape(two)}. Merge models of equal "
+                "shapes"
             )
 
 
@@ -312,7 +312,7 @@ class MergeRecipe:
             raise UserError(f"{self.method} finds its weights itself. Leave them out")
         numbers = [float(weight) for weight in self.weights]
         if len(numbers) != count:
-            raise UserError(f"weights: {len(numbers)} for {count} models; give one for each")
+            raise UserError(f"weights: {len(numbers)} for {count} models. Give one for each")
         if not all(map(math.isfinite, numbers)) or not any(numbers):
             raise UserError("weights: expected finite numbers that are not all 0")
         if not method.is_sum and (min(numbers) < 0):

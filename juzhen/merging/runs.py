@@ -67,7 +67,7 @@ def merge_runs(
     require_apart(out, *folders)
     require_outside(out)
     if (out / RESULT_FILE).exists():
-        raise UserError(f"{out}: holds a finished run; choose another folder")
+        raise UserError(f"{out}: holds a finished run. Choose another folder")
     parents = [Result.read(folder) for folder in folders if (Path(folder) / RESULT_FILE).is_file()]
     are_runs = len(parents) == len(folders)
     recipe.check(len(folders), has_base=base is not None or are_runs)

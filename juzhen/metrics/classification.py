@@ -185,7 +185,7 @@ def _strengths(features: Features) -> tuple[float, ...]:
 def _folds(labels: np.ndarray, seed: int) -> StratifiedKFold:
     count = min(NUM_FOLDS, int(np.bincount(labels)[np.unique(labels)].min()))
     if count < 2:
-        raise UserError(f"a class has {count} row only; a classifier needs at least 2 of each")
+        raise UserError(f"a class has only {count} row. Give at least 2 rows of each class")
     return StratifiedKFold(count, shuffle=True, random_state=seed)
 
 

@@ -242,7 +242,7 @@ class AsymmetricRetriever:
             has = {"multi_vector": "one per token", "sparse": "sparse ones"}
             other = has.get(encoder.family, "other weights for queries")
             raise UserError(
-                f"index={index}: holds one vector per text, and this encoder has {other}; type index=exact"
+                f"index={index}: holds one vector per text, and this encoder has {other}. Type index=exact"
             )
         if query_prompt is not None or document_prompt is not None:
             raise UserError(

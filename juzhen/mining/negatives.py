@@ -72,7 +72,8 @@ def fit_false_negatives(
     answers, negatives = np.sort(scores[labels == 1]), scores[labels == 0]
     if not len(answers) or not len(negatives):
         raise UserError(
-            "a threshold is fitted on pairs with label 1 and with label 0; one of them is missing"
+            "a threshold is fitted on pairs with label 1 and with label 0, and one of them is missing. Choose "
+            "another set"
         )
     value = answers[int(rate * len(answers))]
     return FittedThreshold(
@@ -136,7 +137,7 @@ def mine(
     ranking = ranking.some([row for row, gains in enumerate(ranking.relevant) if gains])  # others have no row
     _check(ranking, sources, options, calibrate_on, is_judged=cross_encoder is not None)
     if cache is not None and not any(isinstance(source, SentenceEncoder) for source in sources):
-        raise UserError("cache: keeps one vector per text, and none of the sources makes one; leave it out")
+        raise UserError("cache: keeps one vector per text, and none of the sources makes one. Leave it out")
     claim_dir(folder)
     cache, judge = cache or EmbeddingCache(folder), cross_encoder
     options_of_encoders: dict[str, Any] = {
@@ -235,7 +236,7 @@ def _check(
         )
     if calibrate_on.kind is not Kind.LABELLED_PAIR:
         raise UserError(
-            f"calibrate_on: {calibrate_on.name} is of kind {calibrate_on.kind}; expected labelled_pair"
+            f"calibrate_on: {calibrate_on.name} is of kind {calibrate_on.kind}. Expected labelled_pair"
         )
     if isinstance(sources[0], str) and not is_judged:
         raise UserError(
@@ -296,7 +297,7 @@ def _claim(folder: Path, identity: dict[str, Any]) -> None:
     before = read_shaped(path, dict[str, Any], f"Delete {folder}, and mine again")
     if differs := [name for name, value in identity.items() if before.get(name) != value]:
         raise UserError(
-            f"{folder}: holds shards of a mining with other {', '.join(differs)}. Give what it was begun with, or "
+            f"{folder}: holds shards of a mining with other {', '.join(differs)}. Give these as before, or "
             "delete the folder"
         )
 

@@ -299,7 +299,7 @@ def require_shard(
     ) as error:
         reason = getattr(error, "strerror", None) or short(" ".join(str(error).split()), 200)
         raise UserError(
-            f"{path}: not a shard of this mining ({reason}). Delete it and type the same again: it is mined anew"
+            f"{path}: not a shard of this mining run ({reason}). Delete it and type the same command again"
         ) from error
 
 

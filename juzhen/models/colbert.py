@@ -8,10 +8,10 @@ from juzhen.core.kinds import UNSCORED_BY_TOKENS, Kind
 from juzhen.models.settings import EMBEDDED, POOLED, ModelSettings
 
 POOLS_NONE = (
-    "model=colbert has a vector for each token, of length 1, and pools none; leave it out. Its markers are "
+    "model=colbert has a vector for each token, of length 1, and pools none. Leave it out. Its markers are "
     "backbone.prompts"
 )
-NO_VECTOR = "model=colbert has no vector of a text; leave it out, or type model=biencoder"
+NO_VECTOR = "model=colbert has no vector of a text. Leave it out, or type model=biencoder"
 
 
 @dataclass(frozen=True, kw_only=True)

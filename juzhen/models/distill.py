@@ -23,7 +23,7 @@ class TaughtSettings(BiEncoderSettings):
         yield from super().unread(job)
         teacher = job["model"].get("teacher")
         if is_here(teacher):
-            why = f"{teacher} is a folder here, and a revision is of the hub; leave it out"
+            why = f"{teacher} is a folder here, and a revision is of the hub. Leave it out"
             yield "model.teacher_revision", Unread(AS_IT_IS, why)
 
 

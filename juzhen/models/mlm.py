@@ -8,7 +8,7 @@ from juzhen.core.kinds import Kind
 from juzhen.models.settings import NOT_SHARED, BiEncoderSettings, Job, ModelSettings, Unread
 
 NO_LOSS = (
-    "{model} learns without a loss; leave it out, or choose a model that learns by one, such as model=views"
+    "{model} learns without a loss. Leave it out, or choose a model that learns by one, such as model=views"
 )
 
 
@@ -37,4 +37,4 @@ class MaskedLanguageModelSettings(BiEncoderSettings):
     def unread(cls, job: Job) -> Iterator[tuple[str, Unread]]:
         yield from super().unread(job)
         if job["model"].get("strategy") != "span":
-            yield "model.mean_span", Unread(2.0, "it is for model.strategy=span; leave it out")
+            yield "model.mean_span", Unread(2.0, "it is for model.strategy=span. Leave it out")

@@ -8,7 +8,7 @@ from juzhen.core.kinds import UNSCORED_BY_PAIRS, Kind
 from juzhen.models.settings import EMBEDDED, NO_EMBEDDINGS, NOT_SHARED, POOLED, ModelSettings
 
 READS_ANSWER = (
-    "model=reranker reads the answer at the last token, and looks to the left; leave it out. What stands around texts "
+    "model=reranker reads the answer at the last token, and looks to the left. Leave it out. What stands around texts "
     "is model.template"
 )
 

@@ -81,7 +81,7 @@ def idle_sizes(views: Sequence[str]) -> dict[str, Any]:
     return {key: value for key, value in SIZED_VIEWS.items() if VIEW_OF_KEY.get(key, key) not in views}
 
 
-GRADES = "grades are classes for model=crossencoder loss=ce alone; leave it out"
+GRADES = "grades are classes for model=crossencoder loss=ce alone. Leave it out"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,10 +160,10 @@ class BiEncoderSettings(ModelSettings):
 
 
 NOT_POOLED = (
-    "a cross-encoder has no embeddings; leave it out, or choose what its head sees: model.pooling=cls or mean"
+    "a cross-encoder has no embeddings. Leave it out, or choose what its head sees: model.pooling=cls or mean"
 )
-NO_EMBEDDINGS = "a cross-encoder has no embeddings; leave it out, or type model=biencoder"
-NOT_SHARED = "no sentence is encoded twice for a batch of {model}; leave it out"
+NO_EMBEDDINGS = "a cross-encoder has no embeddings. Leave it out, or type model=biencoder"
+NOT_SHARED = "no sentence is encoded twice for a batch of {model}. Leave it out"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -223,7 +223,7 @@ class CotEncoderSettings(BiEncoderSettings):
         model = job["model"]
         if model.get("read") != "pooling":
             why = (
-                f"model={name_of(model)} reads a sentence at [MASK]; leave it out, or type model.read=pooling"
+                f"model={name_of(model)} reads a sentence at [MASK]. Leave it out, or type model.read=pooling"
             )
             yield "backbone.pooling", Unread("mean", why)
         templates = model.get("templates") or {}
@@ -283,7 +283,7 @@ class ViewEncoderSettings(BiEncoderSettings):
         views = list(job["model"].get("views") or ())
         idle = idle_sizes(views) | ({} if views else {"changes_anchor": False})
         for key, value in idle.items():
-            yield f"model.{key}", Unread(value, f"model.views={views} does without; leave it out")
+            yield f"model.{key}", Unread(value, f"model.views={views} does without. Leave it out")
 
 
 OF_LEARNING = (
@@ -312,7 +312,7 @@ class BaselineSettings(ModelSettings):
     @classmethod
     def unread(cls, job: Job) -> Iterator[tuple[str, Unread]]:
         why = (
-            f"model={name_of(job['model'])} learns nothing and has no encoder; leave it out (sets to score: "
+            f"model={name_of(job['model'])} learns nothing and has no encoder. Leave it out (sets to score: "
             "'dataset=[]' +dataset@evaluate.<name>=<name>, or a suite)"
         )
         yield from ((key, Unread(GONE, why)) for key in OF_LEARNING)
@@ -331,7 +331,7 @@ class LexicalSettings(BaselineSettings):
     def unread(cls, job: Job) -> Iterator[tuple[str, Unread]]:
         yield from super().unread(job)
         if job["model"].get("method", "tf_idf") == "tf_idf":
-            why = "TF-IDF goes by characters and their pairs; leave it out, or type model.method=jaccard or dice"
+            why = "TF-IDF goes by characters and their pairs. Leave it out, or type model.method=jaccard or dice"
             yield "model.tokens", Unread(GONE, why)
 
 
@@ -342,7 +342,7 @@ class BM25ModuleSettings(BaselineSettings):
     unscored: ClassVar[Mapping[Kind, str]] = UNSCORED_BY_BM25
     reads_not: ClassVar[Mapping[str, str]] = {
         **dict.fromkeys(
-            ("evaluation.transfer", "evaluation.clusterings"), "BM25 gives no features; leave it out"
+            ("evaluation.transfer", "evaluation.clusterings"), "BM25 gives no features. Leave it out"
         ),
         **ModelSettings.reads_not,
     }

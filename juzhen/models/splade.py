@@ -8,10 +8,10 @@ from juzhen.core.kinds import UNSCORED_BY_WEIGHTS, Kind
 from juzhen.models.settings import EMBEDDED, POOLED, ModelSettings
 
 TAKES_MAXIMUM = (
-    "model=splade takes the maximum of what tokens say of the vocabulary; leave it out, or type "
+    "model=splade takes the maximum of what tokens say of the vocabulary. Leave it out, or type "
     "model.pooling=sum"
 )
-NO_EMBEDDING = "model=splade has no embedding of a text; leave it out, or type model=biencoder"
+NO_EMBEDDING = "model=splade has no embedding of a text. Leave it out, or type model=biencoder"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -82,7 +82,7 @@ def write_report(
     for path, text in zip(paths, texts.values(), strict=True):
         write_text(path, text)
     if find_spec("matplotlib") is None:
-        tell(f"the heat map needs matplotlib; type: {install_line('report')}")
+        tell(f"the heat map needs matplotlib. Type: {install_line('report')}")
         return paths
     from juzhen.report.picture import draw_heat_map
 

@@ -150,20 +150,21 @@ def read_pairs(name: str, content: bytes, header: bool | None, sheet: str | None
     if path.suffix.lower() not in FORMATS:
         expected = ", ".join(FORMATS)
         raise RequestError(
-            400, f"{path.name or 'name'}: this format is not read here; expected {expected}", param="name"
+            400, f"{path.name or 'name'}: this format is not read here. Expected {expected}", param="name"
         )
     reading = TableReading(header=header, sheet=sheet, spell=lambda _, value: f"choosing {value}")
     with naming("name"):
         table = read_own_table(path, reading, content=content, most_bytes=MOST_BYTES)
         if len(table.lines) > MOST_ROWS:
             raise UserError(
-                f"{path}: {len(table.lines):,} rows; at most {MOST_ROWS:,} are scored here. For more type juzhen score "
+                f"{path}: {len(table.lines):,} rows, and {MOST_ROWS:,} at most are scored here. Type juzhen score "
                 "--file"
             )
         raw = text_cells(table, reading)
         if (size := sum(int(raw.cells[name].str.len().sum()) for name in raw.names)) > MOST_CHARACTERS:
             raise UserError(
-                f"{path}: {size:,} characters; at most {MOST_CHARACTERS:,}. Type juzhen score --file"
+                f"{path}: {size:,} characters, and {MOST_CHARACTERS:,} at most are scored here. Type juzhen "
+                "score --file"
             )
     try:
         chosen, unclear = [raw.names.index(name) for name in pair_columns(raw)], None
@@ -392,7 +393,7 @@ async def _refusal(request: Request, error: Exception) -> Response:
     if isinstance(error, RequestError):
         return error.response
     assert isinstance(error, HTTPException)
-    messages = {404: "no such path; see /docs", 405: "this path takes another method; see /docs"}
+    messages = {404: "no such path. See /docs", 405: "this path takes another method. See /docs"}
     response = RequestError(error.status_code, messages.get(error.status_code, str(error.detail))).response
     response.headers.update(error.headers or {})
     return response

@@ -206,7 +206,7 @@ class Clients:
         if body.documents is not None:
             raise RequestError(400, "texts, documents: give one of the two", param="texts")
         if self._service.models.reranker is None:
-            message = "texts: no cross-encoder is served; start the server with --rerank"
+            message = "texts: no cross-encoder is served. Start the server with --rerank"
             raise RequestError(400, message, param="texts")
         asked = self._asked(body, body.texts, truncate=bool(body.truncate))
         ranking = await self._service.ranking(asked, facts)

@@ -68,7 +68,7 @@ class ErrorReply(BaseModel):
 
 def too_busy(seconds: int) -> RequestError:
     return RequestError(
-        429, f"too much waits already; try again in {seconds} s", code="busy", retry_after=seconds
+        429, f"too much waits already. Try again in {seconds} s", code="busy", retry_after=seconds
     )
 
 

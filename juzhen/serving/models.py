@@ -121,8 +121,8 @@ class Embedder:
             elif prompt_name in (names := self.encoder.prompts.texts):
                 self._readers[key] = self.encoder.with_prompt(prompt_name)
             else:
-                hint = nearest(prompt_name, names) if names else "this encoder has none"
-                raise RequestError(400, f"prompt_name: no such prompt; {hint}", param="prompt_name")
+                hint = nearest(prompt_name, names) if names else "This encoder has none"
+                raise RequestError(400, f"prompt_name: no such prompt. {hint}", param="prompt_name")
         return self._readers[key]
 
     def tokens(
@@ -140,7 +140,7 @@ class Embedder:
             raise RequestError(
                 400,
                 f"{param}: text {int(is_cut.argmax())} has more than the {reader.max_length} tokens that this encoder "
-                "reads; send a shorter text, or truncate: true",
+                "reads. Send a shorter text, or truncate: true",
                 param=param,
                 code="context_length_exceeded",
             )
@@ -161,7 +161,7 @@ class Embedder:
                 raise RequestError(
                     400,
                     f"{param}: token list {number} is not of this encoder's tokenizer, whose lists begin with "
-                    f"{before}, end with {after} and hold numbers below {self._num_tokens:,}; send texts "
+                    f"{before}, end with {after} and hold numbers below {self._num_tokens:,}. Send texts "
                     "(LangChain: check_embedding_ctx_length=False)",
                     param=param,
                 )
@@ -275,7 +275,7 @@ class Corpus:
 
 def require_corpus(corpus: Corpus | None) -> Corpus:
     if corpus is None:
-        raise RequestError(404, "there is nothing to search; start the server with --index", code="no_index")
+        raise RequestError(404, "there is nothing to search. Start the server with --index", code="no_index")
     return corpus
 
 
@@ -324,9 +324,9 @@ class ServedModels:
 def require_model(name: str | None, served: Sequence[str]) -> None:
     """Raises RequestError for the name of a model that is not served. None: whichever is served."""
     if name is not None and name not in served:
-        hint = nearest(name, served) if len(name) < 200 else f"known: {', '.join(served)}"
+        hint = nearest(name, served) if len(name) < 200 else f"Known: {', '.join(served)}"
         raise RequestError(
-            404, f"model {short(name)} is not served here; {hint}", param="model", code="model_not_found"
+            404, f"model {short(name)} is not served here. {hint}", param="model", code="model_not_found"
         )
 
 
@@ -380,7 +380,7 @@ def _beside(source: str, first: Embedder, device: str, backend: str) -> Embedder
     backbones = encoder.backbone, first.encoder.backbone
     if not all(map(has_adapter, backbones)) or len({base_of(backbone).digest for backbone in backbones}) > 1:
         raise UserError(
-            f"--adapter {source}: {first.name} and it are not adapters of one base. Start a server of its own for it"
+            f"--adapter {source}: it and {first.name} have different base models. Start another server for it"
         )
     return Embedder(encoder, model_name(source), backend)
 

@@ -27,7 +27,9 @@ def bind_workers(host: str, port: int, processes: int) -> list[socket.socket]:
     Raises UserError where the address cannot be had, and on other systems.
     """
     if sys.platform != "linux":
-        raise UserError("--processes: Linux alone spreads the connections of a port; leave it out")
+        raise UserError(
+            "--processes: only Linux spreads the connections of a port over processes. Leave it out"
+        )
     with bind(host, port) as alone:  # fails where another program has the address, which sharing would hide
         port = alone.getsockname()[1]
     return [bind(host, port, shared=True) for _ in range(processes)]

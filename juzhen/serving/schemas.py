@@ -356,7 +356,7 @@ def parsed(kind: type[Any], content: bytes, *, most_values: int = MOST_VALUES) -
         raise _refused(error.errors(include_url=False, include_context=False)[0]) from None
     for name in body.model_extra or ():
         known = nearest(short(name), kind.model_fields)
-        raise RequestError(400, f"{short(name)}: no such field; {known}", param=short(name))
+        raise RequestError(400, f"{short(name)}: no such field. {known}", param=short(name))
     return body
 
 
@@ -370,10 +370,10 @@ def _require_few(content: bytes, most_values: int) -> None:
     outside = b"" if texts > MOST_PARTS else b"".join(content.split(b'"')[::2])
     if texts + outside.count(b"[") + outside.count(b"{") > MOST_PARTS:
         raise RequestError(
-            413, f"the body holds more than {MOST_PARTS:,} texts, lists and objects; send fewer"
+            413, f"the body holds more than {MOST_PARTS:,} texts, lists and objects. Send fewer"
         )
     if outside.count(b",") > most_values:
-        raise RequestError(413, f"the body holds more than {most_values:,} values; send fewer")
+        raise RequestError(413, f"the body holds more than {most_values:,} values. Send fewer")
 
 
 def _refused(detail: ErrorDetails) -> RequestError:

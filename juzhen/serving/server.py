@@ -101,7 +101,7 @@ class Connection(HttpToolsProtocol):
         if idle:
             min(idle, key=lambda each: each.waiting_since).transport.abort()
             return
-        body = RequestError(503, "all connections are in use; try again", code="busy").response.body
+        body = RequestError(503, "all connections are in use. Try again", code="busy").response.body
         head = f"HTTP/1.1 503 Service Unavailable\r\ncontent-length: {len(body)}\r\nretry-after: 1\r\n"
         self.transport.write(
             f"{head}content-type: application/json\r\nconnection: close\r\n\r\n".encode() + bytes(body)
@@ -177,7 +177,7 @@ def bind(host: str, port: int, *, shared: bool = False) -> socket.socket:
         return socket.create_server((host, port), family=family, backlog=2048, reuse_port=shared)
     except OSError as error:
         raise UserError(
-            f"--host {host} --port {port}: {error.strerror}; choose another port, or 0 for any"
+            f"--host {host} --port {port}: {error.strerror}. Choose another port, or 0 for any"
         ) from error
 
 

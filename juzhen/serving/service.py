@@ -125,7 +125,7 @@ def _is_inside(text: str, start: int, before: int) -> bool:
 
 
 BY_COSINE = (
-    "scored by the embeddings of {}, (1 + score) / 2; start the server with --rerank for a cross-encoder"
+    "scored by the embeddings of {}, (1 + score) / 2. Start the server with --rerank for a cross-encoder"
 )
 
 QUICK_CHARACTERS = 2000
@@ -250,7 +250,7 @@ class Service:
         size = _size(models.embedder, dimensions, dimensions_param)
         if models.embedder.encoder.normalize and not normalize:
             raise RequestError(
-                400, "normalize: this encoder gives embeddings of length 1; leave it out", param="normalize"
+                400, "normalize: this encoder gives embeddings of length 1. Leave it out", param="normalize"
             )
         texts = self._texts(value, param)
         self._check_numbers(texts, size * copies, param)
@@ -332,10 +332,10 @@ class Service:
         corpus, queries = require_corpus(models.corpus), self._texts(body.query, "query")
         reranker = models.reranker if body.rerank else None
         if body.rerank and reranker is None:
-            message = "rerank: no cross-encoder is served; start the server with --rerank"
+            message = "rerank: no cross-encoder is served. Start the server with --rerank"
             raise RequestError(400, message, param="rerank")
         if body.min_score is not None and body.mode == "hybrid" and reranker is None:
-            message = "min_score: scores of mode=hybrid are of ranks alone; use mode=dense, or rerank"
+            message = "min_score: scores of mode=hybrid are of ranks alone. Use mode=dense, or rerank"
             raise RequestError(400, message, param="min_score")
         depth = depth_of(queries, body, most_pairs=self.limits.texts)
         if body.prompt_name is not None:
@@ -552,7 +552,7 @@ class Service:
             if not isinstance(text, str):
                 kind = type(text).__name__
                 raise RequestError(
-                    400, f"{param}: text {number} is of the type {kind}; expected a text", param=param
+                    400, f"{param}: text {number} is of the type {kind}. Expected a text", param=param
                 )
             if len(text) > self.limits.characters:
                 raise RequestError(

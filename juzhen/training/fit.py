@@ -304,8 +304,8 @@ def named_loss(name: str) -> type[Loss]:
     words = (option_meant("loss", name) or "").split()
     meant = words[0].removeprefix("loss=") if len(words) == 1 else ""
     known = [*OPTIONS, *(each.lower() for each in kinds if each not in OPTIONS.values())]
-    hint = f"type loss={meant!r}" if plain(meant) in names else nearest(name.lower(), known)
-    raise UserError(f"loss={name}: there is no such loss; {hint}")
+    hint = f"Type loss={meant!r}" if plain(meant) in names else nearest(name.lower(), known)
+    raise UserError(f"loss={name}: unknown loss. {hint}")
 
 
 def _losses() -> dict[str, type[Loss]]:

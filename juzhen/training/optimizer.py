@@ -99,7 +99,7 @@ def depths_below_top(names: Iterable[str]) -> dict[str, int]:
     layers = {name: layer_of(name) for name in names}
     last = max((layer for layer in layers.values() if layer), default=0)
     if not last:
-        raise UserError("layer_decay: this architecture has no list of layers; leave it at null")
+        raise UserError("layer_decay: this architecture has no list of layers. Leave it at null")
     return {name: 0 if layer is None else last - layer for name, layer in layers.items()}
 
 

@@ -286,7 +286,7 @@ def test_two_sentences_are_scored_by_two_runs(runs, fitted, capsys):
     [
         (["--fuse", "{joint}", "{other}"], "--fuse needs --calibration FILE, which juzhen fuse writes"),
         (["{joint}", "--scaling", "platt"], "--scaling needs --calibration FILE, which juzhen calibrate"),
-        (["{joint}", "--calibration", "{fusion}"], "is of two runs; name both: --fuse RUN RUN"),
+        (["{joint}", "--calibration", "{fusion}"], "Type --fuse RUN RUN"),
         (
             ["--fuse", "{other}", "{joint}", "--calibration", "{fusion}"],
             "and this is not {joint}. Name the folder",
@@ -312,7 +312,7 @@ def test_two_sentences_are_scored_by_two_runs(runs, fitted, capsys):
         ([], "expected a run or an encoder"),
         (
             ["--fuse", "{joint}", "{other}", "--calibration", "{fusion}", "--backend", "torch_bf16"],
-            "leave out --cache and --backend",
+            "without --cache and --backend",
         ),
     ],
 )
@@ -357,15 +357,15 @@ def test_two_fused_runs_are_a_teacher(runs, fitted, tmp_path, capsys):
     assert main([*words, "--fuse", str(runs[1]), str(runs[0])]) == 2
     assert "and this is not" in capsys.readouterr().err
     assert main([words[0], str(runs[0]), *words[2:], "--fuse", *map(str, runs)]) == 2
-    assert "--fuse says where the runs of a fusion-<set>.json are" in capsys.readouterr().err
+    assert "--fuse goes with a fusion-<set>.json" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        (["calibrate", "nowhere"], "no result here"),
-        (["calibrate", "{joint}", "--sets", "demo_sts"], "did you mean demo_qmc?"),
-        (["fuse", "{joint}", "{other}", "--sets", "demo_qcm"], "did you mean demo_qmc?"),
+        (["calibrate", "nowhere"], "nowhere: no result in this folder"),
+        (["calibrate", "{joint}", "--sets", "demo_sts"], "Did you mean demo_qmc?"),
+        (["fuse", "{joint}", "{other}", "--sets", "demo_qcm"], "Did you mean demo_qmc?"),
     ],
 )
 def test_mistakes_are_named(hasty_runs, command, message, capsys):

@@ -96,7 +96,7 @@ def test_text_files_plain_and_compressed(data):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--train", "afqm"], "did you mean afqmc"),
+        (["--train", "afqm"], "Did you mean afqmc"),
         (["--train", "csts"], "no file of train of csts below"),
         (["--train", "afqmc", "--evaluate", "csts"], "--evaluate: no file of dev or test of csts"),
         (["--train", "afqmc", "--threshold", "7"], "at most 1"),

@@ -79,7 +79,7 @@ def test_a_filtered_run_has_learnt_from_no_evaluation_sentence(
 def test_runs_on_pairs_and_changed_files_are_refused(tmp_path, tiny_backbone, data, capsys):
     pairs = run_job(tmp_path / "pairs", tiny_backbone, "training.duration=1 steps")
     assert main(["leaks", "--run", str(pairs), "--no-progress"]) == 2
-    assert "has learnt from no running text; for sets of pairs type --train" in capsys.readouterr().err
+    assert "Type --train <set> for sets of pairs" in capsys.readouterr().err
     run = trained(tmp_path, tiny_backbone, data, filters="true")
     text = "\n".join([*LINES, "又来了一句话"]).encode()
     (data / "text" / "tatoeba_zh.txt.zst").write_bytes(zstandard.compress(text))

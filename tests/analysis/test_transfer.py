@@ -95,7 +95,7 @@ def test_the_command_prints_a_row_per_set_and_writes_json(encoder_folder, tmp_pa
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["demo_qcm"], "did you mean demo_qmc"),
+        (["demo_qcm"], "Did you mean demo_qmc"),
         (["mrpc", "--data-dir", "nowhere"], "--data-dir nowhere: no such folder"),
         (["demo_qmc", "--limit", "3"], "Invalid value for '--limit'"),
         (["demo_sts"], "0/1 pairs or NLI pairs"),

@@ -252,12 +252,15 @@ def test_rows_have_negatives_of_their_own(tmp_path, tiny_backbone):
         (("dataset=[demo_sts]",), "loss=info_nce needs"),
         (("callbacks.mining.sets=[]",), "sets=[]: expected names of sets, or null for all"),
         (("schedule=serial", "callbacks.mining.stages=[]"), "expected names of stages, or null for all"),
-        (("callbacks.mining.sets=[demo_qmz]",), "sets=demo_qmz: did you mean demo_qmc"),
+        (("callbacks.mining.sets=[demo_qmz]",), "sets=demo_qmz: unknown choice. Did you mean demo_qmc"),
         (
             ("callbacks.mining.stages=[demo_qmc]",),
             "callbacks.mining.stages=demo_qmc: ",
         ),
-        (("schedule=serial", "callbacks.mining.stages=[hrad]"), "stages=hrad: known: demo_qmc"),
+        (
+            ("schedule=serial", "callbacks.mining.stages=[hrad]"),
+            "stages=hrad: unknown choice. Known: demo_qmc",
+        ),
         (
             (
                 "schedule=serial",
@@ -272,8 +275,11 @@ def test_rows_have_negatives_of_their_own(tmp_path, tiny_backbone):
         (("callbacks.mining.every_steps=[2]",), "every_steps=[2]: expected 3 numbers"),
         (("callbacks.mining.hard_share=[0,1]",), "hard_share=[0, 1]: expected 4 numbers"),
         (("callbacks.mining.relative_margin=1",), "relative_margin=1: expected a number from 0"),
-        (("callbacks.mining.positive_reference=onw",), "positive_reference=onw: did you mean own"),
-        (("callbacks.mining.index=hnsv",), "index=hnsv: did you mean hnsw"),
+        (
+            ("callbacks.mining.positive_reference=onw",),
+            "positive_reference=onw: unknown choice. Did you mean own",
+        ),
+        (("callbacks.mining.index=hnsv",), "index=hnsv: unknown choice. Did you mean hnsw"),
         (("callbacks.mining.range_max=5",), "callbacks.mining.range_max=5: expected a number from 8"),
     ],
 )

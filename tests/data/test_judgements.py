@@ -221,7 +221,7 @@ def test_a_column_that_is_not_named_is_asked_for(tmp_path):
             written(tmp_path), described(columns={key: one for key, one in COLUMNS.items() if key != "gain"})
         )
     with pytest.raises(
-        UserError, match="names the field titel, which a retrieval does not have; did you mean title"
+        UserError, match=r"names the field titel, which a retrieval does not have. Did you mean title"
     ):
         read(written(tmp_path), described(columns=COLUMNS | {"titel": "title"}))
 

@@ -191,7 +191,7 @@ def test_three_columns_of_texts_are_no_triplets_unless_one_is_called_negative(tm
         guess(table)
     columns = {"anchor": "标准问", "positive": "3"}
     assert guess(table, columns=columns).columns == {"anchor": "标准问", "positive": "答案"}
-    with pytest.raises(UserError, match="did you mean 相似问"):
+    with pytest.raises(UserError, match="Did you mean 相似问"):
         guess(table, columns={"anchor": "标准问", "positive": "相似"})
     with pytest.raises(
         UserError, match=r"--columns anchor, label: of no kind of rows. Expected .*text, label"
@@ -209,7 +209,7 @@ def test_three_columns_of_texts_are_no_triplets_unless_one_is_called_negative(tm
         (
             PLAIN,
             {"kind": Kind.POSITIVE_PAIR},
-            "是否相同 says of some rows that their texts do not belong together",
+            "the values of 是否相同 mark some rows as negatives",
         ),
         ([[str(n), str(n % 7)] for n in range(50)], {}, "no column of texts"),
         (

@@ -60,7 +60,7 @@ def test_duplicates_are_those_of_a_plain_loop(rows):
     expected = {one: (group[one] - {one}, apart[one], one) for one in texts if len(group[one]) > 1}
     given_rows = labelled([(str(first), str(second), int(same)) for first, second, same in rows])
     if not expected:
-        with pytest.raises(UserError, match="dev/some: no text is paired with another one"):
+        with pytest.raises(UserError, match="dev/some: no text has a positive"):
             as_ranking(given_rows)
         return
     found = as_ranking(given_rows)

@@ -181,7 +181,7 @@ def test_fit_learns_labels_and_not_their_words(encoder_folder, tmp_path):
         ([("甲", "乙"), {"a": "丙"}], "row 2: got a dict"),
         ([("甲", 3), ("乙", "丙")], "row 1: positive is 3, not a text"),
         ([("甲", "乙"), ("丙", None)], "row 2: positive is"),
-        ([], "there are none"),
+        ([], "no rows. Give a list"),
         ({"甲", "乙"}, "got a set"),
         (7, "got a int"),
         ({"text_a": "甲", "text_b": "乙"}, "one dict"),

@@ -183,7 +183,7 @@ def test_sheets_are_named_and_chosen(tmp_path):
         assert column_values(read_own_table(path, TableReading(sheet=name)), 0) == ["测试问"]
     with pytest.warns(UserWarning, match="sheet='封面'"):
         assert len(as_examples(path, on_bad_row="drop")) == 5
-    with pytest.raises(UserError, match=r"no sheet 练习; known: .*训练"):
+    with pytest.raises(UserError, match=r"no sheet 练习. Known: .*训练"):
         read_own_table(path, TableReading(sheet="练习"))
     with pytest.raises(UserError, match=r"--sheet 1: .*no sheets"):
         read_own_table(tmp_path / "faq.csv", TableReading(sheet="1"))
@@ -255,7 +255,7 @@ def test_columns_go_by_number_from_1_wherever_they_are_said(tmp_path):
     )
     named = as_examples(path, columns={"anchor": "文本甲", "positive": "文本乙"})
     assert as_examples(path, columns={"anchor": "2", "positive": "3"}).fingerprint == named.fingerprint
-    for wrong, hint in (("0", "from 1"), ("5", "known"), ("文本丙", "did you mean")):
+    for wrong, hint in (("0", "from 1"), ("5", "known"), ("文本丙", "Did you mean")):
         with pytest.raises(UserError, match=hint):
             as_examples(path, columns={"anchor": wrong, "positive": "3"})
     with pytest.raises(UserError, match=r"columns=\{'anchor'"):

@@ -182,7 +182,7 @@ SHORT, LONG = "甲\t乙\n", "甲\t乙\t1\t多\n"
 BROKEN_ROWS = {
     "too few fields": (f"{HEADER}甲\t乙\t1\n{SHORT}", "train.tsv:3: the row has 2 fields, expected 3"),
     "too many fields": (f"{HEADER}{LONG}甲\t乙\t1\n", "train.tsv:2: the row has 4 fields, expected 3"),
-    "unknown label": (f"{HEADER}甲\t乙\t1\n甲\t乙\tja\n", "train.tsv:3: the label is 'ja', known: 0, 1"),
+    "unknown label": (f"{HEADER}甲\t乙\t1\n甲\t乙\tja\n", "train.tsv:3: the label is 'ja'. Known: 0, 1"),
     "missing label": (f"{HEADER}甲\t乙\t1\n甲\t乙\t\n", "train.tsv:3: the label is missing"),
     "empty text": (f"{HEADER}甲\t乙\t1\n甲\t \t0\n", "train.tsv:3: text_b is empty"),
     "bad UTF-8": (
@@ -258,13 +258,13 @@ FILE_FAULTS = {
         "train.tsv",
         "sentence1\tsentense2\tlabel\n甲\t乙\t1\n",
         {},
-        r"no column sentence2, .*found are sentence1, sentense2, label; did you mean .*sentense2",
+        r"no column sentence2 .*found are sentence1, sentense2, label. Did you mean .*sentense2",
     ),
     "no header line": (
         "train.tsv",
         "甲\t乙\t1\n",
         {"header": False},
-        "no column sentence1, .*no header line that names columns",
+        "no column sentence1 .*no header line",
     ),
     "position out of range": (
         "train.tsv",
@@ -300,13 +300,13 @@ FILE_FAULTS = {
         "train.csv",
         'sentence1,sentence2,label\n"a, b",c,1\n',
         {},
-        r"train\.csv:2: the row has 4 fields, expected 3; fields in double quotes want quoted: true in the layout",
+        r"train\.csv:2: the row has 4 fields, expected 3. For fields in double quotes set quoted: true",
     ),
     "damaged gzip": (
         "train.tsv",
         as_tsv(ROWS),
         {"file": "train.tsv.gz"},
-        "not compressed as its suffix says",
+        "compressed in another way than its suffix",
     ),
     "not JSON": ("train.json", as_json(ROWS) + "\n{oops\n", {}, r"train\.json:5: not JSON"),
     "no JSON object": ("train.json", as_json(ROWS) + "\n7\n", {}, r"train\.json:5: not a JSON object"),
@@ -323,11 +323,11 @@ FILE_FAULTS = {
         {},
         r"train\.json:1: text_a holds half a surrogate pair",
     ),
-    "no parquet": ("train.parquet", b"PAR1 and so on", {}, "damaged, or not of the format"),
-    "no arrow": ("train.arrow", b"ARROW1 and so on", {}, "damaged, or not of the format that its name says"),
-    "parquet cut": ("train.parquet", as_parquet(ROWS)[:-20], {}, "damaged, or not of the format"),
-    "arrow cut": ("train.feather", FORMATS[".feather"][0][:-20], {}, "damaged, or not of the format"),
-    "arrow with a strange end of a text": ("train.arrow", STRANGE_ARROW, {}, "damaged, or not of the format"),
+    "no parquet": ("train.parquet", b"PAR1 and so on", {}, "damaged, or in another format"),
+    "no arrow": ("train.arrow", b"ARROW1 and so on", {}, "damaged, or in another format than its suffix"),
+    "parquet cut": ("train.parquet", as_parquet(ROWS)[:-20], {}, "damaged, or in another format"),
+    "arrow cut": ("train.feather", FORMATS[".feather"][0][:-20], {}, "damaged, or in another format"),
+    "arrow with a strange end of a text": ("train.arrow", STRANGE_ARROW, {}, "damaged, or in another format"),
     "empty parquet": ("train.parquet", b"", {}, "the file is empty"),
     "parquet without a column": (
         "train.parquet",
@@ -397,13 +397,13 @@ def test_absent_split_is_none_unless_it_is_required(tmp_path):
     assert load(config, tmp_path, required=False) is None
     with pytest.raises(UserError) as caught:
         load(config, tmp_path)
-    assert f"there is no file {tmp_path}/toy/train.tsv.zst" in str(caught.value)
+    assert f"file {tmp_path}/toy/train.tsv.zst not found" in str(caught.value)
     for advice in ("data_dir=", "dataset.toy.layout=original", "dataset.toy.source=hub"):
         assert advice in str(caught.value)
     options = {"source": "local", "data_dir": tmp_path, "on_bad_row": "error"}
     assert load_examples(config, "test", **options) is None
     with pytest.raises(
-        UserError, match=r"layout tsv names no such file .*evaluate\.toy\.layouts\.tsv\.files\.test="
+        UserError, match=r"layout tsv has no such file .*evaluate\.toy\.layouts\.tsv\.files\.test="
     ):
         load_examples(config, "test", required=True, group="evaluate", **options)
 
@@ -429,14 +429,14 @@ def test_the_same_name_packed_otherwise_must_hold_the_same(tmp_path):
 def test_words_that_name_nothing_are_answered_with_the_nearest(tmp_path):
     config = dataset(written(tmp_path, "train.tsv", as_tsv(ROWS)))
     for wrong, message in (
-        ({"source": "locl"}, "source=locl: did you mean local"),
-        ({"on_bad_row": "skip"}, "on_bad_row=skip: known: drop, error"),
+        ({"source": "locl"}, "source=locl: unknown choice. Did you mean local"),
+        ({"on_bad_row": "skip"}, "on_bad_row=skip: unknown choice. Known: drop, error"),
         ({"data_dir": tmp_path / "nowhere"}, "nowhere: no such folder"),
         ({"source": "hub"}, "source=local, data_dir="),
     ):
         with pytest.raises(UserError, match=message):
             load(config, **({"folder": tmp_path} | wrong))
-    with pytest.raises(ValidationError, match=r"layout=tvs: there is no such layout; did you mean tsv"):
+    with pytest.raises(ValidationError, match=r"layout=tvs: unknown layout. Did you mean tsv"):
         replace(config, layout="tvs")
 
 
@@ -485,7 +485,7 @@ def test_hub_folder_gives_the_rows_of_the_file(tmp_path, local_hub):
         load_examples(dataset("-", hub=hub), "dev", source="hub", data_dir=tmp_path, on_bad_row="error")
         is None
     )
-    with pytest.raises(UserError, match=r"hub/train, row 1: the label is '1', known: a, b"):
+    with pytest.raises(UserError, match=r"hub/train, row 1: the label is '1'. Known: a, b"):
         load(dataset("-", hub=hub, labels={"a": 0, "b": 1}), tmp_path, source="hub")
 
 
@@ -506,7 +506,7 @@ def test_a_file_of_the_datasets_library_names_its_classes(tmp_path, suffix):
     reference = load(dataset(written(tmp_path, "a.tsv", as_tsv(ROWS))), tmp_path)
     for labels in ({"different": 0, "same": 1}, {"0": 0, "1": 1}):
         assert load(dataset(f"train{suffix}", labels=labels), tmp_path).fingerprint == reference.fingerprint
-    with pytest.raises(UserError, match=r"row 1: the label is '1', known: a, b"):
+    with pytest.raises(UserError, match=r"row 1: the label is '1'. Known: a, b"):
         load(dataset(f"train{suffix}", labels={"a": 0, "b": 1}), tmp_path)
 
 
@@ -540,7 +540,7 @@ def test_several_files_are_one_split_and_a_missing_one_is_named(tmp_path):
     config = dataset(["one.tsv", "two.tsv.zst"], rows=None)
     written(tmp_path, "one.tsv", as_tsv(ROWS))
     with pytest.raises(
-        UserError, match=r"read from 2 files, and two.tsv.zst is not there. .*dataset.toy.layout="
+        UserError, match=r"read from 2 files, and two.tsv.zst is missing. .*dataset.toy.layout="
     ):
         load(config, tmp_path)
     written(tmp_path, "two.tsv.zst", as_tsv(ROWS[:2]))
@@ -550,5 +550,5 @@ def test_several_files_are_one_split_and_a_missing_one_is_named(tmp_path):
     assert len(examples.sentences) == len(load(dataset("one.tsv"), tmp_path).sentences)
     assert examples.fingerprint != load(dataset(["one.tsv"]), tmp_path).fingerprint
     (tmp_path / "empty").mkdir()
-    with pytest.raises(UserError, match=r"there is no file .*one\.tsv"):
+    with pytest.raises(UserError, match=r"file .*one\.tsv not found"):
         load(config, tmp_path / "empty")

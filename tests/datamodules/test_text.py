@@ -145,7 +145,7 @@ def test_text_too_short_a_missing_file_and_another_suffix_are_said(tmp_path):
         load(tmp_path, config(tmp_path, "短\n也短\n"))
     given = config(tmp_path, "一行文字。")
     (tmp_path / "some.txt").unlink()
-    with pytest.raises(UserError, match=r"there is no file .*some\.txt; choose data_dir"):
+    with pytest.raises(UserError, match=r"file .*some\.txt not found. Choose data_dir"):
         load(tmp_path, given)
     with pytest.raises(UserError, match=r"Expected \.txt, \.txt\.zst or \.txt\.gz"):
         load(tmp_path, config(tmp_path, "一行文字。", name="some.csv"))

@@ -134,10 +134,10 @@ def test_a_bi_encoder_learns_from_a_cross_encoder(teacher, tmp_path, tiny_backbo
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["lcqm", "--out", "of_tests_x.tsv"], "set=lcqm: there is no such set; did you mean lcqmc"),
-        (["lcqmc", "--out", "of_tests_x.tsv"], "lcqmc/train: no file of it below nowhere; type --data-dir"),
+        (["lcqm", "--out", "of_tests_x.tsv"], "set=lcqm: unknown set. Did you mean lcqmc"),
+        (["lcqmc", "--out", "of_tests_x.tsv"], "lcqmc/train: no file of it below nowhere. Type --data-dir"),
         (["demo_qmc", "--out", "x.csv"], "--out x.csv: expected a .tsv whose name is letters"),
-        (["demo_qmc", "--out", "lcqmc.tsv"], "there is a dataset lcqmc already; choose lcqmc_graded.tsv"),
+        (["demo_qmc", "--out", "lcqmc.tsv"], "there is a dataset lcqmc already. Choose lcqmc_graded.tsv"),
         (["demo_qmc", "--out", "of_tests_x.tsv", "--limit", "1"], "Invalid value for '--limit'"),
         (["demo_qmc", "--out", "of_tests_x.tsv"], "nothing: no such folder"),
     ],

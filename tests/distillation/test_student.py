@@ -108,7 +108,7 @@ def test_what_a_teacher_cannot_give_is_refused(teacher, asked, said):
 
 
 def test_another_tokenizer_needs_fewer_dimensions(teacher):
-    with pytest.raises(UserError, match="read the rows of its own tokens"):
+    with pytest.raises(UserError, match=r"another tokenizer: .* leave the tokenizer out"):
         student_of(teacher, layers=2, tokenizer=unigram(), seed=0)
     student = student_of(teacher, layers=1, dim=64, tokenizer=unigram(), seed=0)
     assert student.eval().encode("今天天气").shape == (64,)

@@ -197,7 +197,7 @@ def test_another_base_is_refused(folder, tmp_path):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"targets": ["query", "keys"]}, r"targets=\[keys\]: no linear layer of bert .* known: .*self.key"),
+        ({"targets": ["query", "keys"]}, r"targets=\[keys\]: no linear layer of bert .* Known: .*self.key"),
         ({"base": "nf4"}, r"base=nf4 \(weights in 4 bits on a CUDA device\) needs bitsandbytes"),
     ],
 )

@@ -189,7 +189,7 @@ def test_a_run_folder_stands_for_its_encoder(bert_folder, load, tmp_path):
     ("name", "message"),
     [
         ("nowhere", "no such folder"),
-        ("empty", "neither a run with an encoder nor an encoder"),
+        ("empty", "neither a run nor an encoder"),
         ("unfinished", r"encoder: config.json is missing"),
     ],
 )

@@ -77,7 +77,7 @@ def test_what_is_lost_is_counted(bert_folder, load):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"long_texts": "chunks"}, "did you mean chunk"),
+        ({"long_texts": "chunks"}, "Did you mean chunk"),
         ({"overlap": 3}, 'Give long_texts="chunk"'),
         ({"long_texts": "chunk", "overlap": 14}, "expected a whole number, 0 to 13"),
     ],

@@ -63,7 +63,7 @@ def test_what_has_positions_is_taken_by_position(name):
         ({"a": 1}, "got a dict .*Expected a list"),
         ({"a", "b"}, "got a set .*Expected a list"),
         ("今天", r"got one text. Expected a list: \['今天'\]"),
-        (b"ab", "decode it first"),
+        (b"ab", "Decode it first"),
         (None, "got a NoneType"),
         (np.zeros((2, 2)), "got a ndarray .*Expected a list"),
     ],

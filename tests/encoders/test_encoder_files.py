@@ -50,7 +50,7 @@ NO_LOAD = "the weights do not load"
 BROKEN = {
     "no config": (gone("config.json"), "config.json is missing", "config.json is missing"),
     "config is no JSON": (written("config.json", "{"), "config.json", "config.json"),
-    "no tokenizer": (gone("tokenizer.json"), "no tokenizer; expected one of", "no tokenizer"),
+    "no tokenizer": (gone("tokenizer.json"), "no tokenizer. Expected one of", "no tokenizer"),
     "tokenizer is cut": (cut_short("tokenizer.json"), None, "the tokenizer does not load"),
     "tokenizer of another": (
         changed("config.json", vocab_size=9),
@@ -108,7 +108,7 @@ def test_an_encoder_that_loads_passes(any_folder):
 
 def test_the_start_of_a_job_goes_before_its_backbone(folder, tmp_path):
     config = BackboneConfig(path=str(folder), initialize="pretrained")
-    with pytest.raises(UserError, match="neither a run with an encoder nor an encoder"):
+    with pytest.raises(UserError, match="neither a run nor an encoder"):
         check_encoder_files(config, start=str(tmp_path))
     run = tmp_path / "run"
     shutil.copytree(folder, run / "encoder")

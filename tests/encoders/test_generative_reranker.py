@@ -164,7 +164,9 @@ def test_the_document_is_cut_and_the_question_stays(folder, most):
     ]
     cut = family_of(encoder).cut(encoder, rows)
     assert (cut.cut, cut.looked_at) == (sum(length > most for length in long), len(PAIRS))
-    with pytest.raises(UserError, match=r"max_length=100: the text around query and document has \d+ tokens"):
+    with pytest.raises(
+        UserError, match=r"max_length=100: the template around query and document has \d+ tokens"
+    ):
         GenerativeReranker.around(load(folder, max_length=100))
 
 
@@ -208,7 +210,7 @@ def test_a_folder_that_lost_its_head_is_refused(folder, tmp_path):
     weights = load_file(saved / "model.safetensors")
     del weights["lm_head.weight"]
     save_file(weights, saved / "model.safetensors", {"format": "pt"})
-    with pytest.raises(UserError, match=r"no model\.safetensors here holds lm_head\.weight"):
+    with pytest.raises(UserError, match=r"lm_head\.weight is missing in model\.safetensors"):
         CrossEncoder.load(saved)
 
 
@@ -268,7 +270,7 @@ def test_a_sign_of_jinja_in_the_text_is_a_sign():
         ({"template": "{query}"}, "expected the places"),
         ({"template": "{query}{document}"}, "joins query and document across ''"),
         ({"template": "{query}>{document}", "instruction": "x"}, "no place {instruction}"),
-        ({"false_answer": "yes"}, "are no tokens of the"),
+        ({"false_answer": "yes"}, r"are not among the [\d,]+ tokens"),
     ],
 )
 def test_what_is_no_question_is_refused_in_one_line(folder, options, message):
@@ -280,7 +282,7 @@ def test_what_is_no_question_is_refused_in_one_line(folder, options, message):
 @pytest.mark.parametrize(
     ("family", "options", "message"),
     [
-        ("qwen3", {"attention": "bidirectional"}, "no language model that looks to the left"),
+        ("qwen3", {"attention": "bidirectional"}, "not a causal language model"),
         ("gemma2", {}, "its logits are changed by final_logit_softcapping=30"),
     ],
 )

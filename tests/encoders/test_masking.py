@@ -158,7 +158,7 @@ def test_what_begins_and_what_continues_a_word_is_read_from_the_vocabulary():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"strategy": "spans"}, "did you mean span"),
+        ({"strategy": "spans"}, "Did you mean span"),
         ({"rate": 0.0}, "mask_rate=0.0: expected a number above 0"),
         ({"rate": 1.0}, "mask_rate"),
         ({"mean_span": 0.5}, "mean_span=0.5: expected a number from 1 to 10"),

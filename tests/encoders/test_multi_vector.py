@@ -222,5 +222,5 @@ def test_what_cannot_be_read_is_refused(tmp_path):
             [{"idx": 0, "name": "0", "path": "", "type": "a.Transformer"}, {"path": "x", "type": "a.LSTM"}]
         )
     )
-    with pytest.raises(UserError, match="Transformer, LSTM; expected Transformer, Dense"):
+    with pytest.raises(UserError, match=r"Transformer, LSTM. Expected Transformer, Dense"):
         MultiVectorEncoder.load(folder)

@@ -150,7 +150,7 @@ def test_a_configuration_goes_before_what_a_folder_says(
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"default_prompt_name": "qeury"}, "default_prompt_name=qeury: .* did you mean query"),
+        ({"default_prompt_name": "qeury"}, "default_prompt_name=qeury: .* Did you mean query"),
         ({"prompts": {"other": "x"}}, "default_prompt_name=query: no such prompt"),
         ({"max_length": 5}, "max_length=5: the prompt .* takes 5 tokens .* max_length=21"),
     ],
@@ -166,7 +166,7 @@ def test_what_cannot_be_is_refused_in_words_of_the_configuration(
 def test_encode_refuses_what_is_two_things_or_none(queries):
     with pytest.raises(UserError, match="give one of the two"):
         encode(queries, prompt_name="query", prompt="x")
-    with pytest.raises(UserError, match="did you mean passage"):
+    with pytest.raises(UserError, match="Did you mean passage"):
         encode(queries, prompt_name="pasage")
 
 

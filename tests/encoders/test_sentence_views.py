@@ -263,7 +263,7 @@ def test_a_line_of_translations_with_a_mistake_is_named(line, tmp_path):
 @pytest.mark.parametrize(
     ("names", "numbers", "message"),
     [
-        (("deletion",), {}, r"model.views=deletion: did you mean delete"),
+        (("deletion",), {}, r"model.views=deletion: unknown choice. Did you mean delete"),
         (("delete", "synonym"), {}, r"model.views.*\[synonym,delete\]"),
         ((), {"delete": 1.0}, "model.delete=1.0: expected a number above 0 and below 1"),
         ((), {"cutoff": 0}, "model.cutoff=0: expected a number"),

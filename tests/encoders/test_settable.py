@@ -42,22 +42,26 @@ def test_a_mapping_of_prompts_is_a_prefix(load, bert_folder):
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("pooling", "nope", "did you mean|no such pooling|known"),
-        ("poolings", "cls", "no such attribute; did you mean pooling"),
-        ("max_seq_length", 8, "no such attribute"),
-        ("query_prompt", "q", "no such attribute"),
+        ("pooling", "nope", "Did you mean|no such pooling|Known"),
+        ("poolings", "cls", "unknown attribute. Did you mean pooling"),
+        ("max_seq_length", 8, "unknown attribute"),
+        ("query_prompt", "q", "unknown attribute"),
         ("max_length", 10_000, "expected a whole number, 3 to 32"),
         ("max_length", True, "expected a whole number"),
         ("normalize", "yes", "expected True or False"),
         ("micro_batch_tokens", 0, "at least 1"),
         ("prompts", Prompts({"query": "我" * 99}, "query"), "leaves none for the sentence"),
-        ("prompts", Prompts({"query": "我"}, "document"), "default_prompt_name=document: known: query"),
+        (
+            "prompts",
+            Prompts({"query": "我"}, "document"),
+            "default_prompt_name=document: unknown choice. Known: query",
+        ),
         ("prompt", "我" * 99, "leaves none for the sentence"),
-        ("pad", 7, "follows from what was loaded"),
-        ("dim", 7, "follows from what was loaded"),
+        ("pad", 7, "follows from the loaded weights"),
+        ("dim", 7, "follows from the loaded weights"),
         ("tokenizer", None, "Load another encoder"),
-        ("backbone", "bert", "follows from what was loaded"),
-        ("encode", "fast", "follows from what was loaded"),
+        ("backbone", "bert", "follows from the loaded weights"),
+        ("encode", "fast", "follows from the loaded weights"),
     ],
 )
 def test_what_has_no_effect_is_refused_and_changes_nothing(load, bert_folder, name, value, message):
@@ -77,9 +81,9 @@ def test_settings_of_a_cross_encoder(load, bert_folder):
     for name, value, message in (
         ("symmetric", "yes", "expected True or False"),
         ("pooling", "mean", r"it is encoder\.inner\.pooling"),
-        ("outputs", 3, "follows from what was loaded"),
-        ("backbone", torch.nn.Linear(1, 1), "follows from what was loaded"),
-        ("activation", "sigmoid", "no such attribute"),
+        ("outputs", 3, "follows from the loaded weights"),
+        ("backbone", torch.nn.Linear(1, 1), "follows from the loaded weights"),
+        ("activation", "sigmoid", "unknown attribute"),
     ):
         with pytest.raises(UserError, match=message):
             setattr(pairs, name, value)

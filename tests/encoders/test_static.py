@@ -135,7 +135,7 @@ def test_a_text_without_a_token_has_no_embedding(exported, tmp_path, capsys):
     with pytest.raises(UserError, match="the tokenizer knows nothing in this text"):
         encoder.encode(["今天", "的"])
     assert main(["export", str(exported), str(tmp_path / "again"), "--format", "static"]) == 2
-    assert "is a table of tokens already" in capsys.readouterr().err
+    assert "--format sentence-transformers" in capsys.readouterr().err
 
 
 def test_weights_that_are_no_table_are_no_table(exported, tmp_path):

@@ -207,7 +207,7 @@ def test_a_task_of_the_hub_and_an_unknown_one_are_refused_before_the_encoder_is_
     tmp_path, monkeypatch, capsys
 ):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    for task, words in (("T2Retrieval", "HF_HUB_OFFLINE is set"), ("AFQMK", "did you mean AFQMC")):
+    for task, words in (("T2Retrieval", "HF_HUB_OFFLINE is set"), ("AFQMK", "Did you mean AFQMC")):
         assert main(["mteb", "builtin/mini_zh", "--tasks", task, "--out", str(tmp_path / "out")]) != 0
         assert words in capsys.readouterr().err
     assert not (tmp_path / "out").exists()

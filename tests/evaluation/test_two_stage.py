@@ -80,9 +80,9 @@ def test_a_part_of_the_queries_keeps_the_corpus(ranking):
 
 def test_what_two_stages_cannot_do_is_refused(ranking, encoder, reader):
     few = replace(ranking, candidates=[np.array([*gains]) for gains in ranking.relevant])
-    with pytest.raises(UserError, match="its queries have candidates, and nothing is to be found"):
+    with pytest.raises(UserError, match=r"its queries have candidates already. Choose a retrieval set"):
         two_stage(encoder, reader, few)
-    with pytest.raises(UserError, match=rf"expected 1 to {len(ranking.corpus)}"):
+    with pytest.raises(UserError, match=rf"Expected 1 to {len(ranking.corpus)}"):
         two_stage(encoder, reader, ranking, depths=[10, len(ranking.corpus) + 1])
     with pytest.raises(UserError, match="a cross-encoder would have to read each"):
         two_stage(reader, reader, ranking, depths=[3])
@@ -120,7 +120,7 @@ def test_the_verb_prints_a_table_and_writes_its_numbers(encoder, reader, tmp_pat
     assert len([*(tmp_path / "out").glob("two_stage-demo_retrieval-dev-*.json")]) == 3
     capsys.readouterr()
     for more, told in (
-        ([*words, *over], "is no run, so say where the numbers go: --out"),
+        ([*words, *over], "Type --out <folder>"),
         ([*words, *out], "two stages are measured on a set: --dataset"),
         (
             [*words, *out, "--dataset", "demo_qmc"],
@@ -132,7 +132,7 @@ def test_the_verb_prints_a_table_and_writes_its_numbers(encoder, reader, tmp_pat
             "runs: is for runs that are filled in. With --retrieve leave it out",
         ),
         (["evaluate"], "missing: runs, or --retrieve and --rerank"),
-        ([*words, *out, *over, "--top", "99999"], "expected 1 to 1,0"),
+        ([*words, *out, *over, "--top", "99999"], "Expected 1 to 1,0"),
         ([*words[:4], words[2], *out, *over], "Expected a run of a cross-encoder"),
     ):
         assert main(more) == 2

@@ -119,6 +119,6 @@ def test_the_verb(encoder, tmp_path, capsys):
     assert f"| {nowhere} | failed |" in told
     assert [way["name"] for way in json.loads((tmp_path / "out.json").read_text())] == ["torch", nowhere]
     assert main(["verify", str(tmp_path / "encoder"), "--ways", "torhc"]) == 2
-    assert "did you mean torch?" in capsys.readouterr().err
+    assert "Did you mean torch?" in capsys.readouterr().err
     with pytest.raises(UserError, match="no export of juzhen"):
         compare_backends(encoder, TEXTS, beside=[str(tmp_path)], only=())

@@ -207,7 +207,7 @@ def test_vectors_of_other_weights_are_refused(built, encoder, rows, tiny_backbon
         add(folder, encoder, Rows(["无编号"]))
     with pytest.raises(UserError, match="no text has the id t999, nor have 1 more"):
         remove(folder, ["t1", "t999", "x"])
-    with Index.open(folder, encoder) as index, pytest.raises(UserError, match="did you mean topic"):
+    with Index.open(folder, encoder) as index, pytest.raises(UserError, match="Did you mean topic"):
         index.search(QUERIES, where={"topik": 1})
 
 

@@ -99,7 +99,7 @@ def test_each_target_is_a_word_that_can_be_typed():
         (["model_name_or_path=BAAI/bge-m3"], "backbone=BAAI/bge-m3"),
         (["dataset=[faq.csv,csts]"], "data=faq.csv"),
         (["-m", "backbone=mini_zh,BAAI/bge-m3"], "rows"),
-        (["-m", "optimizer.lrr=1,2"], "did you mean lr?"),
+        (["-m", "optimizer.lrr=1,2"], "Did you mean lr?"),
     ],
 )
 def test_words_of_other_toolkits_are_answered_with_ours(words, meant):
@@ -213,7 +213,7 @@ def test_a_server_names_the_verb_that_says_which_column_has_the_texts(tmp_path):
 
 
 def test_a_set_that_is_not_there_is_not_proposed():
-    with pytest.raises(UserError, match=r"known: csts"):
+    with pytest.raises(UserError, match=r"Known: csts"):
         require_set("set", "bqcorpus", ["csts"])
 
 

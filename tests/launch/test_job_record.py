@@ -36,7 +36,7 @@ def refused(folder, *words):
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
     message = str(caught.value)
     assert f"run_dir={folder}" in message
-    assert "another run_dir=" in message
+    assert "another folder (run_dir=" in message
     return message
 
 

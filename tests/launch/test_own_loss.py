@@ -65,7 +65,7 @@ def test_what_a_package_declares_is_a_loss_and_its_numbers_are_checked(package):
     assert declared_loss({"_target_": TARGET}).input_type == "scores"
     assert own_class(TARGET)(power=2).power == 2
     check_target({"_target_": TARGET, "name": "absolute", "power": 1.5}, "loss")
-    with pytest.raises(ConfigError, match=r"loss\.powr: there is no such key; did you mean power"):
+    with pytest.raises(ConfigError, match=r"loss\.powr: unknown key. Did you mean power"):
         check_target({"_target_": TARGET, "powr": 1.5}, "loss")
     with pytest.raises(ConfigError, match="no class of juzhen"):
         check_target({"_target_": TARGET}, "model")

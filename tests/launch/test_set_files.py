@@ -103,7 +103,7 @@ def test_labels_need_no_quotes(labels):
         ({"labels": {True: 1, False: 0}}, "in quotes: YAML reads yes, no"),
         ({"labels": {None: 0}}, "dataset.x.labels"),
         ({"ignore_labels": [False]}, "dataset.x.ignore_labels[0]=false: expected a valid string; in a file"),
-        ({"columns": {}}, "dataset.x.columns: there is no such key"),
+        ({"columns": {}}, "dataset.x.columns: unknown key"),
         ({"rows": {None: 2}}, "dataset.x.rows"),
         ({"score_range": [5, 0]}, "dataset.x.score_range=[5.0, 0.0]: expected the lowest"),
     ],

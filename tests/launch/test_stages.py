@@ -101,15 +101,15 @@ def test_three_stages_have_the_numbers_of_the_recipe(name, of_tasks):
         ((*SERIAL, "schedule.order=[demo_nli]"), "no stage learns from demo_sts"),
         ((*SERIAL, "schedule.order=[demo_nli,demo_sts,demo_qmc]"), r"no set demo_qmc; .*dataset=\[demo_nli"),
         ((*SERIAL, "schedule.order=[]"), "expected names of stages"),
-        ((*SERIAL, "+schedule.stages.demo_st.share_percent=50"), "did you mean demo_sts"),
-        ((*SERIAL, "+schedule.stages.demo_sts.optimizer.lrr=1"), r"optimizer.lrr: .*did you mean lr\?"),
+        ((*SERIAL, "+schedule.stages.demo_st.share_percent=50"), "Did you mean demo_sts"),
+        ((*SERIAL, "+schedule.stages.demo_sts.optimizer.lrr=1"), r"optimizer.lrr: .*Did you mean lr\?"),
         (
             (*SERIAL, "+schedule.stages.demo_sts.optimizer.lr=-1"),
             "schedule.stages.demo_sts.optimizer.lr=-1.* greater than 0",
         ),
         ((*SERIAL, "+schedule.stages.demo_sts.training.batch_size=x"), "batch_size=x"),
         ((*SERIAL, "+schedule.stages.demo_sts.dataset=[demo_sts,demo_sts]"), "expected each set once"),
-        ((*TWICE, "+schedule.stages.second.loss.temprature=1"), "loss.temprature: there is no such key"),
+        ((*TWICE, "+schedule.stages.second.loss.temprature=1"), "loss.temprature: unknown key"),
         (("+schedule.sets.demo_qmc.batch_size=4",), "does not learn from demo_qmc"),
         (("+schedule.sets.demo_sts.weight=2",), "sample_by=weight"),
         (
@@ -118,7 +118,7 @@ def test_three_stages_have_the_numbers_of_the_recipe(name, of_tasks):
         ),
         (("+schedule.sets.demo_qmcs.loss_weight=2",), "does not learn from demo_qmcs"),
         (("schedule.temperature=0",), "greater than 0"),
-        (("schedule.sample_by=sizes",), "did you mean size"),
+        (("schedule.sample_by=sizes",), "Did you mean size"),
     ],
 )
 @pytest.mark.sampled(3)

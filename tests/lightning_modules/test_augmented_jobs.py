@@ -67,10 +67,10 @@ def test_what_learns_nothing_is_left_alone(tmp_path, tiny_backbone):
 @pytest.mark.parametrize(
     ("word", "message"),
     [
-        ("augmentation.views=[delte]", r"augmentation.views\[0\]=delte: .*did you mean delete"),
+        ("augmentation.views=[delte]", r"augmentation.views\[0\]=delte: .*Did you mean delete"),
         ("augmentation.delete=1", "augmentation.delete=1: expected less than 1"),
         ("augmentation.shuffle=1", "augmentation.shuffle=1: expected greater than or equal to 2"),
-        ("augmentation=synonyms", "did you mean synonym"),
+        ("augmentation=synonyms", "Did you mean synonym"),
     ],
 )
 def test_a_wrong_number_is_named_before_torch(word, message):

@@ -73,7 +73,7 @@ def test_negatives_are_mined_with_token_vectors(run, tmp_path, capsys):
     assert main(["mine", *words]) == 0, capsys.readouterr().err
     assert len(out.read_text(encoding="utf-8").splitlines()) == 2
     assert main(["mine", *words[:3], str(tmp_path / "of_tests_b.tsv"), *words[4:], "--index", "hnsw"]) == 2
-    assert "this encoder has one per token; type index=exact" in capsys.readouterr().err
+    assert "this encoder has one per token. Type index=exact" in capsys.readouterr().err
     assert (
         main(["mine", *words[:3], str(tmp_path / "of_tests_d.tsv"), *words[4:], "--index", "centroids"]) == 2
     )
@@ -105,7 +105,7 @@ def test_a_colbert_that_is_there_keeps_its_markers(run):
     [
         (
             ("loss=triplet", "dataset=[demo_qmc]"),
-            r"loss=triplet needs an embedding of each sentence.*choose one of bce",
+            r"loss=triplet needs an embedding of each sentence.*Choose one of bce",
         ),
         (
             ("loss=spread_out", "loss@loss.of=info_nce", "dataset=[demo_qmc]"),

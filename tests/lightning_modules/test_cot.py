@@ -247,7 +247,7 @@ def test_sets_in_another_language_than_the_templates_are_told_of(caplog):
         (("loss=triplet",), "positive pairs"),
         (("loss=info_nce", "model.language=fr"), "language=fr"),
         (("loss=info_nce", "model.templates.zh.anchor=no"), r"expected one \[X\]"),
-        (("loss=info_nce", "+model.templates.zh.anchr=no"), "did you mean anchor"),
+        (("loss=info_nce", "+model.templates.zh.anchr=no"), "Did you mean anchor"),
         (("loss=info_nce", "model.templates.zh.positive=null"), "template for the positive"),
     ],
 )

@@ -106,7 +106,7 @@ def test_rows_of_other_scores_are_named():
     [
         (
             ("dataset=[stsb_en]",),
-            r"dataset.stsb_en.grades=null: loss=ce tells classes apart.*grades=\[0,2.5,5\]",
+            r"dataset.stsb_en.grades=null: loss=ce needs classes.*grades=\[0,2.5,5\]",
         ),
         (
             ("dataset.csts.grades=[0,1,2,7]",),

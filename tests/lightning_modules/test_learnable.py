@@ -198,7 +198,7 @@ def test_a_training_that_is_never_validated_is_told(job, losses):
 def test_one_class_in_a_mixture_may_be_told_from_the_other_set(job, losses):
     positive = rows_of(BINARY, targets=[1])
     (line,) = told(job, losses, "contrastive", positive, rows_of(BINARY, targets=[0, 1], name="demo_sts"))
-    assert "demo_qmc/train: 8 rows: all are of one class, 1; only other sets" in line
+    assert "demo_qmc/train: 8 rows: all are of one class, 1. Only other sets" in line
 
 
 def test_what_has_cut_the_set_down_is_named(job, losses):

@@ -96,6 +96,6 @@ def test_a_loss_that_reads_a_teacher_needs_its_columns(model, ranked, tmp_path, 
     forbid_reading(monkeypatch)
     for words in (ranked(COLUMNS), ("dataset=[demo_nli]",)):
         with pytest.raises(
-            UserError, match=r"loss=list_kl needs what a teacher scores each document .* score_positive"
+            UserError, match=r"loss=list_kl needs a teacher score for each document .* score_positive"
         ):
             run_job(tmp_path, tiny_backbone, f"model={model}", "loss=list_kl", *words)

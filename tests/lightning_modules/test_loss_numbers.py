@@ -200,7 +200,7 @@ def test_what_is_typed_wins_for_a_stage_a_set_and_a_kind():
     [
         (
             ["loss=cosent", "model._target_=lightning_modules.biencoder.BiEncodr"],
-            "did you mean lightning_modules.biencoder.BiEncoder?",
+            "Did you mean lightning_modules.biencoder.BiEncoder?",
         ),
         (["~model"], "model=biencoder"),
     ],

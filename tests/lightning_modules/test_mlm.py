@@ -246,5 +246,5 @@ def test_a_monitor_that_cannot_choose_is_refused():
     from launch.check import check_command_line
     from train import CONFIGURATION
 
-    with pytest.raises(UserError, match=r"mlm_loss: known: .*mlm_accuracy"):
+    with pytest.raises(UserError, match=r"mlm_loss: unknown metric. Known: .*mlm_accuracy"):
         check_command_line(["training.monitor=dev/demo_sts/mlm_loss"], conf_dir=CONFIGURATION)

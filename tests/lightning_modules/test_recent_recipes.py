@@ -83,7 +83,7 @@ def test_frozen_layers_stay_as_they_are(tmp_path, tiny_backbone):
 
 @pytest.mark.parametrize("words", [(), ("dataset=[demo_sts,demo_qmc]", "weights=uncertainty")])
 def test_a_head_that_is_not_there_cannot_be_warmed_up(tmp_path, tiny_backbone, words):
-    with pytest.raises(UserError, match=r"head_warmup: demo_sts: nothing lies above the layers"):
+    with pytest.raises(UserError, match=r"head_warmup: demo_sts has no weights above the layers"):
         run_job(tmp_path, tiny_backbone, *UNFREEZING, *words, "callbacks.unfreezing.head_warmup=2 steps")
 
 

@@ -9,15 +9,15 @@ NLI = "dataset.demo_nli.learning"
 REFUSED = {
     "dataset=[demo_qmc]": {
         "loss=ce": "loss=ce needs one logit per class, and BiEncoder gives none",
-        "loss=distill": "loss=distill needs the vector of a teacher .* BiEncoder gives none; "
-        "type model=distill model.teacher=<",
-        "loss=info_nce_guided": "loss=info_nce_guided needs the vectors of a guide .*; "
-        "type model=guided model.teacher=",
+        "loss=distill": "loss=distill needs the vector of a teacher .* BiEncoder gives none. "
+        "Type model=distill model.teacher=<",
+        "loss=info_nce_guided": "loss=info_nce_guided needs the vectors of a guide .*. "
+        "Type model=guided model.teacher=",
     },
     "model=crossencoder": {
         "loss=cosine": "loss=cosine needs a cosine of two embeddings, and CrossEncoderModule gives none",
         "loss=softmax dataset=[demo_qmc]": "needs an embedding of each sentence",
-        "loss=ce dataset=[demo_sts] dataset.demo_sts.grades=null": "grades=null: loss=ce tells classes",
+        "loss=ce dataset=[demo_sts] dataset.demo_sts.grades=null": "grades=null: loss=ce needs classes",
         "loss=ce dataset=[demo_qmc,demo_nli]": "one head.* demo_qmc 2, demo_nli 3",
         "backbone.layer_norm=true": "backbone.layer_norm is for embeddings",
         "evaluation.backend=onnx": "evaluation.backend",
@@ -41,7 +41,7 @@ REFUSED = {
         "dataset=[demo_sts]": "demo_sts gives scored pairs, and no conversion leads there",
     },
     "model=views loss=info_nce": {
-        "model.views=[delte]": "model.views=delte: did you mean delete",
+        "model.views=[delte]": "model.views=delte: unknown choice. Did you mean delete",
         "model.views=[translation]": "model.translations=null: no such file",
         "model.views=[translation] model.translations=nowhere.tsv": "no such file",
         "loss=cosent": r"loss=cosent: ViewEncoder makes positive pairs.*info_nce",
@@ -64,7 +64,7 @@ REFUSED = {
         "augmentation=translation augmentation.translations=no.tsv": "augmentation.translations=no.tsv: no such",
         "augmentation.views=[delete,synonym]": r"augmentation.views.*\[synonym,delete\]",
         "augmentation.views=[synonym,translation]": r"augmentation.views.*\[translation,synonym\]",
-        "augmentation.sets=[demo_stx]": "augmentation.sets=demo_stx: did you mean demo_sts",
+        "augmentation.sets=[demo_stx]": "augmentation.sets=demo_stx: unknown choice. Did you mean demo_sts",
         "augmentation.sets=[]": "augmentation.sets",
         "augmentation.probability=1.5": "augmentation.probability=1.5: expected",
     },
@@ -76,9 +76,9 @@ REFUSED = {
         f"loss=info_nce loss.false_negative_margin=0 {NLI}.in_batch=false": "loss.false_negative_margin=0 is about "
         "texts of other rows",
         f"loss=info_nce dataset.demo_nli.convert_to=positive_pair {NLI}.in_batch=false": "rows are read as positive "
-        "pairs, which have no negatives of their own; have them read as triplets",
+        "pairs, which have no negatives of their own. Have them read as triplets",
         f"loss=cosent {NLI}.num_negatives=1": "rows are read as NLI pairs",
-        f"loss=triplet {NLI}.temperature=0.1": "loss=triplet has none; choose",
+        f"loss=triplet {NLI}.temperature=0.1": "loss=triplet has none. Choose",
         f"model=crossencoder loss=cosent {NLI}.temperature=0.1": r"divides cosines, .* type loss.temperature=…, or "
         "type dataset.demo_nli.learning.temperature=null",
         f"loss=cosent_adaptive {NLI}.temperature=0.1": "divides cosines, and loss=cosent_adaptive gets",

@@ -158,5 +158,5 @@ def test_other_models_do_not_go_on_from_it(run, tiny_backbone):
     job = typed_job(
         "benchmark=none", "model=reranker", f"backbone.path={tiny_backbone}", "backbone=random_small"
     )
-    with pytest.raises(UserError, match="bert is no language model"):
+    with pytest.raises(UserError, match="bert is not a causal language model"):
         RerankerModule.load_encoder(job)

@@ -44,7 +44,7 @@ def test_a_loss_that_reads_what_nobody_hands_over_is_named():
 
 def test_a_tensor_has_the_axes_of_the_table():
     with pytest.raises(
-        UserError, match=r"teacher has the shape \(4, 3\); expected \(batch, teacher\), batch = 5"
+        UserError, match=r"teacher has the shape \(4, 3\). Expected \(batch, teacher\), batch = 5"
     ):
         losses.DistillCosine()(torch.rand(5, 3), torch.rand(4, 3))
 

@@ -30,7 +30,7 @@ def composed(*overrides: str, config_name: str = "loss/by_kind"):
 @pytest.mark.parametrize(
     ("loss", "given", "message"),
     [
-        ("TripletMargin", {"distance": "cosin"}, r"distance=cosin: .*did you mean cosine\?"),
+        ("TripletMargin", {"distance": "cosin"}, r"distance=cosin: .*Did you mean cosine\?"),
         ("TripletMargin", {"margin": -1}, "margin=-1: expected "),
         ("TripletMargin", {"adaptive_margin": -1}, "adaptive_margin=-1: expected "),
         ("TripletOnline", {"mining": "hard"}, "mining=hard: expected .*batch_hard"),
@@ -66,7 +66,7 @@ def composed(*overrides: str, config_name: str = "loss/by_kind"):
         (
             "CoSENTWeighted",
             {"temperature_unit": "spred"},
-            r"temperature_unit=spred: .*did you mean spread\?",
+            r"temperature_unit=spred: .*Did you mean spread\?",
         ),
         ("CoSENTSampled", {"num_comparisons": 0}, "num_comparisons=0: expected "),
         ("BinaryCrossEntropy", {"smoothing": 1.5}, "smoothing=1.5: expected "),
@@ -75,7 +75,7 @@ def composed(*overrides: str, config_name: str = "loss/by_kind"):
         (
             "SquaredError",
             {"activation": "sigmoid", "target_range": [-1, 1]},
-            r"=\[-1, 1\]: .* between 0 and 1; type target_range=\[0,1\] too",
+            r"=\[-1, 1\]: .* between 0 and 1. Type target_range=\[0,1\] too",
         ),
         ("SquaredError", {"target_range": [1, 1]}, "expected the lower number first"),
         ("Huber", {"delta": 0}, "delta=0: expected "),
@@ -84,8 +84,8 @@ def composed(*overrides: str, config_name: str = "loss/by_kind"):
         ("MarginRanking", {"margin": -1}, "margin=-1: expected "),
         ("Circle", {"margin": 2}, "margin=2: expected "),
         ("Circle", {"positive_goal": 5}, "positive_goal=5: expected "),
-        ("Circle", {"positive_goal": 1, "negative_goal": 0}, "both goals; type margin=null too"),
-        ("Circle", {"margin": None, "negative_goal": 0}, "type margin=0.25, or both goals"),
+        ("Circle", {"positive_goal": 1, "negative_goal": 0}, "both goals. Type margin=null too"),
+        ("Circle", {"margin": None, "negative_goal": 0}, "Type margin=0.25, or both goals"),
         ("ArcFace", {"margin": 4, **HEAD}, "margin=4: expected "),
         ("Clustering", {"separation_weight": -1}, "separation_weight=-1: expected "),
         ("Bilinear", {"objective": "cross", **HEAD}, "objective=cross: expected .*bce.*ce"),

@@ -132,7 +132,7 @@ def test_layers_are_held_to_the_last_one():
         ),
         (
             lambda: losses.Nested(of=losses.CoSENT(), dims=[64, 512]).dims_of(384),
-            r"dims=\[64, 512\]: 512 are more numbers than the 384 .* choose dims=\[64, 384\], or null for \[32, 64, ",
+            r"dims=\[64, 512\]: 512 are more than the 384 .* Choose dims=\[64, 384\], or null for \[32, 64, ",
         ),
         (lambda: losses.Nested(of=losses.SoftmaxClassifier(dim=2, num_classes=2)), "owns a head of one size"),
         (

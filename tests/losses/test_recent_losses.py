@@ -44,7 +44,7 @@ def test_without_hardness_it_is_info_nce_and_own_negatives_must_be_there():
     rows = encoded_rows(Kind.TRIPLET)
     plain = loss_of(losses.InfoNCE(), rows)[0]
     torch.testing.assert_close(loss_of(losses.InfoNCEWeighted(hardness=0), rows)[0], plain)
-    with pytest.raises(UserError, match="weigh=own: these rows have no negatives of their own"):
+    with pytest.raises(UserError, match="weigh=own: these rows have no hard negatives"):
         losses.InfoNCEWeighted(weigh="own")(drawn(3, DIM), drawn(3, DIM))
 
 

@@ -78,7 +78,7 @@ def test_models_of_other_shapes_are_refused_before_anything_is_computed(parents,
     monkeypatch.setattr("juzhen.merging.merge.Models.merge", lambda *given, **how: pytest.fail("computed"))
     small = BackboneConfig(path=str(parents[0] / "encoder"), layers=3)
     other = load_backbone(small, seed=0)
-    with pytest.raises(UserError, match=r"layer\.1.* is not there and .*; only models of the same shapes"):
+    with pytest.raises(UserError, match=r"layer\.1.* is not there and .*. Merge models of equal shapes"):
         juzhen.merge([parents[0], other])
     with pytest.raises(UserError, match="their tokenizers differ"):
         juzhen.merge([parents[0], "builtin/mini_zh"])
@@ -128,7 +128,7 @@ def test_other_licences_are_listed(parents, tmp_path):
         ({"weights": [1.0]}, "1 for 2 models"),
         ({"weights": [0.0, 0.0]}, "not all 0"),
         ({"weights": [2.0, -1.0]}, "not negative"),
-        ({"method": "tie"}, "did you mean ties"),
+        ({"method": "tie"}, "Did you mean ties"),
         ({"density": 0.0}, "above 0"),
     ],
 )

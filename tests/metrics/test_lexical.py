@@ -108,7 +108,7 @@ def test_word_overlap_scores_pairs_and_rankings():
 
 
 def test_a_method_that_is_none_is_refused():
-    with pytest.raises(UserError, match="method=jacard: did you mean jaccard"):
+    with pytest.raises(UserError, match=r"method=jacard: unknown choice. Did you mean jaccard"):
         LexicalEvaluator(method="jacard")
-    with pytest.raises(UserError, match="method=jacard: did you mean jaccard"):
+    with pytest.raises(UserError, match=r"method=jacard: unknown choice. Did you mean jaccard"):
         lexical_scores(["a"], ["b"], method="jacard")

@@ -91,7 +91,7 @@ def test_no_query_finds_its_own_text_and_scores_must_be_numbers():
     assert ranked_lists(
         one, lambda some, others: np.array([[9.0, 1.0, 2.0]]), depth=9
     ).documents.tolist() == [[2, 1, -1]]
-    with pytest.raises(UserError, match="dev/some: the scores are no finite numbers any more"):
+    with pytest.raises(UserError, match="dev/some: the scores are not finite"):
         ranked_lists(one, lambda some, others: np.array([[9.0, np.nan, 2.0]]), depth=2)
 
 

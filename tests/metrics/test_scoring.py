@@ -104,5 +104,5 @@ def test_a_candidate_that_is_left_out_is_no_broken_score():
     how = {"bootstrap_samples": 0, "seed": 0, "seen": {}}
     found = score_sets([pairs], scores, **how)
     assert all(np.isfinite(one.value) for one in found.values())
-    with pytest.raises(UserError, match="dev/faq: the scores are no finite numbers"):
+    with pytest.raises(UserError, match="dev/faq: the scores are not finite"):
         score_sets([pairs], [np.where(np.isneginf(scores[0]), np.nan, scores[0])], **how)

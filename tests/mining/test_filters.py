@@ -228,13 +228,13 @@ def test_a_threshold_lets_the_stated_reference_answers_through():
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"index": "hnws"}, "index=hnws: did you mean hnsw"),
+        ({"index": "hnws"}, "index=hnws: unknown choice. Did you mean hnsw"),
         ({"relative_margin": 1}, "relative_margin=1: expected a number from 0 to below 1"),
         ({"range_min": 100}, "range_min=100: expected a number from 0 to 99"),
         ({"temperature": 0.0}, "temperature=0.0: expected a number above 0"),
         ({"absolute_margin": float("nan")}, "absolute_margin=nan: expected a number"),
         ({"hard_share": -0.1}, "hard_share=-0.1: expected a number from 0 to 1"),
-        ({"positive_reference": "onw"}, "positive_reference=onw: did you mean own"),
+        ({"positive_reference": "onw"}, "positive_reference=onw: unknown choice. Did you mean own"),
         (
             {"positive_reference": "own", "false_negatives": "relabel"},
             "positive_reference=own, false_negatives=relabel: a text would be a positive",

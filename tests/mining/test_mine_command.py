@@ -66,7 +66,7 @@ def test_a_set_that_says_where_it_lies_needs_no_folder_of_data(own_set, monkeypa
     (found,) = sets.training(["tiny"])
     assert len(found) == 2 * len(ROWS)
     description.write_text(text.replace("kind: labelled_pair", "kind: labeled_pair"), encoding="utf-8")
-    with pytest.raises(UserError, match=r"tiny\.yaml: kind=labeled_pair: .*did you mean labelled_pair"):
+    with pytest.raises(UserError, match=r"tiny\.yaml: kind=labeled_pair: .*Did you mean labelled_pair"):
         ConfiguredSets(DATASETS, Path("data"), config_dir=own_set / "conf").training(["tiny"])
 
 

@@ -160,7 +160,7 @@ def test_what_cannot_be_mined_is_refused_before_anything_is_encoded(ranking, pai
         (ranking, ["bm52"], {}, None, "sources: bm52: expected loaded encoders, bm25 once, or both"),
         (ranking, [], {}, None, "sources: none: expected loaded encoders"),
         (ranking, bm25, {}, pairs, "scores of bm25 depend on the corpus"),
-        (ranking, bm25, {}, scored, "sts is of kind scored_pair; expected labelled_pair"),
+        (ranking, bm25, {}, scored, "sts is of kind scored_pair. Expected labelled_pair"),
         (ranking, bm25, {"index": "hnsw"}, None, "index=hnsw: is for embeddings"),
         (ranking, bm25, {"max_score": 1.0}, pairs, "one of them"),
     ]
@@ -353,7 +353,7 @@ def test_the_verb_warns_of_such_pairs_in_one_line(tmp_path, encoder_folder, monk
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["lcqm", "bm25", "--out", "of_tests_x.tsv"], "set=lcqm: there is no such set; did you mean lcqmc"),
+        (["lcqm", "bm25", "--out", "of_tests_x.tsv"], "set=lcqm: unknown set. Did you mean lcqmc"),
         (["demo_sts", "bm25", "--out", "of_tests_x.tsv"], "demo_sts"),
         (
             ["demo_qmc", "bm25", "--out", "x.csv"],
@@ -361,12 +361,12 @@ def test_the_verb_warns_of_such_pairs_in_one_line(tmp_path, encoder_folder, monk
         ),
         (
             ["demo_qmc", "bm25", "--out", "lcqmc.tsv"],
-            "there is a dataset lcqmc already; choose lcqmc_hard.tsv",
+            "there is a dataset lcqmc already. Choose lcqmc_hard.tsv",
         ),
         (["demo_qmc", "nothing", "--out", "of_tests_x.tsv"], "nothing: no such folder"),
         (
             ["demo_qmc", "bm25", "--out", "of_tests_x.tsv", "--exclude-from", "lcqm"],
-            "evaluate=lcqm: there is no such set; did you mean",
+            "evaluate=lcqm: unknown set. Did you mean",
         ),
         (
             ["demo_qmc", "bm25", "--out", "of_tests_x.tsv", "--relative-margin", "2"],

@@ -1,4 +1,4 @@
-"""An encoder that brings code of its own is refused, and the refusal does not advise to run it."""
+"""An encoder that brings comes with code is refused, and the refusal does not advise to run it."""
 
 import json
 import shutil
@@ -63,7 +63,7 @@ def test_code_of_strangers_is_not_run_and_not_advised(
     assert "trust_remote_code" not in str(refused.value)
     assert str(folder) in str(refused.value)
     if "auto_map" in settings["config"]:
-        assert "code of its own" in str(refused.value)
+        assert "comes with code" in str(refused.value)
     assert not list(tmp_path.rglob("sprung"))
 
 
@@ -82,6 +82,6 @@ def test_a_data_set_of_the_hub_that_wants_code_is_refused_without_advice(monkeyp
 
     monkeypatch.setattr("datasets.load_dataset", load)
     monkeypatch.setattr(source, "require_hub", lambda name, hub_id: None)  # as if there were a network
-    with pytest.raises(UserError, match="code of its own") as refused:
+    with pytest.raises(UserError, match="comes with code") as refused:
         source.read_hub("x", HubConfig(id="a/theirs", splits={"train": "train"}, columns={}), "train")
     assert "trust_remote_code" not in str(refused.value)

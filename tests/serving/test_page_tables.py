@@ -104,7 +104,7 @@ def test_no_file_takes_more_than_its_share(client, monkeypatch):
     assert "unpacks to" in ask(client, "faq.xlsx", file.getvalue()).json()["error"]["message"]
     monkeypatch.setattr("juzhen.serving.app.MOST_ROWS", 2)
     content = "\n".join(",".join(row) for row in (NAMES, *PAIRS)).encode()
-    assert "3 rows; at most 2" in ask(client, "faq.csv", content).json()["error"]["message"]
+    assert "3 rows, and 2 at most" in ask(client, "faq.csv", content).json()["error"]["message"]
     monkeypatch.setattr("juzhen.serving.app.MOST_ROWS", 20)
     monkeypatch.setattr("juzhen.serving.app.MOST_CHARACTERS", 9)
     assert "characters" in ask(client, "faq.csv", content).json()["error"]["message"]

@@ -46,12 +46,12 @@ def test_the_model_of_a_request_chooses_the_adapter(adapters):
         assert score == pytest.approx(SentenceEncoder.load(adapters[1]).score([tuple(TEXTS)])[0], abs=1e-5)
         refused = client.post("/v1/embeddings", json={"input": TEXTS, "model": "leagl"})
         assert refused.status_code == 404
-        assert "did you mean legal" in refused.json()["error"]["message"]
+        assert "Did you mean legal" in refused.json()["error"]["message"]
 
 
 def test_an_encoder_beside_other_weights_is_refused(adapters, encoder_folder):
     options = {"name": None, "device": "cpu", "backend": "torch"}
-    with pytest.raises(UserError, match="are not adapters of one base"):
+    with pytest.raises(UserError, match="have different base models"):
         load_models(str(adapters[0]), None, None, adapters=[str(encoder_folder)], **options)
     with pytest.raises(UserError, match="several are called faq"):
         load_models(str(adapters[0]), None, None, adapters=[str(adapters[0])], **options)

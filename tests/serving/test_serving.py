@@ -107,7 +107,7 @@ def test_the_client_of_openai(address, encoder):
         encoder.encode(TEXTS[:2], normalize=True),
     )
     assert [model.id for model in client.models.list()] == ["small", "judge"]
-    with pytest.raises(openai.NotFoundError, match="did you mean small"):
+    with pytest.raises(openai.NotFoundError, match="Did you mean small"):
         client.embeddings.create(model="smal", input="a")
     with pytest.raises(openai.BadRequestError, match="input: expected"):
         client.embeddings.create(model="small", input=[])
@@ -191,8 +191,8 @@ BAD = [
     ("/v1/embeddings", {"input": "好", "dimensions": 1000}, 400, "dimensions: 1000; this encoder gives 32"),
     ("/v1/embeddings", {"input": "好", "dimensions": True}, 400, "dimensions"),
     ("/v1/embeddings", {"input": "好", "model": "gpt"}, 404, "gpt is not served"),
-    ("/v1/embeddings", {"input": "好", "prompt_nmae": "query"}, 400, "did you mean prompt_name"),
-    ("/v1/embeddings", {"input": "好", "prompt_name": "qury"}, 400, "did you mean query"),
+    ("/v1/embeddings", {"input": "好", "prompt_nmae": "query"}, 400, "Did you mean prompt_name"),
+    ("/v1/embeddings", {"input": "好", "prompt_name": "qury"}, 400, "Did you mean query"),
     ("/v1/embeddings", {"input": "好", "prompt_name": "query", "input_type": "query"}, 400, "one of the two"),
     ("/v1/rerank", {"query": "好", "documents": []}, 400, "documents: "),
     ("/v1/rerank", {"query": "好", "documents": [{"title": "x"}]}, 400, "documents"),

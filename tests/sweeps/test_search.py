@@ -183,7 +183,9 @@ def test_a_run_that_chose_nothing_on_dev_ends_the_search(tmp_path):
 
     with (
         search_in(tmp_path) as search,
-        pytest.raises(UserError, match=r"nothing was chosen on dev.*training.monitor=dev/<set>/spearman"),
+        pytest.raises(
+            UserError, match=r"no checkpoint was chosen on dev.*training.monitor=dev/<set>/spearman"
+        ),
     ):
         planner_of(search, tmp_path, Instant(outcome)).run()
 

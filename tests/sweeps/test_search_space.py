@@ -58,8 +58,8 @@ def test_a_space_that_cannot_be_meant_is_refused(word, message):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"pruner": "medain"}, "hydra.sweeper.pruner=medain: did you mean median"),
-        ({"sampler": "grid"}, "known: random, tpe"),
+        ({"pruner": "medain"}, "hydra.sweeper.pruner=medain: unknown choice. Did you mean median"),
+        ({"sampler": "grid"}, "Known: random, tpe"),
         ({"study": "a/b"}, "a name without"),
         ({"num_trials": 0}, "num_trials=0: expected a whole number, at least 1"),
         ({"seeds": (1, 1)}, "a seed is there twice"),
@@ -90,7 +90,7 @@ def sweep(*words: str, launcher=None, **keys) -> None:
         ({"rows": {"one": "loss=x"}}, r"a search has no rows \(one\)"),
         (
             {"launcher": object()},
-            "hydra/launcher=joblib: a search needs one that runs each trial as a process",
+            "hydra/launcher=joblib: a search needs a launcher with one process for each trial",
         ),
     ],
 )

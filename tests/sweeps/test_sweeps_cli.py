@@ -86,7 +86,7 @@ def test_the_committed_matrix_fits_a_terminal_with_all_its_values(committed, cap
         (["table", "RUNS", "--metric", "sperman"], "--metric sperman"),
         (["table", "RUNS", "--csv", "/nowhere/at/all.csv"], "No such file or directory"),
         (["table", __file__], "this is a file, not a folder"),
-        (["archive", "RUNS", __file__], "a file stands where a folder is expected"),
+        (["archive", "RUNS", __file__], "Expected a folder, not a file"),
     ],
 )
 def test_mistakes_are_one_line_and_status_2(runs, capsys, arguments, message):

@@ -97,8 +97,8 @@ def test_rows_that_cannot_be_read_are_named(tmp_path):
 
 def test_losses_that_cannot_learn_from_rows_are_named(encoder):
     for loss, said in (
-        ("cosnet", r"cosnet: there is no such loss; did you mean cosent"),
-        ("ce", "no such loss"),
+        ("cosnet", r"cosnet: unknown loss. Did you mean cosent"),
+        ("ce", "unknown loss"),
         ("info_nce", r"loss=InfoNCE needs .*rows gives scored pairs.* Losses that take rows: .*CoSENT"),
     ):
         with pytest.raises(UserError, match=said):
@@ -129,7 +129,7 @@ def test_numbers_that_none_of_the_options_can_be_are_refused(encoder, key, value
 
 
 def test_a_misspelt_decay_is_named(encoder):
-    with pytest.raises(UserError, match="decay=liner: did you mean linear"):
+    with pytest.raises(UserError, match=r"decay=liner: unknown choice. Did you mean linear"):
         fit(encoder, PAIRS, decay="liner")
 
 

@@ -113,8 +113,8 @@ def require_answering(architecture: PretrainedConfig, *, shown: str) -> None:
     if known is None or not known.is_decoder or built is None or looks_ahead(architecture):
         decoders = ", ".join(name for name, entry in ARCHITECTURES.items() if entry.is_decoder)
         raise UserError(
-            f"{shown}: {architecture.model_type} is no language model that looks to the left, whose answer could be a "
-            f"score; known: {decoders}. For encoders such as BERT choose a cross-encoder"
+            f"{shown}: {architecture.model_type} is not a causal language model, whose answer could be a "
+            f"score. Known: {decoders}. For encoders such as BERT choose a cross-encoder"
         )
     for name in CHANGES:
         if getattr(architecture, name, None) not in (None, 1, 1.0):
@@ -254,7 +254,7 @@ class GenerativeReranker(PairEncoder):
         rows = len(token_embeddings(inner.backbone).weight)
         if len(set(answers)) != len(answers) or not all(0 <= number < rows for number in answers):
             raise UserError(
-                f"{label}: the answers {list(answers)} are no tokens of the {rows} that the model has"
+                f"{label}: the answers {list(answers)} are not among the {rows} tokens of the model. Choose others"
             )
         inner.pooling = "last"
         inner.projections, inner.normalize, inner.score_head = nn.ModuleList(), False, None
@@ -267,8 +267,8 @@ class GenerativeReranker(PairEncoder):
         least = self.template.fixed + 2
         if inner.max_length < least:
             raise UserError(
-                f"max_length={inner.max_length}: the text around query and document has {least - 2} tokens by itself; "
-                f"{least} are the least, and {least + 256} or more are customary"
+                f"max_length={inner.max_length}: the template around query and document has {least - 2} tokens. "
+                f"Give at least {least}, better {least + 256} or more"
             )
         head = stored_head(config, source_folder(inner.backbone))
         self._stored = _Stored(head)
@@ -298,8 +298,8 @@ class GenerativeReranker(PairEncoder):
         is_tied = inner.backbone.config.tie_word_embeddings or is_ours
         if has_weights and encoder.rows is None and not is_tied:
             raise UserError(
-                f"{folder}: config.json says that the model has a head of its own (tie_word_embeddings: false), and no "
-                "model.safetensors here holds lm_head.weight; fetch the whole model"
+                f"{folder}: by config.json the model has a separate head (tie_word_embeddings: false), but "
+                "lm_head.weight is missing in model.safetensors. Fetch the whole model"
             )
         return encoder
 
@@ -401,7 +401,7 @@ class GenerativeReranker(PairEncoder):
             parts = (template.before, template.between, template.after)
             if text and all(text not in part for part in parts):
                 raise UserError(
-                    f"instruction={short(repr(text))}: the chat template of this encoder has no place for one; leave "
+                    f"instruction={short(repr(text))}: the chat template of this encoder has no place for one. Leave "
                     "it out"
                 )
         vars(self).update(prompts=prompts, template=template)
@@ -471,7 +471,7 @@ def answer_number(tokenizer: PreTrainedTokenizerBase, token: str, key: str) -> i
     number = tokenizer.get_vocab().get(token, numbers[0] if len(numbers) == 1 else None)
     if number is None or number == tokenizer.unk_token_id:
         raise UserError(
-            f"{key}={short(token)}: the tokenizer of {tokenizer.name_or_path or 'this encoder'} has no such token; "
-            "choose two that it has, such as true_answer='\"是\"' false_answer='\"否\"'"
+            f"{key}={short(token)}: the tokenizer of {tokenizer.name_or_path or 'this encoder'} has no such token. "
+            "Choose two that it has, such as true_answer='\"是\"' false_answer='\"否\"'"
         )
     return int(number)

@@ -39,6 +39,6 @@ class GenerativeRerankers(CrossEncoders):
 
     def export(self, encoder: Any, path: Path, *, quantised: bool) -> Path:
         raise UserError(
-            "a language model that scores pairs by its answer is not exported as a graph; use --format "
+            "a language model that scores pairs by its answer is not exported as a graph. Use --format "
             "sentence-transformers, whose folder servers of language models read"
         )

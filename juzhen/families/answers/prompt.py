@@ -123,7 +123,7 @@ class AnswerPrompt:
                 break
         else:
             raise UserError(
-                f"{label}: its chat template does not hold query and document once each; give the text as template"
+                f"{label}: its chat template does not hold query and document once each. Give the text as template"
             )
         before, slots, remainder = text.partition(MARKS["query"])
         between, also, after = remainder.partition(MARKS["document"])
@@ -135,7 +135,7 @@ class AnswerPrompt:
             pair = f"{end}x{end}", f"{end}y{end}"
             if _rendered(tokenizer, instruction, *pair, name) != before + pair[0] + between + pair[1] + after:
                 raise UserError(
-                    f"{label}: its chat template changes texts ({end!r} at their ends); it must not"
+                    f"{label}: its chat template changes texts ({end!r} at their ends). Give another template"
                 )
         cut = _place_to_cut(tokenizer, before, between, after, label)
         short_ids, long_ids = (
@@ -243,7 +243,7 @@ def _place_to_cut(
                 allowed.remove(cut)
     if not allowed:
         raise UserError(
-            f"{label}: its tokenizer joins query and document across {short(repr(between))}; put a special token, or a "
+            f"{label}: its tokenizer joins query and document across {short(repr(between))}. Put a special token, or a "
             "sign such as > between them in the template"
         )
     return min(allowed, key=lambda position: abs(position - len(between) / 2))

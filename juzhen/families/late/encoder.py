@@ -98,7 +98,7 @@ class MultiVectorEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEnco
         token = reading.token or tokenizer.mask_token or tokenizer.eos_token
         if reading.expand_to and (token is None or token not in tokenizer.get_vocab()):
             raise UserError(
-                f"queries are filled up with {token or '[MASK]'}, which this tokenizer does not have; choose "
+                f"queries are filled up with {token or '[MASK]'}, which this tokenizer does not have. Choose "
                 "expansion=false"
             )
         self.rules, self.sums = reading, sums
@@ -135,8 +135,8 @@ class MultiVectorEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEnco
         encoder = merged(encoder)
         if isinstance(encoder.backbone, StaticTokens):
             raise UserError(
-                "a static embedding has one vector for a token in all texts, and no program opens token vectors made "
-                "of it; choose a transformer"
+                "a static embedding has one vector for a token in all texts, and other programs cannot open its "
+                "token vectors. Choose a transformer"
             )
         backbone, tokenizer, prompts = encoder.backbone, encoder.tokenizer, encoder.prompts
         with torch.random.fork_rng(devices=[]), quiet():
@@ -171,7 +171,7 @@ class MultiVectorEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEnco
         """
         place, folder = open_device(device), encoder_folder(encoder_source(source))
         if not gives_tokens(folder):
-            raise UserError(f"{source}: holds no encoder of token vectors; load it as a SentenceEncoder")
+            raise UserError(f"{source}: holds no encoder of token vectors. Load it as a SentenceEncoder")
         layout = read_multi_vector(folder)
         backbone, tokenizer = read_transformer(layout.transformer, shown=str(source))
         with naming(f"{layout.transformer}: the tokenizer does not load"):
@@ -405,8 +405,8 @@ class QueryDocumentEncoder(AsymmetricEncoder, ThresholdMixin):
         for one in (query, document):
             if not one.prompts.include_prompt:
                 raise UserError(
-                    "include_prompt=false: with weights of their own for queries and documents all tokens count. "
-                    "Put true in its place"
+                    "include_prompt=false: with separate weights for queries and documents all tokens count. "
+                    "Type include_prompt=true"
                 )
         if query.dim != document.dim:
             raise UserError(

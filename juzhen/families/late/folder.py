@@ -97,7 +97,7 @@ def read_multi_vector(folder: Path) -> MultiVectorLayout:
         dense = [inside(folder, module["path"]) for kind, module in modules if kind == "Dense"]
         if kinds != ["Transformer", *["Dense"] * len(dense), *ends]:
             raise UserError(
-                f"{folder / MODULES_FILE}: {', '.join(kinds)}; expected Transformer, Dense{', ' * bool(ends)}"
+                f"{folder / MODULES_FILE}: {', '.join(kinds)}. Expected Transformer, Dense{', ' * bool(ends)}"
                 f"{', '.join(ends)} of an encoder of token vectors"
             )
         # Any other name is of another kind of encoder, and they score by the sum then.
@@ -209,7 +209,7 @@ def require_reading(reading: Reading, *, most: int | None, least: int) -> None:
         require_number(name, getattr(reading, name), least, most or math.inf)
     if reading.expand_to > reading.query_length:
         raise UserError(
-            f"queries are filled up to {reading.expand_to} tokens and cut at {reading.query_length}; expected no more"
+            f"queries are filled up to {reading.expand_to} tokens and cut at {reading.query_length}. Expected no more"
         )
 
 

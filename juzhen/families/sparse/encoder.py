@@ -118,13 +118,14 @@ def read_sparse(folder: Path) -> SparseLayout:
     if similarity != "dot" or settings.get("max_active_dims") is not None:
         name = "max_active_dims" if similarity == "dot" else "similarity_fn_name"
         raise UserError(
-            f"{folder / PROMPTS_FILE}: {name} is {short(repr(settings[name]))}; here all numbers count, and texts are "
-            "scored by their dot product: put null in its place to use the encoder so"
+            f"{folder / PROMPTS_FILE}: {name} is {short(repr(settings[name]))}, but here all dimensions count, "
+            "and texts are "
+            "scored by their dot product. Write null to use the encoder so"
         )
     chosen = pooling.get("pooling_strategy", "max"), pooling.get("activation_function", "relu")
     if chosen[0] not in POOLINGS or chosen[1] not in ACTIVATIONS:
         raise UserError(
-            f"{place}: {' and '.join(map(str, chosen))}; expected one of {', '.join(POOLINGS)}, and of "
+            f"{place}: {' and '.join(map(str, chosen))}. Expected one of {', '.join(POOLINGS)}, and of "
             f"{', '.join(ACTIVATIONS)}"
         )
     return SparseLayout(
@@ -304,7 +305,7 @@ class SparseEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEncoder):
         for value, known in ((strategy, POOLINGS), (activation, ACTIVATIONS)):
             if value not in known:
                 raise UserError(
-                    f"{value}: no pooling or activation of sparse vectors; {nearest(value, known)}"
+                    f"{value}: no pooling or activation of sparse vectors. {nearest(value, known)}"
                 )
         super().__init__(
             backbone,
@@ -338,8 +339,8 @@ class SparseEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEncoder):
             )
         if type(backbone.config) not in AutoModelForMaskedLM._model_mapping:
             raise UserError(
-                f"{backbone.config.model_type}: has no head over its vocabulary that reads both sides of a token; "
-                "choose an encoder that was trained with masks, such as a BERT"
+                f"{backbone.config.model_type}: has no head over its vocabulary that reads both sides of a token. "
+                "Choose an encoder that was trained with masks, such as a BERT"
             )
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(seed)
@@ -379,13 +380,13 @@ class SparseEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEncoder):
         """
         place, folder = open_device(device), encoder_folder(encoder_source(source))
         if not gives_weights(folder):
-            raise UserError(f"{source}: holds no sparse encoder; load it as a SentenceEncoder")
+            raise UserError(f"{source}: holds no sparse encoder. Load it as a SentenceEncoder")
         layout = read_sparse(folder)
         backbone, tokenizer = read_transformer(layout.transformer, shown=str(source))
         with quiet():
             head = MaskedTokenHead(backbone)
         if head.is_new:
-            raise UserError(f"{source}: its weights hold no head for masked tokens; copy them again")
+            raise UserError(f"{source}: its weights hold no head for masked tokens. Copy them again")
         limits = (num_positions(backbone), tokenizer.model_max_length, layout.max_length)
         encoder = cls(
             backbone,
