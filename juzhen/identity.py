@@ -17,7 +17,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
-from juzhen.core.aliases import with_current_keys, with_old_keys
+from juzhen.core.aliases import with_current_keys, with_old_keys, with_old_options
 from juzhen.core.errors import UserError
 from juzhen.core.nodes import LATER_NUMBERS, OFF, name_of, numbers_of
 from juzhen.core.paths import as_recorded, is_here
@@ -302,9 +302,10 @@ def without_paths(settings: Any) -> Any:
     if not isinstance(settings, Mapping):
         return settings
     if "_target_" in settings:
-        name, numbers = name_of(settings), numbers_of(settings)
+        name = name_of(settings)
         off = OFF.get(name, {})
-        settings = {"name": name} | {key: value for key, value in numbers.items() if off.get(key) != value}
+        read = {key: value for key, value in settings.items() if off.get(key) != value}
+        settings = {"name": name} | numbers_of(with_old_options(read))
     return {key: without_paths(value) for key, value in settings.items()}
 
 

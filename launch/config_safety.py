@@ -154,8 +154,8 @@ def check_own_names(job: JobConfig, trees: Sequence[Path]) -> None:
             class_name = _class_in(file)
             if class_name and class_name != target.rpartition(".")[2]:
                 raise ConfigError(
-                    f"{where}={name}: {file.relative_to(tree.parent)} has this name for {class_name}, not for {target}. Give "
-                    f"it another name: {where}=<name>"
+                    f"{where}={name}: {file.relative_to(tree.parent)} is {class_name}, and this is {target}. "
+                    f"Give it another name: {where}=<name>"
                 )
 
 

@@ -70,7 +70,11 @@ def with_current_names(words: Sequence[str]) -> list[str]:
     >>> with_current_names(["benchmark=none", "+seed=1"])
     ['benchmark=none', '+seed=1']
     """
-    return [_by_current_name(word) for word in words]
+    chosen = [word.partition("=")[2] for word in words if re.match(r"\+?loss(@[^=]*)?=", word)]
+    losses = {name for value in chosen for name in value.split(",")}
+    # An option of a user's loss may have a name that ours had.
+    is_own = losses and not any((CONFIGURATION / "loss" / f"{name}.yaml").is_file() for name in losses)
+    return [word if is_own and word.startswith("loss.") else _by_current_name(word) for word in words]
 
 
 def _by_current_name(word: str) -> str:

@@ -147,10 +147,10 @@ class Splade(SentenceModule):
 
 def _require_dot_products(loss: Mapping[str, Any]) -> None:
     """Raise UserError for a loss that does not suit dot products, which are unbounded and not negative."""
-    if loss.get("hardness"):
+    if loss.get("hardness_strength"):
         raise UserError(
-            f"loss={name_of(loss)}: its hardness multiplies cosines, and model=splade scores by dot products of any "
-            "size. Type loss=info_nce"
+            f"loss={name_of(loss)}: its hardness_strength multiplies cosines, and model=splade scores by unbounded dot "
+            "products. Type loss=info_nce"
         )
     if name_of(loss) in UNDECIDED_AT_0 or loss.get("activation") == "sigmoid":
         raise UserError(

@@ -144,7 +144,7 @@ def test_a_rate_that_no_precision_can_hold(desk):
     words = ("optimizer.lr=1e30", "optimizer.weight_decay=0")
     says(desk.refuses(*words), "not finite", "Lower optimizer.lr")
     told = desk.refuses(*words, "callbacks.space_health=null", "seed=7")
-    says(told, "dev/demo_sts: the scores are not finite", "Lower optimizer.lr")
+    says(told, "dev/demo_sts: the scores are not finite", "Lower the learning rate")
 
 
 def test_unbalanced_quotes(desk):

@@ -45,5 +45,5 @@ def test_a_gpu_without_bfloat16_is_told_what_to_take(monkeypatch, has_bf16, word
     if has_bf16 or words:
         require_device(hardware)
         return
-    with pytest.raises(UserError, match=r"Tesla T4 would only imitate bfloat16 .* precision=16-mixed"):
+    with pytest.raises(UserError, match=r"Tesla T4 would only imitate bfloat16. .*precision=16-mixed"):
         require_device(hardware)

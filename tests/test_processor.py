@@ -56,7 +56,7 @@ def test_a_command_line_that_chooses_bf16(cpuinfo, capsys, told, arguments, warn
     check_command_line(arguments, conf_dir=CONFIGURATION)
     said = capsys.readouterr().err
     assert said.count("no instructions for bfloat16") == warns
-    assert not warns or "type hardware=cpu" in said
+    assert not warns or "Type hardware=cpu" in said
 
 
 @pytest.fixture

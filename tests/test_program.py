@@ -165,7 +165,7 @@ SLIPS = [
     (["calibrat", "runs/x"], ["unknown command. Did you mean calibrate?"]),
     (["destill"], ["destill: unknown command. Did you mean distill?"]),
     (["table", "runs", "--markdwon", "x"], ["--markdwon: unknown option. Did you mean --markdown?"]),
-    (["archive", "runs", "--split", "dev"], ["--split: unknown option. An option of space, mteb"]),
+    (["archive", "runs", "--split", "dev"], ["--split: unknown option. It is an option of space, mteb"]),
     (["table", ""], ["error: folder: "]),
     (["table", "runs", "--csv", " "], ["error: --csv"]),
     (["table", "a" * 300], ["(300 characters): File name too long"]),

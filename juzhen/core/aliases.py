@@ -353,6 +353,13 @@ LOSS_FLAGS = {
 }
 """Class attribute of a loss in 0.2 → its name now; the old ones are taken until 0.4."""
 
+RENAMED_IN_LOSSES = {
+    "smoothing": "label_smoothing",
+    "weighting": "weighting_scheme",
+    "hardness": "hardness_strength",
+}
+"""Option of our losses in 0.2 → its name from 0.3 on, as in torch and sentence-transformers. Accepted until 0.4."""
+
 RENAMED_GROUPS = {"suite": "benchmark"}
 """Group of `conf/` in 0.2 → its name from 0.3 on. The old names are accepted, with a notice, until 0.4."""
 
@@ -425,9 +432,12 @@ def current_key(key: str) -> str:
     >>> current_key("dataset.csts.view"), current_key("suite"), current_key("seed")
     ('dataset.csts.convert_to', 'benchmark', 'seed')
     """
+    owner, _, last = key.rpartition(".")
     for pattern, name in RENAMED_KEYS.items():
         if fnmatchcase(key, pattern) and key.count(".") == pattern.count("."):
-            return f"{key.rpartition('.')[0]}.{name}"
+            return f"{owner}.{name}"
+    if last in RENAMED_IN_LOSSES and "loss" in owner.split("."):
+        return f"{owner}.{RENAMED_IN_LOSSES[last]}"
     return RENAMED_GROUPS.get(key, key)
 
 
@@ -439,7 +449,7 @@ def with_current_keys(job: Mapping[str, Any]) -> dict[str, Any]:
     >>> with_current_keys({"dataset": {"csts": {"convert_to": None, "view": "triplet"}}})
     {'dataset': {'csts': {'convert_to': 'triplet'}}}
     """
-    return _renamed_all(job, list(RENAMED_KEYS.items()))
+    return _renamed_in_losses(_renamed_all(job, list(RENAMED_KEYS.items())))
 
 
 def with_old_keys(job: Mapping[str, Any]) -> dict[str, Any]:
@@ -491,6 +501,34 @@ def _renamed(node: Any, pattern: Sequence[str], name: str) -> Any:
         name if key == first else key: converted(first, name, value) if key == first else value
         for key, value in node.items()
     }
+
+
+def _renamed_in_losses(node: Any) -> Any:
+    """A copy of settings in which options of our losses have their names today. Losses of users keep theirs."""
+    if isinstance(node, list):
+        return [_renamed_in_losses(value) for value in node]
+    if not isinstance(node, Mapping):
+        return node
+    if is_own_loss(node):
+        for old, new in RENAMED_IN_LOSSES.items():
+            node = _renamed(node, [old], new)
+    return {key: _renamed_in_losses(value) for key, value in node.items()}
+
+
+def is_own_loss(node: Mapping[str, Any]) -> bool:
+    return str(node.get("_target_", "")).startswith("juzhen.losses.")
+
+
+def with_old_options(node: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a loss of ours with the options of 0.2, of which digests are made, and others unchanged.
+
+    >>> with_old_options({"_target_": "juzhen.losses.classes.CrossEntropy", "label_smoothing": 0})
+    {'_target_': 'juzhen.losses.classes.CrossEntropy', 'smoothing': 0}
+    """
+    if is_own_loss(node):
+        for old, new in RENAMED_IN_LOSSES.items():
+            node = _renamed(node, [new], old)
+    return node
 
 
 def converted(old: str, new: str, value: Any) -> Any:

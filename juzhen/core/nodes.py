@@ -12,7 +12,7 @@ WITHOUT_BATCH = {"info_nce": "info_nce_own"}
 """Loss → the same loss over a row's own negatives, for sets with `learning.in_batch: false`."""
 
 LATER_NUMBERS: Mapping[str, Mapping[str, Any]] = {
-    "lambda_loss": {"weighting": "ndcg_loss2pp", "k": None, "graded": False},
+    "lambda_loss": {"weighting_scheme": "ndcg_loss2pp", "k": None, "graded": False},
     "info_nce_guided": {"relative_margin": 0},
 }
 """Loss → numbers that losses of earlier versions lacked, at which they compute what they did then.
@@ -20,7 +20,7 @@ LATER_NUMBERS: Mapping[str, Mapping[str, Any]] = {
 They are in the digest of a stage, and not in the key of a run and its row.
 """
 
-OFF: Mapping[str, Mapping[str, Any]] = {"softmax": {"smoothing": 0}}
+OFF: Mapping[str, Mapping[str, Any]] = {"softmax": {"label_smoothing": 0}}
 """Loss → such numbers that are in neither."""
 
 

@@ -119,7 +119,7 @@ def require_finite(scores: np.ndarray, column: str) -> None:
     if not np.isfinite(scores).all():
         raise UserError(
             f"{column}: the scores are not finite: training has left the range of the precision. "
-            "Lower optimizer.lr, or clip gradients by trainer.gradient_clip_val"
+            "Lower the learning rate, or clip gradients"
         )
 
 

@@ -9,6 +9,7 @@ from jaxtyping import Float, Int
 from pydantic import Field
 from torch import Tensor, nn
 
+from juzhen.core.aliases import RENAMED_IN_LOSSES, accept_renamed
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.core.schema import Among, Number
@@ -18,12 +19,13 @@ from juzhen.losses.pairs import binary_cross_entropy
 from juzhen.losses.scores import all_cosines, choice_accuracy, full_precision, row_cosine, sign_accuracy
 
 
+@accept_renamed(RENAMED_IN_LOSSES)
 @checks_arguments
 def class_cross_entropy(
     logits: Float[Tensor, "batch classes"],
     classes: Float[Tensor, "batch"],
     *,
-    smoothing: float = 0.0,
+    label_smoothing: float = 0.0,
     focal_gamma: float = 0.0,
 ) -> Float[Tensor, ""]:
     """Compute the cross entropy of p = softmax(logits), with label smoothing and focal weights.
@@ -34,7 +36,7 @@ def class_cross_entropy(
     Args:
         logits: One number per class, (batch, classes).
         classes: Class numbers as floats, (batch,).
-        smoothing: ε.
+        label_smoothing: ε.
         focal_gamma: γ.
 
     Returns:
@@ -42,7 +44,7 @@ def class_cross_entropy(
     """
     logits = full_precision(logits)
     one_hot = F.one_hot(classes.long(), logits.shape[1]).to(logits.dtype)
-    soft = smoothing / logits.shape[1] + (1 - smoothing) * one_hot
+    soft = label_smoothing / logits.shape[1] + (1 - label_smoothing) * one_hot
     log_probability = F.log_softmax(logits, dim=-1)
     if focal_gamma:
         # 1 − p is the sum of the other probabilities; a power below 1 has no derivative at 0.
@@ -60,6 +62,7 @@ class ClassLoss(Loss):
     contrast = Contrast.CLASSES
 
 
+@accept_renamed(RENAMED_IN_LOSSES)
 class CrossEntropy(ClassLoss):
     """Cross entropy of the model's own class logits.
 
@@ -77,7 +80,7 @@ class CrossEntropy(ClassLoss):
         A bi-encoder has no class logits. `SoftmaxClassifier` and `Bilinear` bring a classifier of their own.
 
     Args:
-        smoothing: ε, label smoothing.
+        label_smoothing: ε, label smoothing.
         focal_gamma: γ of the focal loss. 0: the plain loss.
 
     Example:
@@ -89,11 +92,13 @@ class CrossEntropy(ClassLoss):
     input_type = "logits"
     choose_when = "a cross-encoder that shall tell classes, such as those of NLI or grades from 0 to 5"
 
-    smoothing: Share = 0.0
+    label_smoothing: Share = 0.0
     focal_gamma: Weight = 0.0
 
     def with_logs(self, logits: Tensor, classes: Tensor) -> LossOutput:
-        loss = class_cross_entropy(logits, classes, smoothing=self.smoothing, focal_gamma=self.focal_gamma)
+        loss = class_cross_entropy(
+            logits, classes, label_smoothing=self.label_smoothing, focal_gamma=self.focal_gamma
+        )
         return loss, {"accuracy": choice_accuracy(logits, classes)}
 
 
@@ -140,23 +145,25 @@ def pair_features(
     return torch.cat(parts, dim=-1)
 
 
+@accept_renamed(RENAMED_IN_LOSSES)
 @checks_arguments
 def cross_entropy(
-    logits: Float[Tensor, "batch classes"], classes: Float[Tensor, "batch"], *, smoothing: float = 0.0
+    logits: Float[Tensor, "batch classes"], classes: Float[Tensor, "batch"], *, label_smoothing: float = 0.0
 ) -> Float[Tensor, ""]:
     """Compute the mean of −log softmax(logits)[class].
 
     Args:
         logits: One number per class, (batch, classes).
         classes: Class numbers as floats, (batch,).
-        smoothing: ε, the share of the target given to all classes alike, see `class_cross_entropy`.
+        label_smoothing: ε, the share of the target given to all classes alike, see `class_cross_entropy`.
 
     Returns:
         The scalar loss.
     """
-    return F.cross_entropy(full_precision(logits), classes.long(), label_smoothing=smoothing)
+    return F.cross_entropy(full_precision(logits), classes.long(), label_smoothing=label_smoothing)
 
 
+@accept_renamed(RENAMED_IN_LOSSES)
 class SoftmaxClassifier(HeadLoss):
     """Softmax classifier of Sentence-BERT: cross entropy of a linear head over [u, v, |u − v|].
 
@@ -176,7 +183,7 @@ class SoftmaxClassifier(HeadLoss):
         num_classes: Number of classes, given by the data.
         use_difference: Add |u − v| to the features.
         use_product: Add u ⊙ v to the features.
-        smoothing: Share of the target given to all classes alike (Szegedy et al. 2016, section 7,
+        label_smoothing: Share of the target given to all classes alike (Szegedy et al. 2016, section 7,
             https://arxiv.org/abs/1512.00567).
 
     Example:
@@ -191,7 +198,7 @@ class SoftmaxClassifier(HeadLoss):
 
     use_difference: bool = True
     use_product: bool = False
-    smoothing: Share = 0.0
+    label_smoothing: Share = 0.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -206,10 +213,11 @@ class SoftmaxClassifier(HeadLoss):
 
     def with_logs(self, first: Tensor, second: Tensor, classes: Tensor) -> LossOutput:
         logits = self.logits(first, second)
-        loss = cross_entropy(logits, classes, smoothing=self.smoothing)
+        loss = cross_entropy(logits, classes, label_smoothing=self.label_smoothing)
         return loss, {"accuracy": choice_accuracy(logits, classes)}
 
 
+@accept_renamed(RENAMED_IN_LOSSES)
 class SoftmaxGraded(SoftmaxClassifier):
     """Softmax classifier with soft labels: a grade y stands for the probabilities [1 − y, y].
 
@@ -230,7 +238,7 @@ class SoftmaxGraded(SoftmaxClassifier):
         num_classes: Not used, always 2.
         use_difference: Add |u − v| to the features.
         use_product: Add u ⊙ v to the features.
-        smoothing: Label smoothing.
+        label_smoothing: Label smoothing.
 
     Example:
         >>> loss = SoftmaxGraded(dim=4, num_classes=2)
@@ -249,7 +257,7 @@ class SoftmaxGraded(SoftmaxClassifier):
     def with_logs(self, first: Tensor, second: Tensor, targets: Tensor) -> LossOutput:
         logits = self.logits(first, second)
         logit = full_precision(logits[:, 1]) - full_precision(logits[:, 0])
-        loss = binary_cross_entropy(logit, targets, smoothing=self.smoothing)
+        loss = binary_cross_entropy(logit, targets, label_smoothing=self.label_smoothing)
         return loss, {"mean_absolute_error": (logit.detach().sigmoid() - targets).abs().mean()}
 
 

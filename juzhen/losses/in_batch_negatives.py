@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
+from juzhen.core.aliases import RENAMED_IN_LOSSES, accept_renamed
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.core.schema import Among
@@ -317,6 +318,7 @@ def hardness(
     return strength * torch.where(weighed, scores.detach(), 0)
 
 
+@accept_renamed(RENAMED_IN_LOSSES)
 class InfoNCEWeighted(Loss):
     """InfoNCE with harder negatives weighted more.
 
@@ -334,11 +336,11 @@ class InfoNCEWeighted(Loss):
         | anchor, positive | – | positive_pair |
 
     Relations:
-        `InfoNCE` at hardness=0.
+        `InfoNCE` at hardness_strength=0.
 
     Args:
         temperature: Divides the cosines.
-        hardness: α. 0: no weights.
+        hardness_strength: α. 0: no weights.
         weigh: Negatives to weight, "own", "others" or "all". Rows without explicit negatives have none of their own.
 
     Raises:
@@ -358,7 +360,7 @@ class InfoNCEWeighted(Loss):
     choose_when = "as info_nce, when most negatives are easy already"
 
     temperature: Temperature = 0.05
-    hardness: Weight = 5.0
+    hardness_strength: Weight = 5.0
     weigh: Annotated[str, Among(WEIGHED)] = "all"
 
     def with_logs(
@@ -372,7 +374,7 @@ class InfoNCEWeighted(Loss):
         if negatives is None and self.weigh == "own":
             raise UserError("weigh=own: these rows have no hard negatives. Choose weigh=all or others")
         scores, excluded = batch_candidates(anchors, positives, negatives, text_ids)
-        weights = hardness(scores, strength=self.hardness, of=self.weigh)
+        weights = hardness(scores, strength=self.hardness_strength, of=self.weigh)
         loss = info_nce(scores + self.temperature * weights, excluded, temperature=self.temperature)
         positions = torch.arange(len(scores), device=scores.device)
         is_negative = ~excluded & (positions[:, None] != torch.arange(scores.shape[1], device=scores.device))

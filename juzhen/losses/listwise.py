@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from juzhen.core.aliases import RENAMED_IN_LOSSES, accept_renamed
 from juzhen.core.errors import UserError, require_choice
 from juzhen.core.examples import Kind
 from juzhen.core.schema import Among
@@ -311,12 +312,13 @@ class ListKL(ListLoss):
 WEIGHTINGS = ("ndcg_loss2pp", "ndcg_loss2", "lambda_rank", "ndcg_loss1", "none")
 
 
+@accept_renamed(RENAMED_IN_LOSSES)
 @checks_arguments
 def lambda_loss(
     document_scores: Float[Tensor, "batch documents"],
     grades: Float[Tensor, "batch documents"],
     *,
-    weighting: str = "ndcg_loss2pp",
+    weighting_scheme: str = "ndcg_loss2pp",
     mu: float = 10.0,
     k: int | None = None,
 ) -> Float[Tensor, ""]:
@@ -338,7 +340,7 @@ def lambda_loss(
     Args:
         document_scores: Scores of each row's documents, (batch, documents). −∞: missing.
         grades: Higher = more relevant. Below 0 counts as 0. A row whose grades are all 0 costs nothing.
-        weighting: One of `WEIGHTINGS`.
+        weighting_scheme: One of `WEIGHTINGS`.
         mu: μ of ndcg_loss2pp.
         k: Use only pairs with a document among the first k by the current scores, and the best DCG of k documents.
             None: all.
@@ -347,9 +349,9 @@ def lambda_loss(
         The scalar loss.
 
     Raises:
-        UserError: An unknown weighting.
+        UserError: An unknown weighting scheme.
     """
-    require_choice("weighting", weighting, WEIGHTINGS)
+    require_choice("weighting_scheme", weighting_scheme, WEIGHTINGS)
     scores, has = _present_scores(document_scores)
     is_missing = ~has
     positions = torch.arange(1, 1 + scores.shape[1], device=scores.device, dtype=scores.dtype)
@@ -363,12 +365,12 @@ def lambda_loss(
     gains = gains / best.clamp(min=torch.finfo(scores.dtype).tiny)
     discounts = 1 / torch.log2(1 + ranks)
     counts = ~(is_missing[:, :, None] | is_missing[:, None, :])
-    if weighting == "ndcg_loss1":
+    if weighting_scheme == "ndcg_loss1":
         counts = counts & ~torch.eye(scores.shape[1], dtype=torch.bool, device=scores.device)
         weights = (gains * discounts)[:, :, None].expand(counts.shape)
     else:
         counts = counts & (grades[:, :, None] > grades[:, None, :])
-        weights = _weights_of_pairs(weighting, gains, ranks, discounts, mu=mu)
+        weights = _weights_of_pairs(weighting_scheme, gains, ranks, discounts, mu=mu)
     if k is not None:
         counts = counts & ((ranks <= k)[:, :, None] | (ranks <= k)[:, None, :])
     costs = F.softplus(scores[:, None, :] - scores[:, :, None]) / math.log(2)
@@ -376,7 +378,7 @@ def lambda_loss(
 
 
 def _weights_of_pairs(
-    weighting: str,
+    weighting_scheme: str,
     gains: Float[Tensor, "batch documents"],
     ranks: Float[Tensor, "batch documents"],
     discounts: Float[Tensor, "batch documents"],
@@ -384,15 +386,16 @@ def _weights_of_pairs(
     mu: float,
 ) -> Float[Tensor, "batch documents documents"]:
     gain_gaps = (gains[:, :, None] - gains[:, None, :]).abs()
-    if weighting == "none":
+    if weighting_scheme == "none":
         return torch.ones_like(gain_gaps)
     apart = (ranks[:, :, None] - ranks[:, None, :]).abs().clamp(min=1)
     steps = 1 / torch.log2(1 + apart) - 1 / torch.log2(2 + apart)
     moves = (discounts[:, :, None] - discounts[:, None, :]).abs()
     weights = {"lambda_rank": moves, "ndcg_loss2": steps, "ndcg_loss2pp": moves + mu * steps}
-    return weights[weighting] * gain_gaps
+    return weights[weighting_scheme] * gain_gaps
 
 
+@accept_renamed(RENAMED_IN_LOSSES)
 class LambdaLoss(ListLoss):
     """LambdaLoss: pairs of documents weighted by their effect on NDCG.
 
@@ -405,11 +408,11 @@ class LambdaLoss(ListLoss):
         | anchor, positive, negatives | – | triplet |
 
     Relations:
-        `RankNet` at weighting="none", up to a factor of log 2.
+        `RankNet` at weighting_scheme="none", up to a factor of log 2.
 
     Args:
         temperature: Divides the scores, 1/σ of the paper.
-        weighting: One of `WEIGHTINGS`.
+        weighting_scheme: One of `WEIGHTINGS`.
         mu: μ of ndcg_loss2pp.
         k: Only pairs with a document among the first k count. None: all.
         graded: The set's scores of each document (its teacher scores) are grades, from 0.
@@ -425,7 +428,7 @@ class LambdaLoss(ListLoss):
     paper = "Wang et al. 2018, https://doi.org/10.1145/3269206.3271784"
     choose_when = "a cross-encoder that is judged by NDCG, on rows with many negatives"
 
-    weighting: Annotated[str, Among(WEIGHTINGS)] = "ndcg_loss2pp"
+    weighting_scheme: Annotated[str, Among(WEIGHTINGS)] = "ndcg_loss2pp"
     mu: Weight = 10.0
     k: Count | None = None
     graded: bool = False
@@ -444,7 +447,7 @@ class LambdaLoss(ListLoss):
                     "negative_score, …), or type graded=false"
                 )
             grades = teacher_scores
-        numbers = {"weighting": self.weighting, "mu": self.mu, "k": self.k}
+        numbers = {"weighting_scheme": self.weighting_scheme, "mu": self.mu, "k": self.k}
         return lambda_loss(self.tempered(document_scores), grades, **numbers), self.list_summary(
             document_scores
         )

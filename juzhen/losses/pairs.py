@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from juzhen.core.aliases import RENAMED_IN_LOSSES, accept_renamed
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.core.schema import Among
@@ -336,12 +337,13 @@ class Circle(PairLoss):
         return loss, label_gap(scores, targets)
 
 
+@accept_renamed(RENAMED_IN_LOSSES)
 @checks_arguments
 def binary_cross_entropy(
     logits: Float[Tensor, "batch"],
     targets: Float[Tensor, "batch"],
     *,
-    smoothing: float = 0.0,
+    label_smoothing: float = 0.0,
     focal_gamma: float = 0.0,
 ) -> Float[Tensor, ""]:
     """Compute the binary cross entropy of the probability p = sigmoid(logit) for a target in [0, 1].
@@ -352,7 +354,7 @@ def binary_cross_entropy(
     Args:
         logits: One number per pair, (batch,).
         targets: Probability of each pair, (batch,).
-        smoothing: ε, label smoothing (Szegedy et al. 2016, section 7, https://arxiv.org/abs/1512.00567, for two
+        label_smoothing: ε, label smoothing (Szegedy et al. 2016, section 7, https://arxiv.org/abs/1512.00567, for two
             classes).
         focal_gamma: γ, focal loss (Lin et al. 2017, equation 4, https://arxiv.org/abs/1708.02002). 0 is the plain
             loss. The paper has 0/1 labels. For others each class counts by its share, as in the plain loss.
@@ -365,13 +367,14 @@ def binary_cross_entropy(
         tensor(0.2201)
     """
     logits = full_precision(logits)
-    soft = (1 - smoothing) * full_precision(targets) + smoothing / 2
+    soft = (1 - label_smoothing) * full_precision(targets) + label_smoothing / 2
     log_yes, log_no = F.logsigmoid(logits), F.logsigmoid(-logits)
     yes = (focal_gamma * log_no).exp() * log_yes
     no = (focal_gamma * log_yes).exp() * log_no
     return -(soft * yes + (1 - soft) * no).mean()
 
 
+@accept_renamed(RENAMED_IN_LOSSES)
 class BinaryCrossEntropy(Loss):
     """Binary cross entropy of score / temperature, the usual loss of a cross-encoder.
 
@@ -392,7 +395,7 @@ class BinaryCrossEntropy(Loss):
 
     Args:
         temperature: Divides the scores.
-        smoothing: Share of the target given to both classes alike.
+        label_smoothing: Share of the target given to both classes alike.
         focal_gamma: Exponent of the focal loss. 0: the plain loss.
 
     Example:
@@ -409,10 +412,12 @@ class BinaryCrossEntropy(Loss):
     choose_when = "a cross-encoder on 0/1 pairs, where a probability is wanted"
 
     temperature: Temperature = 1.0
-    smoothing: Share = 0.0
+    label_smoothing: Share = 0.0
     focal_gamma: Weight = 0.0
 
     def with_logs(self, scores: Tensor, targets: Tensor) -> LossOutput:
         logits = full_precision(scores) / self.temperature
-        loss = binary_cross_entropy(logits, targets, smoothing=self.smoothing, focal_gamma=self.focal_gamma)
+        loss = binary_cross_entropy(
+            logits, targets, label_smoothing=self.label_smoothing, focal_gamma=self.focal_gamma
+        )
         return loss, {"accuracy": sign_accuracy(logits, targets)} | label_gap(scores, targets)

@@ -255,7 +255,7 @@ def test_columns_go_by_number_from_1_wherever_they_are_said(tmp_path):
     )
     named = as_examples(path, columns={"anchor": "文本甲", "positive": "文本乙"})
     assert as_examples(path, columns={"anchor": "2", "positive": "3"}).fingerprint == named.fingerprint
-    for wrong, hint in (("0", "from 1"), ("5", "known"), ("文本丙", "Did you mean")):
+    for wrong, hint in (("0", "from 1"), ("5", "Known"), ("文本丙", "Did you mean")):
         with pytest.raises(UserError, match=hint):
             as_examples(path, columns={"anchor": wrong, "positive": "3"})
     with pytest.raises(UserError, match=r"columns=\{'anchor'"):

@@ -189,7 +189,7 @@ def test_documents_of_a_row_are_scored_each_once_and_stay_in_their_row():
 @pytest.mark.parametrize(
     ("read_as", "kind", "texts", "message"),
     [
-        (pairs_to_grade, Kind.SENTENCE, {"text": ["a"]}, "sentences; a cross-encoder scores pairs"),
+        (pairs_to_grade, Kind.SENTENCE, {"text": ["a"]}, "sentences, and a cross-encoder scores pairs"),
         (
             Triplets.of,
             Kind.POSITIVE_PAIR,

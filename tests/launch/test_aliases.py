@@ -3,6 +3,7 @@
 import re
 
 import pytest
+import torch
 from forks import ROOT
 from jobs import compose_job, key_of, typed_job
 
@@ -11,10 +12,21 @@ from juzhen import fit
 from juzhen.cli.main import main
 from juzhen.cli.verbs import VERBS, flags, known_verbs
 from juzhen.core import aliases
-from juzhen.core.aliases import OF_GROUPS, OPTIONS, SETTINGS, current_flags, plain, require_set, with_old_keys
+from juzhen.core.aliases import (
+    OF_GROUPS,
+    OPTIONS,
+    SETTINGS,
+    current_flags,
+    plain,
+    require_set,
+    with_current_keys,
+    with_old_keys,
+    with_old_options,
+)
 from juzhen.core.errors import UserError
 from juzhen.core.safe_open import read_yaml
 from juzhen.identity import stage_settings
+from juzhen.losses import binary_cross_entropy
 from juzhen.mining.options import MiningOptions
 from juzhen.serving.models import open_corpus
 from juzhen.training import fit as fitting
@@ -143,7 +155,7 @@ def test_options_of_a_tree_of_ones_own_may_lie_in_folders(tmp_path):
         (["threshold"], "juzhen score --threshold"),
         (["index", "search", "x", "y", "--top", "3"], "--top-k"),
         (["evaluate", "runs", "--k", "3"], "--top"),
-        (["leaks", "--train", "bqcorpus"], "type bq"),
+        (["leaks", "--train", "bqcorpus"], "Type bq"),
     ],
 )
 def test_verbs_and_options_of_others_are_answered_with_ours(words, meant, capsys):
@@ -283,3 +295,23 @@ def test_options_of_mining_are_taken_by_their_earlier_names(capsys):
         *{"stages": None, "depth": 100, "index": "exact", "first_rank": 1, "share": 0.95}.items(),
         *{"share_of": "lowest", "margin": None, "temperature": None}.items(),
     ]
+
+
+def test_options_of_losses_are_taken_by_their_earlier_names(capsys):
+    with pytest.warns(DeprecationWarning, match="label_smoothing"):
+        binary_cross_entropy(torch.ones(2), torch.ones(2), smoothing=0.1)
+    typed = ["loss=softmax", "loss.smoothing=0.1"]
+    assert with_current_names(typed) == ["loss=softmax", "loss.label_smoothing=0.1"]
+    assert "loss.label_smoothing" in capsys.readouterr().err
+    assert with_current_names(["loss=mine", "loss.smoothing=0.1"]) == ["loss=mine", "loss.smoothing=0.1"]
+    of_users = {"loss": {"_target_": "theirs.Loss", "smoothing": 0.1}}
+    assert with_current_keys(of_users) == of_users
+    for name, old, new in (
+        ("softmax", "smoothing", "label_smoothing"),
+        ("lambda_loss", "weighting", "weighting_scheme"),
+        ("info_nce_weighted", "hardness", "hardness_strength"),
+    ):
+        node = read_yaml(CONF / "loss" / f"{name}.yaml")
+        before = {old if key == new else key: value for key, value in node.items()}
+        assert with_current_keys({"loss": before}) == {"loss": node}
+        assert [*with_old_options(node)] == [*before] != [*node]

@@ -31,7 +31,7 @@ def check(tree: Path, *arguments: str) -> None:
 
 WRONG = {
     # syntax
-    "name=实验": """write 'name="实验"'""",
+    "name=实验": """Write 'name="实验"'""",
     "dataset=[csts，afqmc]": "'dataset=[csts,afqmc]'",
     "dataset=[csts,": "bracket is missing",
     "training.batch_size = 3": "training.batch_size=3",
@@ -60,10 +60,10 @@ WRONG = {
     "--config-name trian": "train",
     # keys
     "optimizer.Lr=1": "optimizer.lr",
-    "lr=1e-5": "type optimizer.lr=1e-5",
-    "training.lr=1e-5": "type optimizer.lr=1e-5",
+    "lr=1e-5": "Type optimizer.lr=1e-5",
+    "training.lr=1e-5": "Type optimizer.lr=1e-5",
     "loss.temprature=0.1": "Did you mean temperature?",
-    "training.batchsize=3": "type training.batch_size=3",
+    "training.batchsize=3": "Type training.batch_size=3",
     "+trainer.max_epoch=3": "Did you mean training?",
     "+training.max_epochs=3": "given as +training.max_epochs=3",
     "~foo": "'foo' does not exist",
@@ -151,7 +151,7 @@ WRONG = {
     "loss=nameless": "loss.name is not set. Give letters, digits, _ and -, for example loss.name=cosent",
     "loss._target_=juzhen.losses.regression.SquaredError ~loss.temperature": "conf/loss/cosent.yaml calls CoSENT so",
     "loss.name=triplet": "conf/loss/triplet.yaml calls TripletMargin so",
-    "loss=by_kind loss.triplet.name=x/y": "loss.triplet.name=x/y: expected letters, digits, _ and -",
+    "loss=by_kind loss.triplet.name=x/y": "loss.triplet.name=x/y: not a name. Give letters, digits, _ and -",
     "loss.temperature=abc": "loss.temperature=abc: expected a valid number",
     "+model.score=cosin": "expected 'cosine' or 'bilinear'. Did you mean cosine?",
     "+loss.margn=3": "unknown key. Known: temperature",

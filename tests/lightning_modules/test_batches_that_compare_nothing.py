@@ -85,7 +85,7 @@ def test_lists_whose_teacher_knows_no_order_compare_nothing():
             60,
             10,
             6,
-            ["batches (", "type training.stratify_by=label (0.0 %), or raise training.batch_size=6"],
+            ["batches (", "Type training.stratify_by=label (0.0 %), or raise training.batch_size=6"],
         ),
         ("online_contrastive", 60, 10, 2, ["the part of loss=online_contrastive that compares rows"]),
         ("cosent", 60, 30, 30, []),

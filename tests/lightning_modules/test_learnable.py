@@ -203,7 +203,7 @@ def test_one_class_in_a_mixture_may_be_told_from_the_other_set(job, losses):
 
 def test_what_has_cut_the_set_down_is_named(job, losses):
     rows = rows_of(GRADED, targets=[1], count=1)
-    with pytest.raises(UserError, match="raise debug_rows=1, or choose another loss"):
+    with pytest.raises(UserError, match="Raise debug_rows=1, or choose another loss"):
         told(job, losses, "cosent", rows, debug_rows=1)
 
 

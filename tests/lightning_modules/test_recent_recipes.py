@@ -37,7 +37,7 @@ def test_each_layer_learns_at_its_share_of_the_rate(tiny_backbone):
 
 def test_what_is_off_leaves_runs_their_keys():
     nli = ("dataset=[demo_nli]", "loss=softmax")
-    assert key_of(*nli, "loss.smoothing=0") == key_of(*nli) != key_of(*nli, "loss.smoothing=0.1")
+    assert key_of(*nli, "loss.label_smoothing=0") == key_of(*nli) != key_of(*nli, "loss.label_smoothing=0.1")
     assert key_of("optimizer.layer_decay=null") == key_of() != key_of("optimizer.layer_decay=0.9")
     assert key_of("hardware.gradient_checkpointing=true") == key_of()
     assert key_of("callbacks=[default,unfreezing]") != key_of()

@@ -70,7 +70,7 @@ REFUSED = {
     },
     "dataset=[demo_nli]": {
         f"loss=info_nce_extended {NLI}.in_batch=true": "in_batch=true: loss=info_nce_extended does not ask .* "
-        "choose loss=info_nce, or type .*in_batch=null",
+        "Choose loss=info_nce, or type .*in_batch=null",
         f"loss=info_nce_own {NLI}.in_batch=true": "loss=info_nce_own does not",
         f"loss=info_nce loss.symmetric=true {NLI}.in_batch=false": "loss.symmetric=True is about texts of other rows",
         f"loss=info_nce loss.false_negative_margin=0 {NLI}.in_batch=false": "loss.false_negative_margin=0 is about "
@@ -79,7 +79,7 @@ REFUSED = {
         "pairs, which have no negatives of their own. Have them read as triplets",
         f"loss=cosent {NLI}.num_negatives=1": "rows are read as NLI pairs",
         f"loss=triplet {NLI}.temperature=0.1": "loss=triplet has none. Choose",
-        f"model=crossencoder loss=cosent {NLI}.temperature=0.1": r"divides cosines, .* type loss.temperature=…, or "
+        f"model=crossencoder loss=cosent {NLI}.temperature=0.1": r"divides cosines, .* Type loss.temperature=…, or "
         "type dataset.demo_nli.learning.temperature=null",
         f"loss=cosent_adaptive {NLI}.temperature=0.1": "divides cosines, and loss=cosent_adaptive gets",
         f"model=mlm {NLI}.temperature=0.1": "MaskedLanguageModel has none",

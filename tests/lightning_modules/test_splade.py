@@ -93,7 +93,7 @@ def test_negatives_are_mined_with_sparse_vectors(run, tmp_path, capsys):
         (("loss=triplet", "dataset=[demo_qmc]"), r"loss=triplet needs an embedding of each sentence"),
         (("loss=matryoshka", "loss@loss.of=info_nce", "dataset=[demo_qmc]"), "loss=matryoshka needs"),
         (("loss=contrastive", "dataset=[demo_qmc]"), "needs a cosine of two embeddings"),
-        (("loss=info_nce_weighted", "dataset=[demo_qmc]"), "hardness multiplies cosines"),
+        (("loss=info_nce_weighted", "dataset=[demo_qmc]"), "hardness_strength multiplies cosines"),
         (("loss=bce", "dataset=[demo_qmc]"), "never below 0. Type loss=cosent"),
         (("loss=mse",), "never below 0"),
         (("loss=ce", "dataset=[demo_nli]"), "loss=ce needs one logit per class"),

@@ -142,20 +142,27 @@ def entropy_cases() -> list[Case]:
 
     def binary(loss, rows):
         logits = rows.scores / loss.temperature
-        return oracle.binary_entropy(logits, rows.targets, loss.smoothing, loss.focal_gamma)
+        return oracle.binary_entropy(logits, rows.targets, loss.label_smoothing, loss.focal_gamma)
 
     def classes(loss, rows):
         logits = [list(row) for row in rows.logits]
-        return oracle.class_entropy(logits, rows.targets, loss.smoothing, loss.focal_gamma)
+        return oracle.class_entropy(logits, rows.targets, loss.label_smoothing, loss.focal_gamma)
 
     settings = [(labelled, 0.0, 0.0), (graded, 0.1, 0.0), (labelled, 0.1, 2.0)]
     cases = [
-        case(losses.BinaryCrossEntropy, kind, binary, temperature=0.5, smoothing=smoothing, focal_gamma=gamma)
+        case(
+            losses.BinaryCrossEntropy,
+            kind,
+            binary,
+            temperature=0.5,
+            label_smoothing=smoothing,
+            focal_gamma=gamma,
+        )
         for kind, smoothing, gamma in settings
     ]
     settings = [(labelled, 0.0, 0.0), (nli, 0.1, 2.0), (nli, 0.0, 0.5)]
     return cases + [
-        case(losses.CrossEntropy, kind, classes, smoothing=smoothing, focal_gamma=gamma)
+        case(losses.CrossEntropy, kind, classes, label_smoothing=smoothing, focal_gamma=gamma)
         for kind, smoothing, gamma in settings
     ]
 

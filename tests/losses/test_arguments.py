@@ -75,7 +75,7 @@ def test_no_tensor_of_a_loss_is_broadcast(name):
             continue
         with pytest.raises(UserError, match="has the shape"):
             loss(**tensors | {argument: values[:1]})
-    with pytest.raises(UserError, match="expected 1 batch or more"):
+    with pytest.raises(UserError, match="Expected 1 batch or more"):
         loss(**{argument: values[:0] for argument, values in tensors.items()})
 
 
@@ -102,7 +102,7 @@ def test_functions_are_as_strict_as_modules():
 @pytest.mark.parametrize("name", ["list_kl", "list_mle", "margin_mse", "lambda_loss"])
 def test_one_document_is_no_list(name):
     loss, tensors = call(name)
-    with pytest.raises(UserError, match="expected 2 documents or more"):
+    with pytest.raises(UserError, match="Expected 2 documents or more"):
         loss(**{argument: values[:, :1] for argument, values in tensors.items()})
 
 

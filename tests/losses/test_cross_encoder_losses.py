@@ -15,7 +15,7 @@ from juzhen.losses.pairwise_ranking import margin_ranking
 from juzhen.losses.regression import huber, squared_error
 from juzhen.losses.sums import cross_entropy_and_error
 
-PLAIN = {"smoothing": 0.0, "focal_gamma": 0.0}
+PLAIN = {"label_smoothing": 0.0, "focal_gamma": 0.0}
 
 
 def test_bce_is_torchs_also_for_graded_targets():
@@ -28,15 +28,17 @@ def test_bce_is_torchs_also_for_graded_targets():
 def test_ce_is_torchs_with_its_smoothing(smoothing):
     logits, classes = torch.randn(50, 3), torch.randint(3, (50,)).float()
     expected = F.cross_entropy(logits, classes.long(), label_smoothing=smoothing)
-    value = class_cross_entropy(logits, classes, smoothing=smoothing, focal_gamma=0.0)
+    value = class_cross_entropy(logits, classes, label_smoothing=smoothing, focal_gamma=0.0)
     assert value.item() == pytest.approx(expected.item(), rel=1e-5)
 
 
 @pytest.mark.parametrize(("smoothing", "gamma"), [(0.0, 0.0), (0.1, 0.0), (0.0, 2.0), (0.1, 1.5)])
 def test_two_nodes_are_one_node_with_their_difference(smoothing, gamma):
     logits, labels = torch.randn(50, 2).double(), torch.randint(2, (50,)).double()
-    two = class_cross_entropy(logits, labels, smoothing=smoothing, focal_gamma=gamma)
-    one = binary_cross_entropy(logits[:, 1] - logits[:, 0], labels, smoothing=smoothing, focal_gamma=gamma)
+    two = class_cross_entropy(logits, labels, label_smoothing=smoothing, focal_gamma=gamma)
+    one = binary_cross_entropy(
+        logits[:, 1] - logits[:, 0], labels, label_smoothing=smoothing, focal_gamma=gamma
+    )
     assert two.item() == pytest.approx(one.item(), rel=1e-9)
 
 
@@ -44,7 +46,7 @@ def test_focal_loss_by_hand():
     """p = 0.9 for a positive: (0.1)² · 0.105 instead of 0.105; a wrong row keeps most of its cost."""
     logits, ones = torch.tensor([0.9, 0.1]).logit(), torch.ones(1)
     right, wrong = (
-        binary_cross_entropy(logits[row : row + 1], ones, smoothing=0.0, focal_gamma=2.0).item()
+        binary_cross_entropy(logits[row : row + 1], ones, label_smoothing=0.0, focal_gamma=2.0).item()
         for row in (0, 1)
     )
     assert right == pytest.approx(0.01 * 0.10536, rel=1e-3)
@@ -58,7 +60,7 @@ def test_certain_and_wrong_logits_have_finite_gradients(gamma):
         (class_cross_entropy, 1e4 * torch.eye(3), torch.tensor([0.0, 2, 1])),
     ):
         logits.requires_grad_()
-        value = function(logits, targets, smoothing=0.0, focal_gamma=gamma)
+        value = function(logits, targets, label_smoothing=0.0, focal_gamma=gamma)
         value.backward()
         assert value.isfinite()
         assert value > 100
@@ -70,7 +72,8 @@ def test_smoothing_asks_for_less_than_certainty():
     """With ε = 0.2 the best probability of a positive is 0.9."""
     logits = torch.cat([torch.linspace(-5, 5, 41), torch.linspace(2, 2.4, 21)])
     costs = [
-        binary_cross_entropy(logit[None], torch.ones(1), smoothing=0.2, focal_gamma=0.0) for logit in logits
+        binary_cross_entropy(logit[None], torch.ones(1), label_smoothing=0.2, focal_gamma=0.0)
+        for logit in logits
     ]
     assert logits[torch.stack(costs).argmin()].sigmoid().item() == pytest.approx(0.9, abs=0.01)
 

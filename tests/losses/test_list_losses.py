@@ -139,7 +139,7 @@ def test_losses_of_an_order_with_ties(size, data, mu):
     check(lambda_loss, scores, numpy_lambda_loss(scores, graded, mu), graded, mu=mu)
     for weighting, k in itertools.product(WEIGHTINGS, (None, 1, 2)):
         expected = numpy_lambda_loss(scores, graded, mu, weighting, k)
-        check(lambda_loss, scores, expected, graded, mu=mu, weighting=weighting, k=k)
+        check(lambda_loss, scores, expected, graded, mu=mu, weighting_scheme=weighting, k=k)
 
 
 def test_lambda_loss_reads_grades_of_the_set_where_it_is_told_to():
@@ -154,9 +154,9 @@ def test_lambda_loss_reads_grades_of_the_set_where_it_is_told_to():
 def test_documents_that_a_row_lacks_cost_nothing():
     scores, grades = torch.tensor([[0.2, 0.9, -torch.inf]]), torch.tensor([[1.0, 0.0, 0.0]])
     for weighting in WEIGHTINGS:
-        whole = lambda_loss(scores, grades, weighting=weighting)
+        whole = lambda_loss(scores, grades, weighting_scheme=weighting)
         assert whole.item() == pytest.approx(
-            lambda_loss(scores[:, :2], grades[:, :2], weighting=weighting).item()
+            lambda_loss(scores[:, :2], grades[:, :2], weighting_scheme=weighting).item()
         )
 
 

@@ -69,7 +69,7 @@ def composed(*overrides: str, config_name: str = "loss/by_kind"):
             r"temperature_unit=spred: .*Did you mean spread\?",
         ),
         ("CoSENTSampled", {"num_comparisons": 0}, "num_comparisons=0: expected "),
-        ("BinaryCrossEntropy", {"smoothing": 1.5}, "smoothing=1.5: expected "),
+        ("BinaryCrossEntropy", {"label_smoothing": 1.5}, "label_smoothing=1.5: expected "),
         ("CrossEntropy", {"focal_gamma": -1}, "focal_gamma=-1: expected "),
         ("SquaredError", {"activation": "tanh"}, "activation=tanh: expected .*identity.*sigmoid"),
         (

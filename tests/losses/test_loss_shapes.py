@@ -22,7 +22,7 @@ def numbers(*shape):
     return torch.randint(0, 9, shape)
 
 
-FOCAL = {"smoothing": 0.1, "focal_gamma": 1.0}
+FOCAL = {"label_smoothing": 0.1, "focal_gamma": 1.0}
 CALLS = [
     # function, its options, arguments that fit, arguments that do not
     ("cosent", {}, (floats(4), floats(4)), (floats(4), floats(5))),

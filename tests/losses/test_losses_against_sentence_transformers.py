@@ -187,7 +187,7 @@ def test_lambda_loss(weighting, k):
     ranks = scores.argsort(dim=1, descending=True).argsort(dim=1)
     is_top = ranks < (k or 5)
     counted = (grades[:, :, None] > grades[:, None, :]) & (is_top[:, :, None] | is_top[:, None, :])
-    value = losses.lambda_loss(scores, grades, weighting=weighting, k=k)
+    value = losses.lambda_loss(scores, grades, weighting_scheme=weighting, k=k)
     assert value.item() * 4 / counted.sum().item() == pytest.approx(expected.item(), rel=1e-5)
 
 
@@ -282,7 +282,7 @@ def test_ranks_of_lists(documents, ties):
 )
 def test_hardness_of_negatives(weigh, mode, num_negatives):
     rows = encoded_rows(Kind.TRIPLET, count=COUNT, num_negatives=num_negatives)
-    ours = losses.InfoNCEWeighted(temperature=0.05, hardness=5.0, weigh=weigh)
+    ours = losses.InfoNCEWeighted(temperature=0.05, hardness_strength=5.0, weigh=weigh)
     peer = theirs.MultipleNegativesRankingLoss(MODEL, scale=20.0, hardness_mode=mode, hardness_strength=5.0)
     assert_same(ours, peer, rows)
 
@@ -324,7 +324,7 @@ def test_lambda_loss_of_lists_of_unequal_length(unequal, weighting):
         "none": of_pairs.NoWeightingScheme(),
     }
     expected = of_pairs.LambdaLoss(GivenScores(), weighting_scheme=schemes[weighting])(inputs, labels)
-    value = losses.lambda_loss(scores, grades, weighting=weighting)
+    value = losses.lambda_loss(scores, grades, weighting_scheme=weighting)
     pairs = sum((row[:, None] > row[None]).sum().item() for row in labels)
     assert value.item() * 5 / pairs == pytest.approx(expected.item(), rel=1e-5)
 

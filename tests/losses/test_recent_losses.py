@@ -23,7 +23,7 @@ def test_hardness_multiplies_negatives(weigh):
     """By numbers: w = exp(α s), of the row's own negatives, of others' texts, or of both; the weight is a constant."""
     texts = drawn(3, 4, DIM).requires_grad_()
     anchors, positives, negatives = texts
-    loss = losses.InfoNCEWeighted(temperature=0.1, hardness=2.0, weigh=weigh)
+    loss = losses.InfoNCEWeighted(temperature=0.1, hardness_strength=2.0, weigh=weigh)
     value = loss(anchors, positives, negatives[:, None])
     cosines = all_cosines(anchors, torch.cat([positives, negatives]))
     total = 0
@@ -43,7 +43,7 @@ def test_hardness_multiplies_negatives(weigh):
 def test_without_hardness_it_is_info_nce_and_own_negatives_must_be_there():
     rows = encoded_rows(Kind.TRIPLET)
     plain = loss_of(losses.InfoNCE(), rows)[0]
-    torch.testing.assert_close(loss_of(losses.InfoNCEWeighted(hardness=0), rows)[0], plain)
+    torch.testing.assert_close(loss_of(losses.InfoNCEWeighted(hardness_strength=0), rows)[0], plain)
     with pytest.raises(UserError, match="weigh=own: these rows have no hard negatives"):
         losses.InfoNCEWeighted(weigh="own")(drawn(3, DIM), drawn(3, DIM))
 
@@ -176,7 +176,7 @@ def test_soft_labels_of_a_classifier():
     shares = torch.tensor([0.0, 0.2, 0.4, 0.6, 0.8, 1.0], dtype=torch.float64)
     expected = -((1 - shares) * log_p[:, 0] + shares * log_p[:, 1]).mean()
     torch.testing.assert_close(graded(first, second, shares), expected)
-    smooth = losses.SoftmaxClassifier(dim=DIM, num_classes=2, smoothing=0.2).double()
+    smooth = losses.SoftmaxClassifier(dim=DIM, num_classes=2, label_smoothing=0.2).double()
     smooth.load_state_dict(graded.state_dict())
     graded_so = graded(first, second, 0.1 + 0.8 * classes)
     torch.testing.assert_close(smooth(first, second, classes), graded_so)

@@ -145,7 +145,7 @@ def test_a_place_where_nothing_can_be_made_is_said_with_the_way_out(tmp_path):
         for make in (take_folder, make_folder):
             with pytest.raises(OSError, match=str(place)) as refused:
                 make(place)
-            assert "choose" in reason_of(refused.value)
+            assert "Choose" in reason_of(refused.value)
 
 
 def refused_as_nobody(folder: Path) -> None:

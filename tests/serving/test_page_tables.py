@@ -76,10 +76,10 @@ def test_what_is_not_clear_is_said_and_what_is_faulty_is_counted(client):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("faq.docx", b"x", "faq.docx: this format .* expected .csv"),
-        ("faq.parquet", b"PAR1", "expected .csv"),
-        ("faq.csv.gz", b"\x1f\x8b", "expected .csv"),
-        ("", b"x", "expected .csv"),
+        ("faq.docx", b"x", "faq.docx: this format .* Expected .csv"),
+        ("faq.parquet", b"PAR1", "Expected .csv"),
+        ("faq.csv.gz", b"\x1f\x8b", "Expected .csv"),
+        ("", b"x", "Expected .csv"),
         ("faq.csv", b"", "the file is empty"),
         ("faq.csv", b"PK\3\4\0\0\0\0\1,\2\n", "binary data"),
         ("faq.xlsx", b"x", "not a readable Excel file"),
