@@ -134,17 +134,44 @@ def model_card(
     if encoder.templates is not None:
         prompts = encoder.templates.as_dict().items()
         facts |= {"templates": {key: value for key, value in prompts if value is not None}}
-    plain = {key: value for key, value in facts.items() if not isinstance(value, dict)}
-    sections = {key: value for key, value in facts.items() if isinstance(value, dict)}
     use = _USE[loads_elsewhere] + _sizes(encoder, loads_elsewhere) + (_SCORE if encoder.score_head else "")
+    return card_text(
+        encoder.licence, title, "A sentence encoder trained with juzhen.", features, facts,
+        use.replace(HERE, place), header=_FRONT_MATTER if loads_elsewhere else "",
+    )  # fmt: skip
+
+
+def card_text(
+    licence: str | None,
+    title: str,
+    summary: str,
+    features: dict[str, Any],
+    facts: dict[str, Any],
+    use: str,
+    *,
+    header: str = "",
+) -> str:
+    """Model card of an encoder of any family.
+
+    Args:
+        licence: Licence of the weights, or None.
+        title: Title.
+        summary: One sentence on the encoder.
+        features: Rows of the table.
+        facts: More rows. A nested dict becomes a section.
+        use: Code that loads the encoder.
+        header: Lines of the YAML header that the hub reads, without the licence.
+    """
+    header += f"license: {licence}\n" if licence else ""
+    rows = {key: value for key, value in facts.items() if not isinstance(value, dict)}
+    sections = {key: value for key, value in facts.items() if isinstance(value, dict)}
     parts = [
-        _head(_FRONT_MATTER if loads_elsewhere else "", encoder),
-        f"# {in_markdown(title)}\n\nA sentence encoder trained with juzhen.\n{licence_note(encoder.licence)}\n",
-        fact_table(features | plain),
-        f"\n## Use\n\n{use}".replace(HERE, place),
+        f"---\n{header}---\n" if header else "",
+        f"# {in_markdown(title)}\n\n{summary}\n{licence_note(licence)}\n",
+        f"{fact_table(features | rows)}\n## Use\n\n{use}",
         *(
-            f"\n## {in_markdown(_words(name)).capitalize()}\n\n{fact_table(rows)}"
-            for name, rows in sections.items()
+            f"\n## {in_markdown(_words(name)).capitalize()}\n\n{fact_table(section)}"
+            for name, section in sections.items()
         ),
     ]
     return "".join(parts)
@@ -179,16 +206,9 @@ def pair_card(
     features = {"architecture": encoder.backbone.config.model_type} | settings
     features["tokens at most"] = encoder.inner.max_length
     features |= adapter_facts(encoder.backbone)
-    text = f"# {in_markdown(title)}\n\nA cross-encoder trained with juzhen: it scores pairs of sentences.\n"
-    note = f"{licence_note(encoder.inner.licence)}\n"
-    use = f"\n## Use\n\n{_USE_CROSS}{_USE_CROSS_ELSEWHERE[loads_elsewhere]}".replace(HERE, place)
-    return _head("", encoder.inner) + text + note + fact_table(features | facts) + use
-
-
-def _head(header: str, encoder: PooledEncoder) -> str:
-    """YAML header that the hub reads, "" if it would be empty."""
-    header += f"license: {encoder.licence}\n" if encoder.licence else ""
-    return f"---\n{header}---\n" if header else ""
+    summary = "A cross-encoder trained with juzhen: it scores pairs of sentences."
+    use = f"{_USE_CROSS}{_USE_CROSS_ELSEWHERE[loads_elsewhere]}".replace(HERE, place)
+    return card_text(encoder.inner.licence, title, summary, features, facts, use)
 
 
 def fact_table(rows: dict[str, Any]) -> str:

@@ -17,7 +17,7 @@ import transformers
 
 from juzhen.core.atomic_write import write_json, write_text
 from juzhen.core.errors import UserError, require_number
-from juzhen.core.text import in_markdown, short
+from juzhen.core.text import short
 from juzhen.encoders.folder_settings import (
     LENGTH_FILE,
     PYLATE,
@@ -28,7 +28,7 @@ from juzhen.encoders.folder_settings import (
 )
 from juzhen.encoders.layout import MODULES_FILE, inside, read_model_settings, read_modules
 from juzhen.encoders.prompts import PROMPTS_FILE, Prompts, prompts_of
-from juzhen.encoders.save import fact_table, licence_note, save_transformer
+from juzhen.encoders.save import card_text, save_transformer
 from juzhen.encoders.thresholds import write_thresholds
 
 PUNCTUATION = (*string.punctuation, *"，。、；：？！…—·「」『』（）〔〕【】《》〈〉“”‘’～￥")
@@ -299,15 +299,5 @@ def _card(encoder: Any, facts: dict[str, Any], *, is_pylate: bool, place: str) -
     use = USE.replace("{elsewhere}", ELSEWHERE[is_pylate]).replace("{score}", score)
     use = use.replace("{pylate}", pylate).replace("{place}", place)
     head = "library_name: sentence-transformers\ntags: [colbert, late-interaction, juzhen]\n"
-    head += f"license: {encoder.licence}\n" if encoder.licence else ""
-    plain = {key: value for key, value in facts.items() if not isinstance(value, dict)}
-    sections = {key: value for key, value in facts.items() if isinstance(value, dict)}
-    parts = [
-        f"---\n{head}---\n# {in_markdown(title)}\n\nA ColBERT trained with juzhen: a vector for each token.\n",
-        f"{licence_note(encoder.licence)}\n{fact_table(features | plain)}\n## Use\n\n{use}",
-        *(
-            f"\n## {in_markdown(name.replace('_', ' ')).capitalize()}\n\n{fact_table(rows)}"
-            for name, rows in sections.items()
-        ),
-    ]
-    return "".join(parts)
+    summary = "A ColBERT trained with juzhen: a vector for each token."
+    return card_text(encoder.licence, title, summary, features, facts, use, header=head)

@@ -20,7 +20,7 @@ from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import Side
 from juzhen.core.machine import open_device, warn_forked
 from juzhen.core.progress import progress_bar
-from juzhen.core.text import in_markdown, short
+from juzhen.core.text import short
 from juzhen.core.text_warnings import STRICT, reported
 from juzhen.encoders.asymmetric import AsymmetricEncoder
 from juzhen.encoders.backbone import quiet
@@ -42,7 +42,7 @@ from juzhen.encoders.peer_options import check_count, takes_peer_options
 from juzhen.encoders.pooled_encoder import PooledEncoder
 from juzhen.encoders.prompts import PROMPTS_FILE, Prompts, prompts_of
 from juzhen.encoders.resolve_path import encoder_folder, encoder_source, locate_folder
-from juzhen.encoders.save import HubMixin, fact_table, licence_note, licence_of, save_tokenizer
+from juzhen.encoders.save import HubMixin, card_text, licence_of, save_tokenizer
 from juzhen.encoders.thresholds import ThresholdMixin, write_thresholds
 from juzhen.encoders.tokens import BATCH_TOKENS, batches_by_length
 from juzhen.families.sparse.vectors import ACTIVATIONS, POOLINGS, SparseVectors, pooled_texts
@@ -171,19 +171,9 @@ def _card(encoder: Any, facts: dict[str, Any], *, place: str) -> str:
         "pooling": f"{encoder.strategy}, {encoder.activation}",
     }
     head = "library_name: sentence-transformers\ntags: [sparse-encoder, splade, juzhen]\n"
-    head += f"license: {encoder.licence}\n" if encoder.licence else ""
-    plain = {key: value for key, value in facts.items() if not isinstance(value, dict)}
-    sections = {key: value for key, value in facts.items() if isinstance(value, dict)}
-    parts = [
-        f"---\n{head}---\n# {in_markdown(title)}\n\nA sparse encoder (SPLADE) trained with juzhen: a weight for each "
-        "token of the vocabulary, most of them 0.\n",
-        f"{licence_note(encoder.licence)}\n{fact_table(features | plain)}\n## Use\n\n{USE.replace('{place}', place)}",
-        *(
-            f"\n## {in_markdown(name.replace('_', ' ')).capitalize()}\n\n{fact_table(rows)}"
-            for name, rows in sections.items()
-        ),
-    ]
-    return "".join(parts)
+    summary = "A sparse encoder (SPLADE) trained with juzhen: a weight for each token of the vocabulary, most of them 0."
+    use = USE.replace("{place}", place)
+    return card_text(encoder.licence, title, summary, features, facts, use, header=head)
 
 
 LENGTH, MOST = 16, 2**15
