@@ -85,26 +85,25 @@ class Best:
 
     def add(self, scores: Float[np.ndarray, "queries block"], first: int) -> None:
         """Add a block of documents, from number `first` on. Blocks must come in order."""
-        least = self._least
-        if self.documents.shape[1] < self.k < scores.shape[1]:
+        width, block, least = self.documents.shape[1], scores.shape[1], self._least
+        if width < self.k < block:
             # What is below the k-th of a part need not be sorted.
-            kth = np.partition(scores[:, : max(PART, self.k)], -self.k, axis=1)[:, -self.k]
+            part = scores[:, : max(PART, self.k, block // 2)]
+            kth = np.partition(part, -self.k, axis=1)[:, -self.k]
             least = np.maximum(least, np.nextafter(kth, np.float32(-np.inf)))
-        rows, columns = np.nonzero(scores > least[:, None])
-        width = self.documents.shape[1]
-        queries = np.concatenate([np.repeat(np.arange(len(scores)), width), rows])
-        documents = np.concatenate([self.documents.ravel(), columns + first])
-        values = np.concatenate([self.scores.ravel(), scores[rows, columns]])
-        order = np.lexsort((documents, -values, queries))
-        queries, documents, values = queries[order], documents[order], values[order]
-        ranks = np.arange(len(queries)) - np.searchsorted(queries, queries)
-        stays = (ranks < self.k) & (documents >= 0)
-        targets = queries[stays], ranks[stays]
-        shape = len(self.documents), int(targets[1].max(initial=-1)) + 1
-        self.documents = np.full(shape, -1, dtype=np.int64)
-        self.scores = np.full(shape, -np.inf, dtype=np.float32)
-        self.documents[targets], self.scores[targets] = documents[stays], values[stays]
-        if shape[1] == self.k:
+        # nonzero of a matrix is five times slower
+        rows, columns = np.divmod(np.flatnonzero(scores > least[:, None]), block)
+        counts = np.bincount(rows, minlength=len(scores))
+        places = np.arange(width, width + len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+        shape = len(scores), width + int(counts.max(initial=0))
+        documents, values = np.full(shape, -1), np.full(shape, -np.inf, dtype=np.float32)
+        documents[:, :width], values[:, :width] = self.documents, self.scores
+        documents[rows, places], values[rows, places] = columns + first, scores[rows, columns]
+        ends = min(int((documents >= 0).sum(axis=1).max(initial=0)), self.k)
+        order = np.argsort(-values, axis=1, kind="stable")[:, :ends]  # the lower number of equal ones first
+        self.documents = np.take_along_axis(documents, order, axis=1)
+        self.scores = np.take_along_axis(values, order, axis=1)
+        if ends == self.k:
             self._least = np.maximum(self._least, self.scores[:, -1])
 
     def lists(self) -> tuple[Int[np.ndarray, "queries k"], Float[np.ndarray, "queries k"]]:
@@ -134,10 +133,10 @@ def exact_search(
     Returns:
         Numbers and float32 products, best first. Missing entries are −1 and −inf.
     """
-    if (equal := EqualRows.of(documents)) is not None:
-        return equal.spread(*exact_search(queries, documents[equal.first], k, advance=advance), k)
     require_finite_vectors(queries, "queries")
     require_finite_vectors(documents, "documents")
+    if (equal := EqualRows.of(documents)) is not None:
+        documents = documents[equal.first]
     lists = []
     for start in range(0, len(queries), QUERIES_AT_ONCE):
         portion = queries[start : start + QUERIES_AT_ONCE]
@@ -148,7 +147,8 @@ def exact_search(
         advance(len(portion))
     if not lists:
         return np.empty((0, k), dtype=np.int64), np.empty((0, k), dtype=np.float32)
-    return np.concatenate([part for part, _ in lists]), np.concatenate([part for _, part in lists])
+    numbers, products = (np.concatenate(parts) for parts in zip(*lists, strict=True))
+    return (numbers, products) if equal is None else equal.spread(numbers, products, k)
 
 
 @dataclass(frozen=True)
@@ -190,22 +190,23 @@ class EqualRows:
         self, ranked: Int[np.ndarray, "queries some"], scores: Float[np.ndarray, "queries some"], k: int
     ) -> tuple[Int[np.ndarray, "queries k"], Float[np.ndarray, "queries k"]]:
         """The `k` best documents out of lists of the best distinct ones, −1 where a list has ended."""
-        rows, ranks = np.nonzero(ranked >= 0)
-        hits = ranked[rows, ranks]
-        counts = np.minimum(np.diff(self.starts)[hits], k)
+        sizes = np.where(ranked < 0, 0, np.diff(self.starts)[ranked])
+        lists, of_lists = np.where(ranked < 0, -1, self.first[ranked].astype(np.int64)), scores.copy()
+        several = np.flatnonzero((sizes > 1).any(axis=1))  # rows with a document that is there several times
+        rows, ranks = np.nonzero(ranked[several] >= 0)
+        hits = ranked[several][rows, ranks]
+        counts = np.minimum(sizes[several][rows, ranks], k)
         turns = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
         queries = np.repeat(rows, counts)
         documents = self.members[np.repeat(self.starts[hits], counts) + turns]
-        values = np.repeat(scores[rows, ranks], counts)
+        values = np.repeat(scores[several][rows, ranks], counts)
         order = np.lexsort((documents, -values, queries))
         queries, documents, values = queries[order], documents[order], values[order]
         rank = np.arange(len(queries)) - np.searchsorted(queries, queries)
         stays = rank < k
-        lists, of_lists = np.full((len(ranked), k), -1), np.full((len(ranked), k), -np.inf, dtype=np.float32)
-        lists[queries[stays], rank[stays]], of_lists[queries[stays], rank[stays]] = (
-            documents[stays],
-            values[stays],
-        )
+        lists[several], of_lists[several] = -1, -np.inf
+        places = several[queries[stays]], rank[stays]
+        lists[places], of_lists[places] = documents[stays], values[stays]
         return lists, of_lists
 
 
