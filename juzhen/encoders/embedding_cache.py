@@ -6,8 +6,11 @@ with digests of texts and their embeddings.
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -92,7 +95,7 @@ class CachePartition:
             digests = segment["texts"].view(f"V{DIGEST_BYTES}").ravel().tolist()
             numbers |= {digest: number for number, digest in enumerate(digests, start=first)}
             first += len(digests)
-        rows = np.fromiter((numbers.get(_digest(text), -1) for text in texts), dtype=np.int64)
+        rows = np.fromiter([numbers.get(digest, -1) for digest in map(_digest, texts)], dtype=np.int64)
         return Vectors(list(self._segments.values()), rows, dim=self.dim)
 
     def add(
@@ -161,12 +164,33 @@ class Vectors:
     def __getitem__(self, texts: Int[np.ndarray, "some"]) -> Float[np.ndarray, "some dim"]:
         """Embeddings of the texts with these numbers, all of them there, in float32."""
         positions = self.places[texts]
+        if len(self._segments) == 1:
+            return np.asarray(self._segments[0]["vectors"][positions], dtype=np.float32)
         owners = np.searchsorted(self._firsts, positions, side="right") - 1
         vectors = np.empty((len(positions), self.dim), dtype=np.float32)
         for owner in np.unique(owners):
             rows = np.flatnonzero(owners == owner)
             vectors[rows] = self._segments[owner]["vectors"][positions[rows] - self._firsts[owner]]
         return vectors
+
+
+_KNOWN: ContextVar[dict[tuple[Any, ...], tuple[str, PooledEncoder]] | None] = ContextVar(
+    "known", default=None
+)
+
+
+@contextmanager
+def unchanged_weights() -> Iterator[None]:
+    """No encoder changes its weights or its tokenizer meanwhile: each digest is computed once.
+
+    Only the caller can promise that. Neither the address nor the version of a tensor tells whether its numbers are
+    those of before.
+    """
+    token = _KNOWN.set({})
+    try:
+        yield
+    finally:
+        _KNOWN.reset(token)
 
 
 def encoder_digest(encoder: PooledEncoder, variant: str) -> str:
@@ -201,11 +225,19 @@ def encoder_digest(encoder: PooledEncoder, variant: str) -> str:
         settings.append([encoder.prompt, encoder.unpooled])
     if (overlap := getattr(encoder, "chunk_overlap", None)) is not None:
         settings.append(["chunks", overlap])
-    digest.update(json.dumps(settings, sort_keys=True, default=str).encode())
+    described = json.dumps(settings, sort_keys=True, default=str)
+    state, known = sorted(encoder.state_dict().items()), _KNOWN.get()
+    tensors = tuple((name, tensor.data_ptr(), tensor.dtype, tensor.shape) for name, tensor in state)
+    key = described, id(encoder.tokenizer), tensors
+    if known is not None and key in known:
+        return known[key][0]
+    digest.update(described.encode())
     digest.update(tokenizer_digest(encoder.tokenizer))
-    for name, tensor in sorted(encoder.state_dict().items()):
+    for name, tensor in state:
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
         digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+    if known is not None:
+        known[key] = digest.hexdigest(), encoder  # kept alive, so that no other one gets its addresses
     return digest.hexdigest()
 
 
@@ -214,4 +246,4 @@ def _new_digest(content: bytes = b"") -> "hashlib.blake2b":
 
 
 def _digest(text: str) -> bytes:
-    return _new_digest(text.encode("utf-8", "surrogatepass")).digest()
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=DIGEST_BYTES).digest()

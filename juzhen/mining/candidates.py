@@ -182,11 +182,16 @@ def pooled(
     columns, last = [], depth + 1
     for number, source in enumerate(sources):
         documents, scores = source.search(queries, depth, advance)
-        rows, ranks = np.nonzero(documents >= 0)
+        rows, ranks = np.divmod(np.flatnonzero(documents >= 0), documents.shape[1])  # nonzero is slower
         known_scores = scores[rows, ranks] if number == 0 else np.full(len(rows), np.nan, dtype=np.float32)
         bits = np.full(len(rows), 1 << number)
         rank_in_list = np.minimum(ranks + 1, depth)  # negatives in force may be more than the depth
         columns.append((queries[rows], documents[rows, ranks], rank_in_list, known_scores, bits))
+    if len(columns) == 1 and not num_random:
+        query, document, rank, score, _ = columns[0]
+        return _ordered(
+            Pool(query, document, rank, score, np.full(len(query), sources[0].name, dtype=object))
+        )
     random_documents = np.random.default_rng([seed, int(queries[0])]).integers(
         num_documents, size=(len(queries), num_random)
     )
@@ -207,8 +212,20 @@ def pooled(
         for mask in range(1 << len(sources))
     ]
     names = np.array(["+".join(finders) or RANDOM for finders in found_by], dtype=object)
-    order = np.lexsort((document, -score, rank == 0, query))
-    return Pool(query[order], document[order], rank[order], score[order], names[bits[order]])
+    return _ordered(Pool(query, document, rank, score, names[bits]))
+
+
+def _ordered(pool: Pool) -> Pool:
+    """Order candidates as `Pool` says. The list of a single source is in order already, which is seen quickly."""
+    keys = pool.query, pool.rank == 0, -pool.score, pool.document
+    is_in_order = np.ones(max(len(pool.query) - 1, 0), dtype=bool)
+    for key in reversed(keys):
+        before, after = key[:-1], key[1:]
+        is_in_order = (before < after) | ((before == after) & is_in_order)
+    if is_in_order.all():
+        return pool
+    order = np.lexsort(tuple(reversed(keys)))
+    return Pool(**{name: column[order] for name, column in vars(pool).items()})
 
 
 QUERIES_AT_ONCE = 32

@@ -1,5 +1,6 @@
 """Rules that drop candidates, each with a reason, and the choice of negatives from the rest."""
 
+import re
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from itertools import chain
@@ -10,8 +11,9 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from juzhen.core.examples import Examples
+from juzhen.core.text import fold
 from juzhen.data.leaks.filter import used_sentences
-from juzhen.data.leaks.matching import letters_only, normalize
+from juzhen.data.leaks.matching import NO_WIDTH, letters_only, normalize
 from juzhen.data.rankings import RankingSet
 from juzhen.mining.candidates import Pool
 from juzhen.mining.options import MiningOptions
@@ -41,6 +43,10 @@ SUSPECTED_CODES = [REASONS.index(reason) for reason in SUSPECTED]
 
 UNKNOWN = -1
 
+TEXTS_AT_ONCE = 4096
+
+_MARKS = re.compile(r"[^\w\n]|_")
+
 Codes = Int[np.ndarray, "candidates"]
 
 
@@ -67,9 +73,9 @@ class Known:
         self._span = len(numbers)
         self._copies = np.sort(owners * self._span + self._document_text[self.positives])
         used = {
-            numbers.get(_letters(text), UNKNOWN)
+            numbers.get(letters, UNKNOWN)
             for examples in evaluation
-            for text in used_sentences(examples)
+            for letters in _letters([*used_sentences(examples)])
         }
         self._evaluated = np.isin(self._document_text, list(used))
         # Texts are the nodes, so that a query which is a document too is one of them.
@@ -151,11 +157,21 @@ def above(
 
 def _numbered(texts: Sequence[str], numbers: dict[str, int]) -> Int[np.ndarray, "texts"]:
     """Give equal numbers to texts that differ in spaces, punctuation, width and case only."""
-    return np.array([numbers.setdefault(_letters(text), len(numbers)) for text in texts], dtype=np.int64)
+    letters = chain.from_iterable(
+        _letters(texts[start : start + TEXTS_AT_ONCE]) for start in range(0, len(texts), TEXTS_AT_ONCE)
+    )
+    return np.fromiter((numbers.setdefault(text, len(numbers)) for text in letters), dtype=np.int64)
 
 
-def _letters(text: str) -> str:
-    return letters_only(normalize(text))
+def _letters(texts: Sequence[str]) -> list[str]:
+    """Return `letters_only(normalize(text))` of each text, computed for all at once.
+
+    A line break ends every rule of Unicode that looks at neighbours.
+    """
+    together = _MARKS.sub("", fold(NO_WIDTH.sub("", "\n".join(texts)))).split("\n")
+    if len(together) != len(texts):  # a text has line breaks
+        together = [""] * len(texts)
+    return [letters or letters_only(normalize(text)) for letters, text in zip(together, texts, strict=True)]
 
 
 def _keys(lists: Sequence[np.ndarray] | None, size: int) -> np.ndarray:
@@ -216,7 +232,10 @@ def _places(queries: np.ndarray, wish: np.ndarray, usable: np.ndarray) -> Int[np
     """Rank usable candidates of each query by rising wish. Others get the largest integer."""
     positions = np.full(len(queries), np.iinfo(np.int64).max)
     rows = np.flatnonzero(usable)
-    rows = rows[np.lexsort((rows, wish[rows], queries[rows]))]
+    if (np.diff(wish[rows]) < 0)[
+        np.diff(queries[rows]) == 0
+    ].any():  # not yet in order, as retrieved ones are
+        rows = rows[np.lexsort((rows, wish[rows], queries[rows]))]
     ordered = queries[rows]
     positions[rows] = np.arange(len(rows)) - np.searchsorted(ordered, ordered)
     return positions

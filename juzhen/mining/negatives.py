@@ -22,7 +22,7 @@ from juzhen.core.text_warnings import reported
 from juzhen.data.leaks.filter import used_sentences
 from juzhen.data.rankings import RankingSet
 from juzhen.encoders.asymmetric import AsymmetricEncoder
-from juzhen.encoders.embedding_cache import SEGMENT, EmbeddingCache, encoder_digest
+from juzhen.encoders.embedding_cache import SEGMENT, EmbeddingCache, encoder_digest, unchanged_weights
 from juzhen.encoders.pair_encoder import PairEncoder
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.tokens import BATCH_TOKENS
@@ -87,6 +87,7 @@ def fit_false_negatives(
 
 @accept_renamed({"judge": "cross_encoder", "evaluation": "exclude_from"})
 @reported()
+@unchanged_weights()
 def mine(
     ranking: RankingSet,
     sources: Sequence[SentenceEncoder | AsymmetricEncoder | str],
@@ -317,6 +318,7 @@ def judge_digest(judge: PairEncoder) -> str:
 
 def _digest(texts: Sequence[str]) -> str:
     digest = hashlib.blake2b(digest_size=16)
-    for text in texts:
-        digest.update(f"{len(text)} {text}".encode("utf-8", "surrogatepass"))
+    for start in range(0, len(texts), SHARD_QUERIES):
+        together = "".join([f"{len(text)} {text}" for text in texts[start : start + SHARD_QUERIES]])
+        digest.update(together.encode("utf-8", "surrogatepass"))
     return digest.hexdigest()

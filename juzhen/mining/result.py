@@ -6,9 +6,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from juzhen.core.atomic_write import atomic_write
@@ -202,16 +204,21 @@ class MiningResult:
         is_per_row = self.options.positive_reference == OWN
         chosen, masked = ("chosen_for", "masked_for") if is_per_row else ("chosen", "masked")
         for path in self.shards:
-            columns = ["query", "document", "reason", chosen, masked]
-            table = pq.read_table(path, columns=columns).to_pydict()
+            relabels = self.options.false_negatives == "relabel"
+            columns = ["query", "document", chosen, masked, *(["reason"] if relabels else [])]
+            table = pq.read_table(path, columns=columns)
+            if not is_per_row and not relabels:  # most candidates are neither
+                table = table.filter(pc.or_(table[chosen], table[masked]))
             # Query and positive, None: all of its positives → documents, None: the positive itself.
             negatives: dict[tuple[int, int | None], list[int | None]] = {}
             relabelled: dict[int, list[int]] = {}
-            for query, document, reason, is_chosen, is_masked in zip(*table.values(), strict=True):
+            reasons = table["reason"].to_pylist() if relabels else repeat(None)
+            values = (table[name].to_pylist() for name in columns[:4])
+            for query, document, is_chosen, is_masked, reason in zip(*values, reasons, strict=False):
                 for negative, positives in ((document, is_chosen), (None, is_masked)):
                     for key in positives if is_per_row else [None] if positives else []:
                         negatives.setdefault((query, key), []).append(negative)
-                if self.options.false_negatives == "relabel" and reason in SUSPECTED:
+                if reason in SUSPECTED:
                     relabelled.setdefault(query, []).append(document)
             for query in dict.fromkeys(query for query, _ in negatives):
                 for positive in [*self.ranking.relevant[query], *relabelled.get(query, [])]:

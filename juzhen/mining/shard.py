@@ -1,7 +1,6 @@
 """Candidates of a shard of queries: found, filtered, chosen, and counted."""
 
 import json
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -174,7 +173,7 @@ class Miner:
             is_seen_through |= too_high[index]
         of_rows, why = (pool, codes) if rows is None else self.by_row(pool, codes, rows)
         counts = {
-            "reasons": Counter(REASONS[code] for code in codes.tolist()),
+            "reasons": {REASONS[code]: int(count) for code, count in enumerate(np.bincount(codes)) if count},
             "known": _known_counts(labels[index], counted, counted & ~is_seen_through),
             "rules": by_rule,
             "left": self._left(of_rows, why),
@@ -259,20 +258,26 @@ class Miner:
         columns = {
             "query": pa.array(pool.query, pa.int32()),
             "document": pa.array(pool.document, pa.int32()),
-            "query_text": pa.array([self.ranking.queries[query] for query in pool.query], pa.string()),
-            "document_text": pa.array(
-                [self.ranking.corpus[document] for document in pool.document], pa.string()
-            ),
-            "source": pa.array(pool.source, pa.string()),
+            "query_text": _texts(self.ranking.queries, pool.query),
+            "document_text": _texts(self.ranking.corpus, pool.document),
+            "source": pa.array(pool.source.tolist(), pa.string()),
             "rank": pa.array(pool.rank, pa.int32(), mask=pool.rank == 0),
             "score": pa.array(pool.score, pa.float32()),
             "positive_score": pa.array(positive, pa.float32()),
             "judge_score": pa.array(judged, pa.float32(), mask=np.isnan(judged)),
             "label": pa.array(labels, pa.int8(), mask=labels == UNKNOWN),
-            "reason": pa.array([REASONS[code] for code in codes.tolist()], pa.string()),
+            "reason": pa.array([*map(str, REASONS)], pa.string()).take(pa.array(codes)),
             "kept": pa.array(codes == 0),
         }
         return pa.table(columns)
+
+
+def _texts(texts: Sequence[str], numbers: Int[np.ndarray, "candidates"]) -> pa.Array:
+    """Return the text of each candidate. Each different one is converted once."""
+    is_used = np.zeros(len(texts), dtype=bool)
+    is_used[numbers] = True
+    used = pa.array([texts[number] for number in np.flatnonzero(is_used).tolist()], pa.string())
+    return used.take(pa.array(np.cumsum(is_used)[numbers] - 1))
 
 
 def require_shard(

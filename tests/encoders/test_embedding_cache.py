@@ -13,9 +13,10 @@ from juzhen.backends import open_backend
 from juzhen.core import atomic_write
 from juzhen.core.array_cache import SUFFIX
 from juzhen.core.file_guard import MARKER
+from juzhen.encoders import embedding_cache, load_encoder, save_encoder, sentence_encoder
 from juzhen.encoders import embedding_cache as module
-from juzhen.encoders import load_encoder, save_encoder, sentence_encoder
-from juzhen.encoders.embedding_cache import EmbeddingCache, encoder_digest
+from juzhen.encoders.embedding_cache import EmbeddingCache, encoder_digest, unchanged_weights
+from juzhen.encoders.tokens import tokenizer_digest
 
 TEXTS = ["今天天气很好吗", "我", "你他们是的在不了有和人这中大", "今天", "我", "ab cd"]
 
@@ -110,6 +111,21 @@ def test_the_digest_does_not_change_by_using_saving_and_loading(encoder, tmp_pat
     assert encoder_digest(encoder.eval(), "torch") == before
     folder = save_encoder(encoder, tmp_path / "saved", card={})
     assert encoder_digest(load_encoder(folder), "torch") == before
+
+
+def test_a_digest_is_computed_once_only_while_the_weights_are_promised_to_stay(encoder, monkeypatch):
+    hashed = []
+    monkeypatch.setattr(
+        embedding_cache, "tokenizer_digest", lambda tokenizer: hashed.append(1) or tokenizer_digest(tokenizer)
+    )
+    with unchanged_weights():
+        before = {encoder_digest(encoder, variant) for variant in ("torch", "torch", "onnx")}
+    assert (len(before), len(hashed)) == (2, 2)
+    with torch.no_grad():
+        next(encoder.parameters()).data.add_(1)  # neither its address nor its version changes
+    assert encoder_digest(encoder, "torch") not in before
+    with unchanged_weights():
+        assert encoder_digest(encoder, "torch") not in before
 
 
 def flip(path):

@@ -93,6 +93,35 @@ def test_exact_search_takes_memory_for_a_block_and_not_for_the_corpus(monkeypatc
     assert worst < 24 * block  # of 34 MB: 0.8 GiB
 
 
+@settings(deadline=None, max_examples=60)
+@given(
+    seed=st.integers(0, 2**16),
+    depth=st.integers(1, 12),
+    num_random=st.integers(0, 3),
+    sources=st.integers(1, 2),
+)
+def test_a_pool_is_that_of_plain_loops(seed, depth, num_random, sources):
+    draw = np.random.default_rng(seed)
+    tables = [Table(draw.integers(0, 6, (5, 12)), name) for name in ("first", "second")[:sources]]
+    queries, pool = [1, 2, 3], pool_of(tables[:sources], [1, 2, 3], depth, num_random, seed)
+    drawn = np.random.default_rng([seed, 1]).integers(12, size=(3, num_random))
+    expected = []
+    for query in queries:
+        found = {int(document): [0, []] for document in drawn[queries.index(query)]}
+        for table in tables:
+            lists = np.lexsort((np.arange(12), -table.scores[query]))[:depth].tolist()
+            for rank, document in enumerate(lists, start=1):
+                best, names = found.get(document, [0, []])
+                found[document] = [min(best or rank, rank), [*names, table.name]]
+        rows = [
+            (query, document, rank, tables[0].scores[query, document], "+".join(names) or "random")
+            for document, (rank, names) in found.items()
+        ]
+        expected += sorted(rows, key=lambda row: (row[2] == 0, -row[3], row[1]))
+    columns = (pool.query, pool.document, pool.rank, pool.score, pool.source)
+    assert list(zip(*(column.tolist() for column in columns), strict=True)) == expected
+
+
 def test_terms_are_characters_their_pairs_and_words():
     assert terms("Python怎么学? 3天") == ["python", "怎", "么", "学", "怎么", "么学", "3", "天"]
 

@@ -12,8 +12,9 @@ from test_candidates import Table
 
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
+from juzhen.data.leaks.matching import letters_only, normalize
 from juzhen.data.rankings import RankingSet
-from juzhen.mining.filters import Known
+from juzhen.mining.filters import Known, _letters
 from juzhen.mining.negatives import fit_false_negatives
 from juzhen.mining.options import MiningOptions
 from juzhen.mining.result import MiningResult
@@ -45,6 +46,16 @@ def reasons(table, query=0):
 
 SCORES = [0.9, 0.8, 0.1, 1.0, 0.79, 0.2, 0.95, 0.5, 0.4, 0.3]
 PLAIN = {"range_max": 10, "num_negatives": 2, "hard_share": 1.0}
+
+
+NEIGHBOURS = "ΑΣσaA e\u0301\u1100\u1161가ｶﾞ訂單订 　？_-\n\r\u0085\u2028\u200b\u200dﷺ１"
+"""Characters that change with those next to them, and what ends a line."""
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.lists(st.text(st.sampled_from(NEIGHBOURS) | st.characters())))
+def test_texts_are_reduced_to_letters_together_as_each_by_itself(texts):
+    assert _letters(texts) == [letters_only(normalize(text)) for text in texts]
 
 
 def test_the_place_of_a_positive_is_that_in_the_list_of_all():

@@ -22,7 +22,7 @@ _CJK = (
     "\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003134f"
 )
 _SPACE_AT_CJK = re.compile(f" (?=[{_CJK}])|(?<=[{_CJK}]) ")
-_NO_WIDTH = re.compile("[\u00ad\u200b\u200c\u200d\u2060\ufeff]+")
+NO_WIDTH = re.compile("[\u00ad\u200b\u200c\u200d\u2060\ufeff]+")
 _ALL_MARKS = re.compile(r"[\W_]+")
 _WORD = re.compile(f"[^\\W_{_CJK}]+")
 
@@ -33,7 +33,7 @@ def normalize(text: str) -> str:
     >>> normalize(" ＡＢＣ 是　什麼 ? ")
     'abc是什么?'
     """
-    text = " ".join(fold(_NO_WIDTH.sub("", text)).split())
+    text = " ".join(fold(NO_WIDTH.sub("", text)).split())
     return text if text.isascii() or " " not in text else _SPACE_AT_CJK.sub("", text)
 
 
