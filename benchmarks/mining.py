@@ -4,10 +4,12 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 import juzhen
@@ -17,9 +19,12 @@ from juzhen.core.paths import BUILTIN
 from juzhen.data.rankings import RankingSet
 from juzhen.encoders.embedding_cache import EmbeddingCache
 from juzhen.encoders.pooling import unit
+from juzhen.mining.filters import Known
+from juzhen.mining.shard import WRITING
 
 ENCODER = BUILTIN / "mini_zh@2"
 DEPTH, NEGATIVES, MARGIN = 100, 5, 0.05
+COSTS = ("cpu_seconds", "same_work", "seconds")
 ALONE = ("near_copy", "positive_cluster")
 """Reasons that the other side does not know."""
 
@@ -38,8 +43,14 @@ def mining(*, rounds: int, documents: Sequence[int], queries: int) -> dict[str, 
             shared = [query for query in ours if query in theirs and query not in ours[""]]
             same = float(np.mean([sorted(ours[query]) == sorted(theirs[query]) for query in shared]))
             assert same >= 0.9, f"the sides find other negatives: the same for {same:.0%} of the queries"
-            for side, numbers in medians(results, "cpu_seconds", lambda side: "theirs").items():
-                rows.append({"side": side, "documents": count, **numbers, "same_share": same})
+            tables = {cost: medians(results, cost, lambda side: "theirs") for cost in COSTS}
+            for side, numbers in tables["cpu_seconds"].items():
+                ratios = {
+                    f"{cost}_{name}": tables[cost][side][name]
+                    for cost in ("same_work", "seconds")
+                    for name in ("ratio", "ratio_low", "ratio_high")
+                }
+                rows.append({"side": side, "documents": count, **numbers, **ratios, "same_share": same})
     return {"rows": rows}
 
 
@@ -69,16 +80,20 @@ def mine_ours(folder: Path, pairs: dict[str, str], corpus: list[str], number: in
         range_max=DEPTH, num_negatives=NEGATIVES, relative_margin=MARGIN, hard_share=1.0
     )
 
-    def work() -> dict[str, list[str]]:
-        with tempfile.TemporaryDirectory() as output:
-            run_options = {"folder": output, "cache": EmbeddingCache(folder), "progress": False}
-            mined = juzhen.mine(ranking, [encoder], options, **run_options)
-            negatives = {anchor: texts for anchor, _, *texts in mined.rows()}
-            tables = [pq.read_table(path).to_pylist() for path in mined.shards]
-        refused = [row["query_text"] for table in tables for row in table if row["reason"] in ALONE]
-        return negatives | {"": refused}
+    def work(output: Path) -> dict[str, list[str]]:
+        run_options = {"folder": output, "cache": EmbeddingCache(folder), "progress": False}
+        mined = juzhen.mine(ranking, [encoder], options, **run_options)
+        return {anchor: texts for anchor, _, *texts in mined.rows()}
 
-    return measured(work)
+    numbers, tables = measured(work)
+    start = time.process_time()
+    Known(ranking)
+    for table in tables:
+        pq.write_table(table, BytesIO(), **WRITING)
+    numbers["same_work"] -= time.process_time() - start
+    candidates = [row for table in tables for row in table.select(["query_text", "reason"]).to_pylist()]
+    numbers["negatives"][""] = [row["query_text"] for row in candidates if row["reason"] in ALONE]
+    return numbers
 
 
 def mine_theirs(folder: Path, pairs: dict[str, str], corpus: list[str], number: int) -> Numbers:
@@ -99,16 +114,30 @@ def mine_theirs(folder: Path, pairs: dict[str, str], corpus: list[str], number: 
     model = Precomputed(str(ENCODER), device="cpu")
     table = datasets.Dataset.from_dict({"anchor": list(pairs), "positive": list(pairs.values())})
     rules = {"relative_margin": MARGIN, "num_negatives": NEGATIVES, "range_max": DEPTH - 1}
-    rules["output_format"] = "n-tuple"
+    rules |= {
+        "output_format": "n-tuple",
+        "verbose": False,
+        "cache_folder": str(folder / f"theirs_{len(corpus)}"),
+    }
 
-    def work() -> dict[str, list[str]]:
-        rows = mine_hard_negatives(table, model, corpus=corpus, verbose=False, **rules)
+    def work(output: Path) -> dict[str, list[str]]:
+        rows = mine_hard_negatives(table, model, corpus=corpus, **rules)
         return {row["anchor"]: [row[f"negative_{number + 1}"] for number in range(NEGATIVES)] for row in rows}
 
-    return measured(work)
+    return measured(work)[0]
 
 
-def measured(work: Callable[[], dict[str, list[str]]]) -> Numbers:
-    before, start = memory_mib(), time.process_time()
-    negatives, numbers = work(), {"mib_before": round(before, 1)}
-    return numbers | {"cpu_seconds": time.process_time() - start, "negatives": negatives}
+def measured(work: Callable[[Path], dict[str, list[str]]]) -> tuple[Numbers, list[pa.Table]]:
+    """Numbers of a second turn in the same process, and the tables that it writes into its folder.
+
+    The first turn imports, compiles patterns, and fills the caches of both sides.
+    """
+    before = memory_mib()
+    with tempfile.TemporaryDirectory() as first, tempfile.TemporaryDirectory() as second:
+        work(Path(first))
+        start, clock = time.process_time(), time.perf_counter()
+        negatives = work(Path(second))
+        used, seconds = time.process_time() - start, time.perf_counter() - clock
+        tables = [pq.read_table(path) for path in sorted(Path(second).glob("*.parquet"))]
+    numbers = {"mib_before": round(before, 1), "cpu_seconds": used, "same_work": used, "seconds": seconds}
+    return {**numbers, "negatives": negatives}, tables
