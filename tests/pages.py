@@ -22,6 +22,7 @@ TRANSLATED = (
     "docs/guides/",
     "docs/concepts/characters",
     "docs/concepts/leaks",
+    "docs/concepts/losses",
     "docs/concepts/pooling",
     "docs/concepts/reproducibility",
     "docs/concepts/statistics",

@@ -94,7 +94,7 @@ def test_a_table_shows_sizes_beside_whole_embeddings(run, capsys):
     [
         (
             ["loss=matryoshka", "loss.dims=[8,4096]"],
-            r"loss\.dims=\[8, 4096\]: 4096 are more than the \d+ of",
+            r"loss\.dims=\[8, 4096\]: 4096 are more than the \d+ dimensions of",
         ),
         (["loss=matryoshka", "loss.dims=[]"], r"loss\.dims=\[\]: expected distinct sizes"),
         (

@@ -68,9 +68,9 @@ PAGES = (
         f"{_LOSSES} conf/model/*.yaml conf/callbacks/*.yaml conf/mining/*.yaml",
     ),
     Page(
-        "docs/concepts/losses.md results/losses/README.md",
+        "docs/concepts/losses.md docs/concepts/losses.zh.md results/losses/README.md",
         "python -m tools.loss_scores",
-        f"results/losses/{ARCHIVE}",
+        f"{_LOSSES} results/losses/{ARCHIVE}",
     ),
     Page(
         "results/merging/README.md",

@@ -1,7 +1,7 @@
-"""What each loss scored on one small budget, written into pages: python -m tools.loss_scores
+"""What each loss reads, and what it scored on one small budget, written into pages: python -m tools.loss_scores
 
-Reads the runs of results/losses, made by sweep=losses. docs/concepts/losses.md has a place for each loss,
-results/losses a table for each set; what stands between their markers is written anew.
+Reads the runs of results/losses, made by sweep=losses, and conf/loss. docs/concepts/losses.md has places for each loss,
+results/losses a table for each set. Texts between their markers are replaced.
 """
 
 import argparse
@@ -11,15 +11,41 @@ from collections.abc import Iterator
 
 from juzhen.cli.program import run_program
 from juzhen.core.atomic_write import write_text
+from juzhen.core.examples import Kind
 from juzhen.core.kinds import main_metric_keys
 from juzhen.core.paths import ROOT
 from juzhen.core.result import Result, Score
+from lightning_modules.loss_factory import NEEDS, declared_loss
 from tools.archives import unpacked
+from tools.loss_numbers import FAMILIES, documented, losses_for, options
 
 FOLDER = ROOT / "results" / "losses"
-PAGES = (ROOT / "docs" / "concepts" / "losses.md", FOLDER / "README.md")
+CONCEPTS = ROOT / "docs" / "concepts"
+PAGES = (CONCEPTS / "losses.md", CONCEPTS / "losses.zh.md", FOLDER / "README.md")
 PLACE = re.compile(r"(<!-- score:([\w-]+) -->).*?(<!-- /score -->)", re.DOTALL)
 """score:<loss> in a line · score:<set> around a table."""
+
+FACTS = re.compile(r"(<!-- facts:(\w+) -->).*?(<!-- /facts -->)", re.DOTALL)
+KINDS = {
+    Kind.SCORED_PAIR: ("graded pairs", "带分数的句对"),
+    Kind.LABELLED_PAIR: ("0/1 pairs", "0/1 句对"),
+    Kind.NLI_PAIR: ("NLI pairs", "NLI 句对"),
+    Kind.POSITIVE_PAIR: ("positive pairs", "正例对"),
+    Kind.TRIPLET: ("triplets", "三元组"),
+    Kind.SENTENCE: ("sentences", "句子"),
+    Kind.LABELLED_TEXT: ("texts with a class", "带类别的文本"),
+}
+NEEDS_IN_CHINESE = {
+    "scores": "每个句对一个分数",
+    "cosines": "两个句向量的余弦",
+    "logits": "每个类别一个 logit",
+    "embeddings": "每个句子一个向量",
+    "layers": "每一层的句向量",
+    "teacher": "每个句子的教师向量",
+    "lists": "每行每篇文档一个分数",
+    "drawn_lists": "每行文档的分数，另抽其他行的文档",
+    "guide": "一行各文本的引导模型向量",
+}
 
 Row = dict[str, Score]
 COLUMNS = {"afqmc_retrieval": "afqmc_retrieval (NDCG@10)", "tnews": "tnews (accuracy)"}
@@ -42,9 +68,29 @@ def scores() -> Iterator[tuple[str, str, Row]]:
         yield trained_on, name, {trained_on: by_set.pop(trained_on)} | by_set
 
 
-def filled(text: str) -> str:
+def facts(name: str, *, in_chinese: bool) -> str:
+    """What a loss reads, and its options with their values in conf/loss. Raises KeyError for an unknown loss."""
+    loss = declared_loss(losses_for(options("model")["biencoder"])[name])
+    kinds = [KINDS[kind][in_chinese] for kind in loss.input_kinds if kind in KINDS]
+    numbers = [
+        f"`{key}` {_value(values)}" for key, values in documented().get(name, {}).items() if " " not in key
+    ]
+    if in_chinese:
+        listed = f"。*选项*：{'，'.join(numbers)}" if numbers else ""
+        return f"*输入*：{'、'.join(kinds)}（{NEEDS_IN_CHINESE[loss.input_type]}）{listed}。"
+    listed = f" *Options*: {', '.join(numbers)}." if numbers else ""
+    return f"*Input*: {', '.join(kinds)} ({NEEDS[loss.input_type]}).{listed}"
+
+
+def _value(values: dict[str, str]) -> str:
+    """A value, or that of cosines and that of logits."""
+    return " / ".join(dict.fromkeys(values[unit] for unit in FAMILIES if unit in values))
+
+
+def filled(text: str, *, in_chinese: bool = False) -> str:
     """A page with every place that it has filled. Raises ValueError for a place of no loss and no set."""
     scored = list(scores())
+    text = FACTS.sub(lambda place: f"{place[1]}{facts(place[2], in_chinese=in_chinese)}{place[3]}", text)
 
     def place(match: re.Match[str]) -> str:
         start, name, end = match.groups()
@@ -90,7 +136,8 @@ def shown(score: Score) -> str:
 def main() -> None:
     argparse.ArgumentParser("python -m tools.loss_scores", description=__doc__.splitlines()[0]).parse_args()
     for path in PAGES:
-        write_text(path, filled(path.read_text(encoding="utf-8")), in_own_folder=True)
+        text = filled(path.read_text(encoding="utf-8"), in_chinese=path.name.endswith(".zh.md"))
+        write_text(path, text, in_own_folder=True)
 
 
 if __name__ == "__main__":

@@ -74,7 +74,7 @@ def outcome(model: Mapping[str, Any], loss: Mapping[str, Any]) -> Outcome:
     if kinds:
         return Outcome(kinds)
     natural = declared_loss(loss).input_kinds[0] if "_target_" in loss else Kind.SCORED_PAIR
-    return Outcome(reason=refusals[natural].partition(";")[0])
+    return Outcome(reason=refusals[natural].partition(". ")[0])
 
 
 def _job(model: Mapping[str, Any], loss: Mapping[str, Any], kind: Kind) -> JobConfig:
