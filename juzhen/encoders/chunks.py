@@ -9,7 +9,7 @@ from unicodedata import normalize
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from juzhen.core.batch import Tokens
 from juzhen.core.columns import as_texts, require_finite
@@ -326,7 +326,7 @@ def note_truncated(encoder: PooledEncoder, texts: Sequence[str], lengths: np.nda
         UserError: A text is truncated, and the call is strict.
     """
     if (seen := current()) is not None and getattr(encoder, "chunk_overlap", None) is None:
-        rows = np.flatnonzero(lost_tokens(encoder, texts, lengths)).tolist()
+        rows = np.flatnonzero(find_truncated(encoder, texts, lengths)).tolist()
         seen.count([texts[row] for row in rows], texts, max_length=encoder.max_length)
 
 
@@ -341,14 +341,31 @@ def lost_tokens(
         lengths: Upper bounds of the numbers of tokens. None if unknown. Texts that may exceed `max_length` are
             tokenized again.
     """
-    lengths = most_tokens(encoder, texts) if lengths is None else lengths
-    long = np.flatnonzero(lengths >= encoder.max_length)
     lost = np.zeros(len(texts), dtype=np.int64)
-    for start in range(0, len(long), TEXTS_PER_CALL):
-        rows = long[start : start + TEXTS_PER_CALL]
-        whole = uncut(encoder, [texts[row] for row in rows.tolist()]).lengths
+    for rows, whole in _long_texts(encoder, texts, lengths, lambda text: text):
         lost[rows] = np.maximum(whole - encoder.max_length, 0)
     return lost
+
+
+def find_truncated(
+    encoder: PooledEncoder, texts: Sequence[str], lengths: np.ndarray | None = None
+) -> Bool[np.ndarray, "texts"]:
+    """True for texts with more tokens than the encoder reads. `lengths` as in `lost_tokens`."""
+    is_cut = np.zeros(len(texts), dtype=bool)
+    for rows, counts in _long_texts(encoder, texts, lengths, encoder.beginning):
+        is_cut[rows] = counts > encoder.max_length
+    return is_cut
+
+
+def _long_texts(
+    encoder: PooledEncoder, texts: Sequence[str], lengths: np.ndarray | None, part: Callable[[str], str]
+) -> Iterator[tuple[Int[np.ndarray, "some"], Int[np.ndarray, "some"]]]:
+    """Rows of texts that may exceed `max_length`, and the tokens of that part of each."""
+    lengths = most_tokens(encoder, texts) if lengths is None else lengths
+    long = np.flatnonzero(lengths >= encoder.max_length)
+    for start in range(0, len(long), TEXTS_PER_CALL):
+        rows = long[start : start + TEXTS_PER_CALL]
+        yield rows, uncut(encoder, [part(texts[row]) for row in rows.tolist()]).lengths
 
 
 def most_tokens(encoder: PooledEncoder, texts: Sequence[str]) -> Int[np.ndarray, "texts"]:

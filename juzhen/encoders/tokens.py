@@ -335,6 +335,9 @@ def _key(encoder: Tokenizing, texts: Sequence[str]) -> str:
 PORTION = 4_096
 """Texts whose tokens are looked at together."""
 
+LOOKED_THROUGH = 100_000
+"""Characters of a text among which unknown ones are looked for."""
+
 _NUMBERS: WeakKeyDictionary[Any, int | None] = WeakKeyDictionary()
 
 
@@ -471,4 +474,4 @@ def characters(tokenizer: Any, texts: Sequence[str]) -> Counter[str]:
             ids = encoding["input_ids"]
             yield from zip(ids, encoding.get("offset_mapping", [None] * len(ids)), strict=True)
 
-    return unknown_characters(texts, unknown_number(tokenizer), encode)
+    return unknown_characters([text[:LOOKED_THROUGH] for text in texts], unknown_number(tokenizer), encode)

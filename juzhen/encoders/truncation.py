@@ -1,15 +1,13 @@
 """How many texts are longer than an encoder reads: what it leaves out of them, nobody would notice otherwise."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool
 
 from juzhen.core.examples import Examples
 from juzhen.core.text import percent
 from juzhen.data.running_text import TextTable
-from juzhen.encoders.chunks import lost_tokens
+from juzhen.encoders.chunks import find_truncated
 from juzhen.encoders.pair_encoder import PairEncoder
 from juzhen.encoders.pooled_encoder import PooledEncoder
 
@@ -39,17 +37,6 @@ class TruncationStats:
 
     def __str__(self) -> str:
         return f"{self.cut:,} of {self.looked_at:,} {self.unit} ({percent(self.cut, self.looked_at)})"
-
-
-def find_truncated(
-    encoder: PooledEncoder, texts: Sequence[str], lengths: np.ndarray | None = None
-) -> Bool[np.ndarray, "texts"]:
-    """True for texts with more tokens than the encoder reads.
-
-    `lengths` are upper bounds of the numbers of tokens. None if unknown. Texts that may exceed `max_length` are
-    tokenized again.
-    """
-    return lost_tokens(encoder, texts, lengths) > 0
 
 
 def truncated_sentences(

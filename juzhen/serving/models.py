@@ -20,6 +20,7 @@ from juzhen.core.text import short
 from juzhen.data.tables import TableReading, typed
 from juzhen.encoders.backbone import token_embeddings
 from juzhen.encoders.base_weights import base_of, has_adapter
+from juzhen.encoders.chunks import find_truncated
 from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.encoders.pair_encoder import PairEncoder
 from juzhen.encoders.projection import similarity
@@ -27,7 +28,6 @@ from juzhen.encoders.resolve_path import ENCODER_FOLDER
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.thresholds import ThresholdMixin
 from juzhen.encoders.tokens import TokenTable, note_unknown, special_around
-from juzhen.encoders.truncation import find_truncated
 from juzhen.index import Index, IndexHit, index_in_memory, read_rows
 from juzhen.index.index import RERANKED
 from juzhen.index.qdrant import QdrantIndex, is_address

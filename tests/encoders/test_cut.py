@@ -12,8 +12,9 @@ from juzhen.cli.main import main
 from juzhen.core.examples import Examples, Kind
 from juzhen.core.result import Result
 from juzhen.encoders import save_encoder
+from juzhen.encoders.chunks import find_truncated
 from juzhen.encoders.cross_encoder import CrossEncoder
-from juzhen.encoders.truncation import TruncationStats, find_truncated
+from juzhen.encoders.truncation import TruncationStats
 from juzhen.evaluation.describe import cut_line
 from juzhen.families.registry import family_of
 
@@ -38,6 +39,23 @@ def test_counted_from_the_tokens_that_are_read_or_without_them_it_is_exact(encod
     expected = [len(ids) > 8 for ids in whole]
     assert find_truncated(encoder, texts, encoder.tokenize(texts).lengths).tolist() == expected
     assert find_truncated(encoder, texts).tolist() == expected
+
+
+@pytest.mark.parametrize("filling", ["今天天气很好，", " ", "长" * 40 + " "])
+def test_a_very_long_text_is_read_as_far_as_it_decides(encoder, filling, monkeypatch):
+    lengths = []
+    text = filling * (400_000 // len(filling))
+    expected = encoder.tokenizer("今天" + text, truncation=True, max_length=encoder.max_length)["input_ids"]
+    call = type(encoder.tokenizer).__call__
+
+    def counted(tokenizer, texts, **options):
+        lengths.extend(map(len, [texts] if isinstance(texts, str) else texts))
+        return call(tokenizer, texts, **options)
+
+    monkeypatch.setattr(type(encoder.tokenizer), "__call__", counted)
+    assert encoder.tokenize(["今天" + text]).tolist() == [expected]
+    assert find_truncated(encoder, ["今天" + text]).tolist() == [filling != " "]
+    assert (max(lengths) < 20_000) == (filling != " ")
 
 
 def test_a_text_counts_once_however_often_it_comes(encoder):

@@ -536,6 +536,10 @@ class QueryDocumentEncoder(AsymmetricEncoder, ThresholdMixin):
         """Texts for the tokenizer."""
         return self._reader.prompted(texts)
 
+    def beginning(self, text: str) -> str:
+        """As `PooledEncoder.beginning`, for the current side."""
+        return self._reader.beginning(text)
+
     def tokenize(self, texts: Sequence[str], *, progress: bool | None = False) -> TokenTable:
         """Token numbers of each text for the current side.
 
