@@ -326,6 +326,12 @@ class Store:
         named = "passages WHERE document" if self.holds_passages else "texts WHERE id"
         return [name for name in ids if not self._all(f"SELECT 1 FROM {named} = ? LIMIT 1", name)]
 
+    def check_ids(self) -> None:
+        """Raise UserError for an id that is a blob. It equals no text, so a removal or a replacement would miss it."""
+        for table, column in (("texts", "id"), ("passages", "document")):
+            if self._all(f"SELECT 1 FROM {table} WHERE typeof({column}) != 'text' LIMIT 1"):
+                raise self.damaged(f"{column} in {table} is no text")
+
     def numbers(self) -> Int[np.ndarray, "texts"]:
         """Of all texts, rising."""
         rows = self._all("SELECT number FROM vectors ORDER BY number")

@@ -205,6 +205,8 @@ REFUSED = {
     "a vector missing": sql("DELETE FROM vectors WHERE number = 3"),
     "a text missing": sql("DELETE FROM texts WHERE number = 3"),
     "metadata that are no JSON": sql("UPDATE texts SET metadata = '{' WHERE number = 3"),
+    "ids that are blobs": sql("UPDATE texts SET id = CAST(id AS BLOB)"),
+    "an id that is a blob": sql("UPDATE texts SET id = CAST(id AS BLOB) WHERE number = 3"),
     "a journal that is a folder": journal_as_folder,
     "a build that was cut off": sql("UPDATE facts SET value = '\"building\"' WHERE name = 'state'"),
 }
