@@ -13,7 +13,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
-from matplotlib.font_manager import get_font_names
+from matplotlib.font_manager import fontManager, get_font, get_font_names
 from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 
@@ -30,6 +30,9 @@ CHINESE_FONTS = (
     "Microsoft YaHei", "SimHei", "WenQuanYi Zen Hei", "WenQuanYi Micro Hei", "Noto Serif CJK JP", "Arial Unicode MS",
 )  # fmt: skip
 """Chinese fonts of Linux, macOS and Windows. A collection has the name of its first font."""
+
+MISSING_GLYPH = r"Glyph (\d+) .*missing from"
+"""Warning of matplotlib about a character that no font has."""
 
 COLOURS = "cividis"
 """Nuñez, Anderton and Renslow (2018): equal for every kind of colour vision, and even in grey."""
@@ -54,6 +57,7 @@ def save_picture(figure: Figure, *paths: Path) -> list[Path]:
     Returns:
         The paths.
     """
+    boxes: dict[str, None] = {}
     for path in paths:
         is_svg = path.suffix == ".svg"
         options = {"metadata": {"Date": None}} if is_svg else {"dpi": 150}
@@ -61,19 +65,34 @@ def save_picture(figure: Figure, *paths: Path) -> list[Path]:
             _use_chinese_font(figure)
         with (
             matplotlib.rc_context({"svg.hashsalt": "juzhen"}),
-            warnings.catch_warnings(),
+            warnings.catch_warnings(record=True) as told,
             atomic_write(path, "wb") as file,
         ):
-            warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+            warnings.filterwarnings("always", message=MISSING_GLYPH)
             figure.savefig(file, format=path.suffix[1:], **options)
+        for each in told if not is_svg else ():
+            if found := re.match(MISSING_GLYPH, str(each.message)):
+                boxes[chr(int(found[1]))] = None
+    if boxes:
+        signs = " ".join([*boxes][:8])
+        warnings.warn(
+            f"picture: no installed font has {signs}. A .png shows boxes there. Install a font with Chinese "
+            "characters, such as Noto Sans CJK (fonts-noto-cjk on Debian), or open the .svg, whose viewer chooses "
+            "the font.",
+            stacklevel=2,
+        )
     return list(paths)
 
 
 @cache
 def _chinese_fonts() -> list[str]:
-    """The installed fonts of CHINESE_FONTS."""
+    """The installed fonts of CHINESE_FONTS, or else any other font with Chinese characters."""
     installed = get_font_names()
-    return [name for name in CHINESE_FONTS if name in installed]
+    return [name for name in CHINESE_FONTS if name in installed] or [
+        entry.name
+        for entry in fontManager.ttflist
+        if "Last Resort" not in entry.name and get_font(entry.fname).get_char_index(ord("的"))
+    ][:1]
 
 
 def _use_chinese_font(figure: Figure) -> None:
@@ -89,7 +108,7 @@ def _lay_out(figure: Figure) -> None:
     families = [text.get_fontfamily() for text in texts]
     _use_chinese_font(figure)
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        warnings.filterwarnings("ignore", message=MISSING_GLYPH)
         figure.draw_without_rendering()
     for text, family in zip(texts, families, strict=True):
         text.set_fontfamily(family)
