@@ -60,16 +60,18 @@ PAGES: Mapping[str, tuple[str, str]] = {
 CALLED = (
     *(
         "load",
+        "from_pretrained",
         "encode",
         "encode_query",
         "encode_document",
         "similarity",
         "score",
+        "predict",
         "is_same",
         "search",
         "rank",
     ),
-    *("save", "push_to_hub", "with_prompt", "threshold", "set", "tokenize", "collate"),
+    *("save", "save_pretrained", "push_to_hub", "with_prompt", "threshold", "set", "tokenize", "collate"),
 )
 """Members of encoders that come first, as they are called; others follow in the order of the source."""
 
