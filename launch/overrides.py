@@ -29,7 +29,7 @@ from juzhen.core.aliases import RENAMED_GROUPS, converted, current_key, note_onc
 from juzhen.core.errors import UserError, command, nearest, setting
 from juzhen.core.paths import CONFIGURATION, newest
 from juzhen.core.safe_open import read_text
-from juzhen.core.schema import ConfigError, keys_beside
+from juzhen.core.schema import ConfigError, sibling_keys
 from juzhen.models import targets
 from launch.hydra_internals import flag_parser, known_flags, root_of
 
@@ -443,7 +443,7 @@ def _unknown_key(
     """Return the error for an unknown key, with other places of its last part, or the nearest key."""
     path, word, parent = str(error.full_key), str(error.key), error.parent_node
     owner, root = path.rpartition(".")[0], root_of(error.parent_node)
-    beside = list(keys_beside(JobConfig, path.split(".")))
+    siblings = list(sibling_keys(JobConfig, path.split(".")))
     plain = {} if root is None else OmegaConf.to_container(root, resolve=False)
     groups_of_job = {key: node for key, node in plain.items() if key not in ("hydra", "dataset", "evaluate")}
     elsewhere = [key for key, _ in leaves(groups_of_job) if key.rpartition(".")[2] == word.lower()]
@@ -451,7 +451,7 @@ def _unknown_key(
     whole = next(
         (key for key in typed if key.startswith(f"{path}.")), path
     )  # of trainer.max_epochs, trainer is missed
-    if word in beside and owner:
+    if word in siblings and owner:
         hint = f"this key is not set yet. Add it with a +: '+{path}=…'"
     elif path.count(".") == 1 and owner in ("dataset", "evaluate"):
         hint = f"this job has no such set. Choose it, 'dataset=[{word}]', or a benchmark with it, benchmark=…"

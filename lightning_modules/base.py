@@ -411,9 +411,9 @@ class SentenceModule(pl.LightningModule):
 
     def load_state_dict(self, state: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
         """Load a state dict as torch does. Weights that `on_save_checkpoint` leaves out keep their values."""
-        beside = frozen_names(self)
-        report = super().load_state_dict(state, strict=strict and not beside, assign=assign)
-        missing = {*report.missing_keys} - beside
+        frozen = frozen_names(self)
+        report = super().load_state_dict(state, strict=strict and not frozen, assign=assign)
+        missing = {*report.missing_keys} - frozen
         if strict and (missing or report.unexpected_keys):
             raise RuntimeError(f"weights missing: {missing}. Not known here: {report.unexpected_keys}")
         return report

@@ -14,7 +14,7 @@ from juzhen.core.errors import UserError
 from juzhen.encoders.components import num_positions
 from juzhen.families.late.encoder import MultiVectorEncoder, is_multi_vector, load_multi_vector
 from juzhen.families.late.family import MaxSimEvaluator
-from juzhen.families.late.folder import DOCUMENT_LENGTH, PUNCTUATION, QUERY_LENGTH, Reading
+from juzhen.families.late.folder import DOCUMENT_LENGTH, PUNCTUATION, QUERY_LENGTH, MultiVectorSettings
 from juzhen.families.registry import family_of
 from juzhen.models.colbert import ColBERTSettings
 from lightning_modules.base import SentenceModule
@@ -119,11 +119,11 @@ class ColBERT(SentenceModule):
         return self._evaluator  # type: ignore[return-value]
 
 
-def _reading(settings: ColBERTSettings, inner: Any) -> Reading:
+def _reading(settings: ColBERTSettings, inner: Any) -> MultiVectorSettings:
     """Settings of a new encoder. Documents are as long as in the base encoder, at most 180 tokens."""
     most = num_positions(inner.backbone) or DOCUMENT_LENGTH
     length = min(QUERY_LENGTH, most) if settings.query_length is None else settings.query_length
-    return Reading(
+    return MultiVectorSettings(
         query_length=length,
         document_length=min(inner.max_length, DOCUMENT_LENGTH, most),
         expand_to=0 if settings.expansion is False or inner.tokenizer.mask_token is None else length,

@@ -149,7 +149,7 @@ class SearchSettings:
             raise UserError(f"hydra.sweeper.seeds={list(self.seeds)}: a seed is there twice. Keep one")
 
 
-class Search:
+class HyperparameterSearch:
     """One study in `<folder>/.sweep/<study>.journal`. A context manager that marks this process as alive.
 
     Raises UserError if a study of that name started with another space or other arguments.
@@ -179,7 +179,7 @@ class Search:
             )
             self._agree(key)
 
-    def __enter__(self) -> "Search":
+    def __enter__(self) -> "HyperparameterSearch":
         self._alive.acquire()
         return self
 
@@ -327,7 +327,7 @@ SECONDS_BETWEEN_QUESTIONS = 5.0
 
 
 @dataclass
-class Trial:
+class SearchTrial:
     """A trial of this process: remaining cells (the first is running or next) and finished scores."""
 
     number: int
@@ -345,7 +345,7 @@ class SearchPlanner(Planner):
 
     def __init__(
         self,
-        search: Search,
+        search: HyperparameterSearch,
         cells_of: Callable[[optuna.Trial], Sequence[SweepCell]],
         ledger: Ledger,
         runner: Runner,
@@ -357,7 +357,7 @@ class SearchPlanner(Planner):
         super().__init__([], ledger, runner, attempts=attempts, report=report, watch=watch)
         self.search = search
         self.cells_of = cells_of
-        self.trials: list[Trial] = []
+        self.trials: list[SearchTrial] = []
         self.num_ended = 0
         self._asked = float("-inf")
 
@@ -378,7 +378,7 @@ class SearchPlanner(Planner):
             if candidate is None:
                 break
             self._asked = float("-inf")  # there may be more
-            trial = Trial(candidate.number, list(self.cells_of(candidate)))
+            trial = SearchTrial(candidate.number, list(self.cells_of(candidate)))
             self.trials.append(trial)
             self.ledger.plan(trial.cells)
             if trial.cells[0].finished:
@@ -387,7 +387,7 @@ class SearchPlanner(Planner):
                 self.waiting.append(CellAttempt(trial.cells[0]))
         return bool(self.trials)
 
-    def _settle(self, trial: Trial) -> None:
+    def _settle(self, trial: SearchTrial) -> None:
         """Read the available results. Then start the trial's next cell, or report its end to the search."""
         if not trial.cells[0].finished:
             error = self.summary.failed.pop(trial.cells[0], "ended without a result")
@@ -418,7 +418,7 @@ class SearchPlanner(Planner):
             return
         super()._end(turn, ended)
 
-    def _close(self, trial: Trial, outcome: str) -> None:
+    def _close(self, trial: SearchTrial, outcome: str) -> None:
         self.trials.remove(trial)
         self.num_ended += 1
         self.report(f"trial {trial.number}: {outcome}")
@@ -451,7 +451,7 @@ CAVEAT = (
 )
 
 
-def search_markdown(search: Search, *, seed: int) -> str:
+def search_markdown(search: HyperparameterSearch, *, seed: int) -> str:
     """Return the report as Markdown.
 
     Args:
@@ -478,7 +478,7 @@ def search_markdown(search: Search, *, seed: int) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _counted(search: Search, trials: Sequence[FrozenTrial]) -> str:
+def _counted(search: HyperparameterSearch, trials: Sequence[FrozenTrial]) -> str:
     states = [trial.state for trial in trials if counts(trial)]
     names = {
         TrialState.COMPLETE: "complete",
@@ -546,16 +546,16 @@ def _importances(study: optuna.Study, num_complete: int) -> str:
     return f"What mattered, by {num_complete} trials (rough): {text}."
 
 
-def _words(search: Search, trial: FrozenTrial) -> list[str]:
+def _words(search: HyperparameterSearch, trial: FrozenTrial) -> list[str]:
     return [word for word in search.space.words(trial.params) if not word.startswith("logger.group=")]
 
 
-def _best_again(search: Search, trial: FrozenTrial) -> str:
+def _best_again(search: HyperparameterSearch, trial: FrozenTrial) -> str:
     seed = [f"seed={search.settings.seeds[0]}"] if search.settings.seeds else []
     return f"```bash\n{command('python', 'train.py', *_words(search, trial), *seed, 'resume=auto')}\n```"
 
 
-def _with_new_seeds(search: Search, trial: FrozenTrial, seed: int) -> str:
+def _with_new_seeds(search: HyperparameterSearch, trial: FrozenTrial, seed: int) -> str:
     first = max(search.settings.seeds or (seed,)) + 1
     seeds = " ".join(str(first + number) for number in range(NEW_SEEDS))
     overrides = [word for word in _words(search, trial) if not word.startswith("seed=")]

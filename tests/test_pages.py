@@ -28,7 +28,7 @@ from juzhen.core.row_scores import ROWS_FILE
 from juzhen.encoders import load_backbone
 from juzhen.encoders.backbone_config import BackboneConfig
 from juzhen.encoders.save import save_encoder
-from juzhen.families.late.folder import Reading
+from juzhen.families.late.folder import MultiVectorSettings
 from tools.docs import measured
 from tools.docs.site import pages as generated_pages
 from tools.generated import users_files
@@ -57,7 +57,7 @@ def stand_in(kind, run, backbone):
     elif kind == "SparseEncoder":
         encoder = SparseEncoder.around(inner)
     else:
-        lengths = Reading(query_length=16, document_length=40, expand_to=16)
+        lengths = MultiVectorSettings(query_length=16, document_length=40, expand_to=16)
         encoder = MultiVectorEncoder.around(inner, dim=16, reading=lengths)
     save_encoder(encoder, folder, card={})
 

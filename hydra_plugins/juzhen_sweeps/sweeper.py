@@ -26,7 +26,7 @@ from sweeps.status import SweepDisplay
 if TYPE_CHECKING:
     from optuna import Trial
 
-    from sweeps.search import Search, SearchSpace
+    from sweeps.search import HyperparameterSearch, SearchSpace
 
 
 class RowSweeper(Sweeper):
@@ -109,7 +109,7 @@ class SearchSweeper(Sweeper):
     def sweep(self, arguments: list[str]) -> None:
         """Run trials until the study has enough. Exit with status 1 if none has a score."""
         require_optuna()
-        from sweeps.search import Search, SearchPlanner, SearchSettings, search_markdown
+        from sweeps.search import HyperparameterSearch, SearchPlanner, SearchSettings, search_markdown
 
         seeds = tuple(self.numbers["seeds"] or ())
         settings = SearchSettings(**self.numbers | {"study": self.study, "seeds": seeds})
@@ -122,7 +122,7 @@ class SearchSweeper(Sweeper):
         }
         first = self._compose(space.words({key: values[0] for key, values in first_point.items()})).config
         runner = self.launcher.runner([cell_of(first, [])], ledger)
-        with Search(folder, space, settings, key=run_key(first)) as search:
+        with HyperparameterSearch(folder, space, settings, key=run_key(first)) as search:
 
             def cells_of(trial: "Trial") -> list[SweepCell]:
                 return self._cells(search, trial)
@@ -158,7 +158,7 @@ class SearchSweeper(Sweeper):
             raise UserError("hydra.sweeper.seeds: seed=… is given, too. Keep one of them")
         return read_space(overrides)
 
-    def _cells(self, search: "Search", trial: "Trial") -> list[SweepCell]:
+    def _cells(self, search: "HyperparameterSearch", trial: "Trial") -> list[SweepCell]:
         """Return the runs of a trial, one for each seed. The first reports to it."""
         overrides = search.space.words(trial.params)
         cells = []

@@ -79,7 +79,7 @@ def compare(
         from juzhen.calibration.paired_comparison import PairedRuns
 
         paired = PairedRuns(runs, data_dir=data_dir, batch_tokens=batch_tokens)
-        tables, frames = _beside(
+        tables, frames = _comparison(
             paired,
             paired.columns(split, sets),
             sets,
@@ -113,7 +113,7 @@ def _published(runs: "Sequence[Path]", *, metric: str | None) -> "list[ReportTab
     return comparison_tables(matrix, load_published())
 
 
-def _beside(
+def _comparison(
     paired: "PairedRuns",
     columns: "Sequence[str]",
     sets: "Sequence[str] | None",
@@ -124,7 +124,7 @@ def _beside(
 ) -> "tuple[list[ReportTable], dict[str, pd.DataFrame]]":
     """Make the tables, and for each column a row per evaluation row, with texts if asked for."""
     from juzhen.calibration.paired_comparison import differences, flipped_rows, flips, row_frame, worst_rows
-    from juzhen.report.row_identity import label_runs, settings_beside
+    from juzhen.report.row_identity import differing_settings, label_runs
     from juzhen.report.table import ReportTable, heading
 
     results = [run.result for run in paired.runs]
@@ -138,7 +138,7 @@ def _beside(
         "Settings that differ",
         "",
         ("setting", *labels),
-        settings_beside(results),
+        differing_settings(results),
         empty="None: the runs have the same settings.",
     )
     table_rows: list[tuple[str, ...]] = []

@@ -82,7 +82,9 @@ def mine(
     """
     from juzhen.mining.sets import check_place, read_set, training_command
 
-    check_place(out, f"mined/{Path(dataset).name.partition('.')[0]}", ending="hard", beside=[".parquet"])
+    check_place(
+        out, f"mined/{Path(dataset).name.partition('.')[0]}", ending="hard", other_endings=[".parquet"]
+    )
     shards = out.with_suffix(".shards")
     check_claimable(shards)
     rules = replace(rules, seed=seed, range_max=range_max or rules.range_max)

@@ -162,7 +162,7 @@ def _line(detail: ErrorDetails, path: str, kind: type) -> str:
     match detail["type"]:
         case "unexpected_keyword_argument" | "extra_forbidden":
             name = str(detail["loc"][-1])
-            return f"{path}: unknown key. {nearest(name.lower(), keys_beside(kind, detail['loc']))}"
+            return f"{path}: unknown key. {nearest(name.lower(), sibling_keys(kind, detail['loc']))}"
         case "missing" | "missing_argument" | "missing_keyword_only_argument":
             return f"{path} is not set. For example: {path}=<value>"
         case "value_error":  # a rule of ours, which names its key if it is about a group
@@ -183,7 +183,7 @@ def _line(detail: ErrorDetails, path: str, kind: type) -> str:
     return f"{line}, {path}.<key>=<value>" if detail["type"].startswith(("dict", "dataclass")) else line
 
 
-def keys_beside(kind: Any, loc: Sequence[str | int]) -> Iterable[str]:
+def sibling_keys(kind: Any, loc: Sequence[str | int]) -> Iterable[str]:
     """Return the keys next to the last one of a path."""
     schema = TypeAdapter(kind).json_schema()
     node = schema

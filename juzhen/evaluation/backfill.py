@@ -67,7 +67,7 @@ class Backfill:
     without_leaks: bool = False
     progress: bool = False
     _read: tuple[str, JobData | None] = ("", None)
-    _beside: Any = None
+    _adapted: Any = None
 
     def add(self, run: SavedRun, sets: Descriptions) -> Changes:
         """Score `sets` and write the result again. The caller holds the lock of the run.
@@ -111,9 +111,9 @@ class Backfill:
         if data.evaluation:
             encoder = lexical or open_encoder(run.folder)
             evaluation, rows = self._scored(encoder, data, settings, seen)
-            # The next run's adapter may stand beside the same weights, which then are not read again.
-            beside = getattr(encoder, "inner", encoder)
-            self._beside = encoder if has_adapter(getattr(beside, "backbone", None)) else None
+            # The next run's adapter may belong to the same weights, which then are not read again.
+            inner = getattr(encoder, "inner", encoder)
+            self._adapted = encoder if has_adapter(getattr(inner, "backbone", None)) else None
         scores = evaluation.scores | data.missing
         if result.untrained and (
             self.again or any(_key(rows) not in result.data for rows in data.evaluation)

@@ -37,7 +37,7 @@ class Form:
 
 
 @dataclass(frozen=True)
-class Group:
+class CharacterGroup:
     """Characters of one sort, each read alone.
 
     Attributes:
@@ -62,7 +62,7 @@ class KnownCharacters:
     unknown: Unknown | None = None
     characters: Mapping[str, int] = field(default_factory=dict)
     forms: Mapping[str, Form] = field(default_factory=dict)
-    groups: Mapping[str, Group] = field(default_factory=dict)
+    groups: Mapping[str, CharacterGroup] = field(default_factory=dict)
 
     def facts(self) -> dict[str, Any]:
         """The measured parts as JSON."""
@@ -108,10 +108,10 @@ def known_characters(encoder: Any, texts: Sequence[str]) -> KnownCharacters:
 
 def known_groups(encoder: Any) -> KnownCharacters:
     """Find the characters of `groups` that an encoder knows. Raises UserError for a lexical baseline."""
-    tokenizer, found = _inner(encoder).tokenizer, dict[str, Group]()
+    tokenizer, found = _inner(encoder).tokenizer, dict[str, CharacterGroup]()
     for name, members in groups().items():
         unknown = characters(tokenizer, members)
-        found[name] = Group(len(members), [one for one in members if one in unknown])
+        found[name] = CharacterGroup(len(members), [one for one in members if one in unknown])
     return KnownCharacters(groups=found)
 
 

@@ -244,7 +244,7 @@ def compare_backends(
             if only is None or way[0] in only
         ]
         for address in beside:
-            opened, rounded = _beside(address, key), _rounded(address)
+            opened, rounded = _opener(address, key), _rounded(address)
             ways.append(_compared(encoder, texts, expected, address, opened, rounded, on_way, asked=True))
     return ways
 
@@ -370,7 +370,7 @@ def _is_server(address: str) -> bool:
     return address.startswith(("http://", "https://"))
 
 
-def _beside(address: str, key: str | None) -> Callable[[], Encode]:
+def _opener(address: str, key: str | None) -> Callable[[], Encode]:
     """Return the opener of a further backend."""
     return lambda: RemoteServer(address, key).encode if _is_server(address) else open_export(address).encode
 

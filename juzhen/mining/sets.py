@@ -60,12 +60,12 @@ def read_set(
     return config, examples
 
 
-def check_place(out: Path, example: str, *, ending: str, beside: Sequence[str] = ()) -> None:
+def check_place(out: Path, example: str, *, ending: str, other_endings: Sequence[str] = ()) -> None:
     """Check the name of an output table, and that no file of another program is replaced.
 
     Args:
         example, ending: `example`_`ending`.tsv is the suggested name.
-        beside: Endings of further output files.
+        other_endings: Endings of further output files.
 
     Raises:
         UserError: A name that no data set can have, an existing set, or a file of another program.
@@ -77,7 +77,7 @@ def check_place(out: Path, example: str, *, ending: str, beside: Sequence[str] =
         )
     if (DATASETS / f"{name}.yaml").exists():
         raise UserError(f"--out {out}: there is a dataset {name} already. Choose {name}_{ending}.tsv")
-    check_overwritable(out, _description(out), *map(out.with_suffix, beside))
+    check_overwritable(out, _description(out), *map(out.with_suffix, other_endings))
 
 
 def _description(path: Path) -> Path:

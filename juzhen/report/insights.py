@@ -342,7 +342,7 @@ def cost_table(costs: pd.DataFrame) -> ReportTable:
 WHOLE = "whole"
 
 
-class Curve(NamedTuple):
+class SizeCurve(NamedTuple):
     """Scores of a row on a set by embedding size. None is the full size."""
 
     row: Row
@@ -350,7 +350,7 @@ class Curve(NamedTuple):
     cells: dict[int | None, Cell]
 
 
-def curves(matrix: Matrix) -> list[Curve]:
+def curves(matrix: Matrix) -> list[SizeCurve]:
     """Collect a curve for each row and shown column with scores at several sizes."""
     found = []
     for row in matrix.rows:
@@ -361,7 +361,7 @@ def curves(matrix: Matrix) -> list[Curve]:
         for column in matrix.columns:
             cells = by_column.get(column, {})
             if len(cells) > 1:
-                found.append(Curve(row, column, {dim: cells[dim] for dim in _rising(cells)}))
+                found.append(SizeCurve(row, column, {dim: cells[dim] for dim in _rising(cells)}))
     return found
 
 
@@ -370,7 +370,7 @@ def _rising(sizes: Iterable[int | None]) -> list[int | None]:
     return sorted(sizes, key=lambda dim: (dim is None, dim or 0))
 
 
-def all_sizes(drawn: list[Curve]) -> list[int | None]:
+def all_sizes(drawn: list[SizeCurve]) -> list[int | None]:
     """List every size of the curves in order. The full size comes last."""
     return _rising({None, *(dim for curve in drawn for dim in curve.cells)})
 

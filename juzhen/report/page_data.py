@@ -19,7 +19,7 @@ from juzhen.core.schema import validated
 from juzhen.core.text import short
 from juzhen.report.build import Report
 from juzhen.report.html_shell import palettes
-from juzhen.report.insights import WHOLE, Curve, Transfer, all_sizes, curves, duration, without_leaks
+from juzhen.report.insights import WHOLE, SizeCurve, Transfer, all_sizes, curves, duration, without_leaks
 from juzhen.report.matrix import Cell, KeptRows, Matrix, Row
 from juzhen.report.profiles import clustered
 from juzhen.report.significance import difference_interval
@@ -83,7 +83,7 @@ def page_data(report: Report) -> Plain:
     }
 
 
-def _curve(curve: Curve, row: int, column: int) -> Plain:
+def _curve(curve: SizeCurve, row: int, column: int) -> Plain:
     ends = {dim: (cell.low, cell.high) for dim, cell in curve.cells.items()}
     points_of = {
         str(dim or WHOLE): [points(cell.mean), *(None if end is None else points(end) for end in ends[dim])]

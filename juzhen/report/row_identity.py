@@ -184,7 +184,7 @@ def label_runs(results: Sequence[Result]) -> list[str]:
     return fitted_labels(seeds)
 
 
-def settings_beside(results: Sequence[Result]) -> list[tuple[str, ...]]:
+def differing_settings(results: Sequence[Result]) -> list[tuple[str, ...]]:
     """List differing settings that decide numbers, with the value of each run.
 
     If runs have different losses or models, only the name is listed.

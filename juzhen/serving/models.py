@@ -358,7 +358,7 @@ def load_models(
         )
     loaded = SentenceEncoder.load(encoder, device=device)
     embedder = Embedder(loaded, name or model_name(encoder), backend, threshold=threshold)
-    further = tuple(_beside(source, embedder, device, backend) for source in adapters)
+    further = tuple(_adapter_embedder(source, embedder, device, backend) for source in adapters)
     if compare is not None:
         further += (Embedder(SentenceEncoder.load(compare, device=device), model_name(compare), backend),)
     names = [embedder.name, *(each.name for each in further)]
@@ -374,7 +374,7 @@ def load_models(
     return ServedModels(embedder, reranker, corpus, int(time.time()), further, corpora)
 
 
-def _beside(source: str, first: Embedder, device: str, backend: str) -> Embedder:
+def _adapter_embedder(source: str, first: Embedder, device: str, backend: str) -> Embedder:
     """The encoder of a further adapter. Raises UserError for weights that would be in memory a second time."""
     encoder = SentenceEncoder.load(source, device=device)
     backbones = encoder.backbone, first.encoder.backbone

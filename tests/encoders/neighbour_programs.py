@@ -127,7 +127,14 @@ PROGRAMS = [
         "model.save_pretrained(folder)\nSentenceTransformer(folder).encode(texts)",
         "encoder.save(folder)\nSentenceEncoder.load(folder).encode(texts)",
     ),
+    Program(
+        "model.save_pretrained(folder)\nSentenceTransformer(folder).encode(texts)",
+        "encoder.save_pretrained(folder)\nSentenceEncoder.from_pretrained(folder).encode(texts)",
+    ),
     Program("CrossEncoder(pair_path).predict(pairs)", "CrossEncoder.load(pair_path).score(pairs)"),
+    Program(
+        "CrossEncoder(pair_path).predict(pairs)", "CrossEncoder.from_pretrained(pair_path).predict(pairs)"
+    ),
     Program(
         "CrossEncoder(pair_path).rank(texts[0], corpus, top_k=2)",
         "CrossEncoder.load(pair_path).rank(texts[0], corpus, top_k=2)",

@@ -18,7 +18,7 @@ from juzhen.export.loaders import ExportedModel
 from juzhen.export.verification import prove
 from juzhen.families.answers.encoder import GenerativeReranker
 from juzhen.families.late.encoder import MultiVectorEncoder
-from juzhen.families.late.folder import Reading
+from juzhen.families.late.folder import MultiVectorSettings
 from juzhen.families.sparse.encoder import SparseEncoder
 from juzhen.merging.merge import merge
 
@@ -106,7 +106,7 @@ def test_every_family_refuses_what_overflows(bert_folder, tmp_path):
     for work in (cross.score, lambda pair: cross.rank(pair[0], [pair[1]])):
         with pytest.raises(UserError, match=r"pair=\('我'"):
             work(("我", "ab"))
-    reading = Reading(query_length=16, document_length=30, expand_to=16)
+    reading = MultiVectorSettings(query_length=16, document_length=30, expand_to=16)
     for other in (
         MultiVectorEncoder.around(SentenceEncoder.load(bert_folder), dim=8, reading=reading),
         SparseEncoder.around(SentenceEncoder.load(bert_folder)),

@@ -13,7 +13,7 @@ from juzhen.core.examples import Examples, Kind, Side
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.evaluation import evaluate
 from juzhen.families.late.encoder import MultiVectorEncoder
-from juzhen.families.late.folder import PUNCTUATION, Reading
+from juzhen.families.late.folder import PUNCTUATION, MultiVectorSettings
 from juzhen.families.late.scores import TokenVectors, all_maxsims, row_maxsims
 from juzhen.families.registry import FAMILIES, PairScorer, family_of, find_family
 from juzhen.losses import InfoNCE, SpreadOut
@@ -41,7 +41,7 @@ def tiny(model_type, **options):
 
 
 def encoder(model_type="bert", *, dim=16, markers=True, **rules):
-    made = Reading(**{"query_length": 16, "document_length": 40, "expand_to": 16} | rules)
+    made = MultiVectorSettings(**{"query_length": 16, "document_length": 40, "expand_to": 16} | rules)
     return MultiVectorEncoder.around(tiny(model_type), dim=dim, reading=made, markers=markers).eval()
 
 
@@ -103,7 +103,7 @@ def test_expansions_look_at_the_others_and_are_not_looked_at():
 def test_expansions_look_as_in_transformers(model_type):
     """A token that is hidden sees the others before it, and not itself, also where tokens look to the left alone."""
     options = {"num_key_value_heads": 1, "head_dim": 16} if model_type == "qwen3" else {}
-    rules = Reading(query_length=16, document_length=40, expand_to=16)
+    rules = MultiVectorSettings(query_length=16, document_length=40, expand_to=16)
     model = MultiVectorEncoder.around(tiny(model_type, **options), dim=8, reading=rules).eval()
     ids = torch.from_numpy(model.reading(Side.QUERY).tokenize(QUERIES[:1])[0].astype(np.int64))[None]
     is_text = (ids != model.tokenizer.mask_token_id).long()

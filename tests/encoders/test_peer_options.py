@@ -9,7 +9,7 @@ import torch
 from juzhen import CrossEncoder, MultiVectorEncoder, SentenceEncoder, SparseEncoder
 from juzhen.core.errors import UserError
 from juzhen.encoders.peer_options import HARMLESS, NAMES, RENAMED, WAYS_OUT
-from juzhen.families.late.folder import Reading
+from juzhen.families.late.folder import MultiVectorSettings
 
 TEXTS = ["今天天气很好", "天气不错"]
 
@@ -59,7 +59,7 @@ def test_others_are_answered_with_what_to_type(encoder, option, way_out):
 
 def test_other_families_answer_too(encoder):
     tiny = SentenceEncoder.load("builtin/mini_zh")
-    reading = Reading(query_length=16, document_length=40, expand_to=16)
+    reading = MultiVectorSettings(query_length=16, document_length=40, expand_to=16)
     late = MultiVectorEncoder.around(tiny, dim=8, reading=reading).eval()
     assert len(late.encode(TEXTS, show_progress_bar=False, convert_to_numpy=True)) == 2
     assert late.similarity(TEXTS, TEXTS, show_progress_bar=False).shape == (2, 2)

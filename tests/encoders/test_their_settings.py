@@ -12,7 +12,7 @@ from juzhen.core.errors import UserError
 from juzhen.encoders import CrossEncoder, SentenceEncoder, save_encoder
 from juzhen.encoders.folder_settings import KEYS, LENGTH_FILE
 from juzhen.families.late.encoder import MultiVectorEncoder
-from juzhen.families.late.folder import Reading
+from juzhen.families.late.folder import MultiVectorSettings
 from juzhen.families.sparse.encoder import SparseEncoder
 
 TEXTS = ["今天天气很好", "我们去上学 ab cd", "A 我"]
@@ -35,7 +35,7 @@ def made(kind, folder):
                 if name.endswith("bias"):
                     values.normal_()
         return sparse
-    reading = Reading(query_length=8, document_length=12, expand_to=8)
+    reading = MultiVectorSettings(query_length=8, document_length=12, expand_to=8)
     return MultiVectorEncoder.around(encoder, dim=4, reading=reading).eval()
 
 

@@ -15,7 +15,7 @@ from juzhen.encoders.embedding_cache import EmbeddingCache
 from juzhen.evaluation import evaluate
 from juzhen.families.answers.encoder import GenerativeReranker
 from juzhen.families.late.encoder import MultiVectorEncoder
-from juzhen.families.late.folder import Reading
+from juzhen.families.late.folder import MultiVectorSettings
 from juzhen.families.sparse.encoder import SparseEncoder
 
 LONG = "今天天气很好" * 20
@@ -126,7 +126,7 @@ def test_pairs_that_are_read_as_one(bert_folder, tmp_path):
 
 
 def test_token_vectors_and_sparse_ones(bert_folder):
-    reading = Reading(query_length=8, document_length=30, expand_to=8)
+    reading = MultiVectorSettings(query_length=8, document_length=30, expand_to=8)
     tokens = MultiVectorEncoder.around(SentenceEncoder.load(bert_folder), dim=8, reading=reading).eval()
     sparse = SparseEncoder.around(SentenceEncoder.load(bert_folder)).eval()
     query = "今天天气很好吗"

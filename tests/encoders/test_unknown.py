@@ -27,7 +27,7 @@ from juzhen.evaluation.known_characters import changes, groups, known_characters
 from juzhen.evaluation.run import EvaluationRun
 from juzhen.evaluation.settings import EvaluationSettings
 from juzhen.families.late.encoder import MultiVectorEncoder
-from juzhen.families.late.folder import Reading
+from juzhen.families.late.folder import MultiVectorSettings
 from juzhen.families.registry import open_encoder
 from juzhen.families.sparse.encoder import SparseEncoder
 
@@ -75,7 +75,7 @@ def test_every_family_tells(bert_folder):
     (line,) = told(lambda: cross.score([("我養貓", "今天"), ("我養馬", "今天")]))
     assert "2 of 4 texts" in line
     assert "1 pair" in line
-    reading = Reading(query_length=8, document_length=30, expand_to=8)
+    reading = MultiVectorSettings(query_length=8, document_length=30, expand_to=8)
     tokens = MultiVectorEncoder.around(inner, dim=8, reading=reading).eval()
     sparse = SparseEncoder.around(SentenceEncoder.load(bert_folder)).eval()
     for asking in (tokens, sparse):

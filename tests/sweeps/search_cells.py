@@ -63,9 +63,9 @@ def space(*words: str):
 
 
 def search_in(folder: Path, *words: str, key: str = "0", **changes):
-    from sweeps.search import Search
+    from sweeps.search import HyperparameterSearch
 
-    return Search(folder, space(*words), settings(**changes), key=key)
+    return HyperparameterSearch(folder, space(*words), settings(**changes), key=key)
 
 
 def planner_of(search, folder: Path, runner, *, seeds=("",), report=lambda line: None):

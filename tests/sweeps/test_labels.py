@@ -10,7 +10,7 @@ from juzhen.core.result import Score
 from juzhen.data.spec import made_from, parents
 from juzhen.report.insights import Transfer
 from juzhen.report.matrix import build_matrix
-from juzhen.report.row_identity import LONGEST_LABEL, label_runs, settings_beside
+from juzhen.report.row_identity import LONGEST_LABEL, differing_settings, label_runs
 from juzhen.report.significance import SUPERSCRIPTS, beaten, differences
 from juzhen.report.table import to_markdown
 
@@ -176,8 +176,8 @@ def test_runs_of_one_row_are_told_by_their_seeds(make_result):
     first, second = make_result(["a"], SCORES), make_result(["a"], SCORES, seed=2)
     other = make_result(["b"], SCORES, training={"duration": "1 epochs"})
     assert label_runs([first, second, other]) == ["a, seed 1", "a, seed 2", "b"]
-    assert settings_beside([first, second]) == [("seed", "1", "2")]
-    assert ("training.duration", "3 epochs", "1 epochs") in settings_beside([first, other])
+    assert differing_settings([first, second]) == [("seed", "1", "2")]
+    assert ("training.duration", "3 epochs", "1 epochs") in differing_settings([first, other])
     assert len({*label_runs([first, first])}) == 2
 
 

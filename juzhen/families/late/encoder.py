@@ -42,7 +42,12 @@ from juzhen.encoders.save import HubMixin, licence_of
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.thresholds import ThresholdMixin
 from juzhen.encoders.tokens import BATCH_TOKENS, TokenTable, batches_by_length
-from juzhen.families.late.folder import Reading, read_multi_vector, require_reading, write_multi_vector
+from juzhen.families.late.folder import (
+    MultiVectorSettings,
+    read_multi_vector,
+    require_reading,
+    write_multi_vector,
+)
 from juzhen.families.late.scores import TokenVectors, filled_up, hiding, row_maxsims
 
 MARKERS = {"query": "[Q] ", "document": "[D] "}
@@ -81,7 +86,7 @@ class MultiVectorEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEnco
         tokenizer: PreTrainedTokenizerBase,
         *,
         projections: Sequence[OutputLayer],
-        reading: Reading,
+        reading: MultiVectorSettings,
         prompts: Prompts,
         sums: bool = False,
     ) -> None:
@@ -115,7 +120,7 @@ class MultiVectorEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEnco
         encoder: PooledEncoder,
         *,
         dim: int,
-        reading: Reading,
+        reading: MultiVectorSettings,
         markers: bool = True,
         seed: int = 0,
     ) -> Self:

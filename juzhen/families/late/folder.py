@@ -44,7 +44,7 @@ TOKENS = {"module_input_name": "token_embeddings", "module_output_name": "token_
 
 
 @dataclass(frozen=True)
-class Reading:
+class MultiVectorSettings:
     """Lengths of queries and documents in tokens, special tokens and markers included.
 
     Attributes:
@@ -80,7 +80,7 @@ class MultiVectorLayout:
 
     transformer: Path
     dense: list[Path]
-    reading: Reading
+    reading: MultiVectorSettings
     prompts: Prompts = field(default_factory=Prompts)
     sums: bool = False
 
@@ -114,7 +114,7 @@ def read_multi_vector(folder: Path) -> MultiVectorLayout:
         return MultiVectorLayout(transformer, dense, reading, prompts, sums=sums)
 
 
-def _of_pylate(settings: Mapping[str, Any], path: Path) -> Reading:
+def _of_pylate(settings: Mapping[str, Any], path: Path) -> MultiVectorSettings:
     """Read the settings of PyLate. Its defaults apply to missing or null entries."""
     if settings.get("query_expansion"):
         raise UserError(
@@ -123,7 +123,7 @@ def _of_pylate(settings: Mapping[str, Any], path: Path) -> Reading:
         )
     length = settings.get("query_length") or QUERY_LENGTH
     skipped = settings.get("skiplist_words")
-    return Reading(
+    return MultiVectorSettings(
         query_length=length,
         document_length=settings.get("document_length") or DOCUMENT_LENGTH,
         expand_to=0
@@ -144,7 +144,7 @@ def _markers(settings: Mapping[str, Any], path: Path) -> Prompts:
     return Prompts({name: text for name, text in texts.items() if text})
 
 
-def _of_theirs(settings: Mapping[str, Any], mask: Mapping[str, Any], folder: Path) -> Reading:
+def _of_theirs(settings: Mapping[str, Any], mask: Mapping[str, Any], folder: Path) -> MultiVectorSettings:
     expansion = settings.get("query_expansion") or {}
     longest = settings.get("max_length")
     length = expansion.get("length", 0)
@@ -156,7 +156,7 @@ def _of_theirs(settings: Mapping[str, Any], mask: Mapping[str, Any], folder: Pat
             f"{folder}: {name}={short(repr(mask[name]))}: a MultiVectorMask is read that skips tokens of documents "
             "alone. Put null in its place"
         )
-    return Reading(
+    return MultiVectorSettings(
         query_length=length if is_fixed else settings.get("query_length") or longest or 0,
         document_length=settings.get("document_length") or longest or 0,
         expand_to=length,
@@ -174,7 +174,7 @@ def _require_plain(kind: str, folder: Path, name: str) -> None:
 
 
 def written_settings(
-    reading: Reading, prompts: Prompts, *, is_pylate: bool, sums: bool = False
+    reading: MultiVectorSettings, prompts: Prompts, *, is_pylate: bool, sums: bool = False
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Contents of config_sentence_transformers.json and of sentence_bert_config.json."""
     texts = dict(prompts.texts)
@@ -203,7 +203,7 @@ def written_settings(
     }
 
 
-def require_reading(reading: Reading, *, most: int | None, least: int) -> None:
+def require_reading(reading: MultiVectorSettings, *, most: int | None, least: int) -> None:
     """Raise UserError for lengths that a transformer cannot read, or without room for text."""
     for name in ("query_length", "document_length"):
         require_number(name, getattr(reading, name), least, most or math.inf)
