@@ -10,7 +10,6 @@ from juzhen.core.errors import UserError
 from juzhen.core.result import Result
 from juzhen.families.late.encoder import MultiVectorEncoder
 from lightning_modules.colbert import ColBERT
-from lightning_modules.loss_factory import match_losses
 
 COLBERT = ("model=colbert", "model.dim=8", "model.query_length=12", "training.duration=4 steps")
 
@@ -98,34 +97,6 @@ def test_a_colbert_that_is_there_keeps_its_markers(run):
     job = typed_job("benchmark=none", "model=colbert", "model.markers=false", f"init_from={run}")
     with pytest.raises(UserError, match=r"model\.markers: .* was made otherwise"):
         ColBERT.load_encoder(job)
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (
-            ("loss=triplet", "dataset=[demo_qmc]"),
-            r"loss=triplet needs an embedding of each sentence.*Choose one of bce",
-        ),
-        (
-            ("loss=spread_out", "loss@loss.of=info_nce", "dataset=[demo_qmc]"),
-            "loss=spread_out needs an embedding",
-        ),
-        (("loss=ce", "dataset=[demo_nli]"), "loss=ce needs one logit per class"),
-        (
-            ("loss=info_nce", "augmentation=noise", "dataset=[demo_qmc]"),
-            "augmentation.views=.* augmentation out",
-        ),
-        (
-            ("loss=cosent", "+backbone.adapter={kind: lora, base: nf4}"),
-            "adapter.base=nf4: model=colbert .* backbone.adapter.base=float32",
-        ),
-        (("loss=cosent", "+backbone.adapter={kind: lora, base: bfloat16}"), "base=bfloat16: model=colbert"),
-    ],
-)
-def test_losses_and_choices_that_do_not_suit_are_refused(words, message):
-    with pytest.raises(UserError, match=message):
-        match_losses(typed_job("benchmark=none", "model=colbert", *words))
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,6 @@ from juzhen.encoders.sentence_encoder import PromptEncoder
 from juzhen.identity import with_language
 from launch.job import read_job
 from lightning_modules.cot import CotEncoder, require_sight
-from lightning_modules.loss_factory import match_losses
 
 STEADY = ("logger.every_steps=1", "seed=42", "evaluation.splits=[dev]", "training.monitor=auto")
 FROM_NOTHING = "model.untrained_mask=true"
@@ -238,20 +237,3 @@ def test_sets_in_another_language_than_the_templates_are_told_of(caplog):
     )
     CotEncoder.check_start(told)
     assert "demo_qmc, demo_order, demo_nli are in another language" in caplog.text
-
-
-@pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
-        (("loss=cosent",), "info_nce_pool"),
-        (("loss=triplet",), "positive pairs"),
-        (("loss=info_nce", "model.language=fr"), "language=fr"),
-        (("loss=info_nce", "model.templates.zh.anchor=no"), r"expected one \[X\]"),
-        (("loss=info_nce", "+model.templates.zh.anchr=no"), "Did you mean anchor"),
-        (("loss=info_nce", "model.templates.zh.positive=null"), "template for the positive"),
-    ],
-)
-@pytest.mark.sampled(2)
-def test_mistakes_are_named_before_anything_is_read(overrides, message):
-    with pytest.raises(UserError, match=message):
-        match_losses(job("model=cot", *overrides))

@@ -19,11 +19,10 @@ from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.encoders.projection import similarity
 from juzhen.encoders.save import save_encoder
 from launch.check import check_command_line
-from lightning_modules.loss_factory import class_grades, match_losses
+from lightning_modules.loss_factory import class_grades
 from lightning_modules.trainability import require_grades
 
 GRADES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
-ON_CSTS = ("model=crossencoder", "loss=ce", "dataset=[csts]", "benchmark=none")
 
 
 def pair_encoder(backbone, **how):
@@ -99,26 +98,6 @@ def test_rows_of_other_scores_are_named():
         require_grades(rows, config)
     config.grades = [0, 1, 2.5, 5]
     require_grades(rows, config)
-
-
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (
-            ("dataset=[stsb_en]",),
-            r"dataset.stsb_en.grades=null: loss=ce needs classes.*grades=\[0,2.5,5\]",
-        ),
-        (
-            ("dataset.csts.grades=[0,1,2,7]",),
-            r"expected two or more numbers that rise, within score_range \[0, 5\]",
-        ),
-        (("dataset=[csts,demo_nli]",), "one head, and these sets need different classes: csts 6, demo_nli 3"),
-    ],
-)
-def test_what_has_no_classes_is_refused_before_anything_is_read(words, told):
-    kept = [one for one in ON_CSTS if one.partition("=")[0] not in {word.partition("=")[0] for word in words}]
-    with pytest.raises(UserError, match=told):
-        match_losses(typed_job(*kept, *words))
 
 
 def test_grades_that_nobody_reads_are_refused():

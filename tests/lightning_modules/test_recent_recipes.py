@@ -14,11 +14,6 @@ from lightning_modules.loss_factory import build_losses, match_losses
 UNFREEZING = ("callbacks=[default,unfreezing]", "training.patience=null", "evaluation.splits=[dev]")
 
 
-def refused(*words, match):
-    with pytest.raises(UserError, match=match):
-        match_losses(typed_job("benchmark=none", *words))
-
-
 def test_each_layer_learns_at_its_share_of_the_rate(tiny_backbone):
     module = module_of(tiny_backbone, "optimizer.layer_decay=0.5", "optimizer.lr=1e-3")
     optimizer = module.configure_optimizers()["optimizer"]
@@ -117,10 +112,3 @@ def test_two_passes_disagree_by_their_dropout(tmp_path, tiny_backbone, words):
 def test_two_passes_without_dropout_are_refused(tmp_path, tiny_backbone):
     with pytest.raises(UserError, match=r"this encoder has none. Type backbone\.dropout=0\.1"):
         run_job(tmp_path, tiny_backbone, "loss=r_drop", "backbone.dropout=0")
-
-
-def test_what_cannot_be_inside_is_refused():
-    refused("loss=spread_out", "loss@loss.of=distill", match="cannot be inside, as it reads teacher")
-    pairs = "dataset=[demo_qmc]"
-    refused(pairs, "loss=spread_out", "model=crossencoder", match="loss=spread_out needs an embedding")
-    refused(pairs, "loss=matryoshka", "loss@loss.of=info_nce_queue", match="owns a head of one size")

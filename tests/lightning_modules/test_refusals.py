@@ -1,9 +1,10 @@
 """What a job cannot do is refused before a row is read, in words that name the way out."""
 
 import pytest
-from jobs import forbid_reading, run_job
+from jobs import forbid_reading, run_job, typed_job
 
 from juzhen.core.errors import UserError
+from lightning_modules.loss_factory import match_losses
 
 NLI = "dataset.demo_nli.learning"
 REFUSED = {
@@ -96,3 +97,79 @@ def test_refusals_come_before_rows_are_read(words, message, tmp_path, tiny_backb
     forbid_reading(monkeypatch)
     with pytest.raises(UserError, match=message):
         run_job(tmp_path, tiny_backbone, *words.split())
+
+
+QLORA, BFLOAT16 = "+backbone.adapter={kind:lora,base:nf4}", "+backbone.adapter={kind:lora,base:bfloat16}"
+UNSUITABLE = {
+    "": {
+        "dataset=[demo_nli] loss=softmax dataset.demo_nli.convert_to=triplet": "softmax needs NLI pairs",
+        "dataset=[demo_retrieval] loss=by_kind dataset.demo_retrieval.convert_to=sentence": "convert_to="
+        "positive_pair, or loss=<name>, one of simcse",
+        "dataset=[demo_qmc] training.stratify_by=label_length loss=info_nce": r"\(demo_qmc as positive pairs\).* "
+        r"training\.stratify_by=length",
+        "dataset=[demo_sts] model=views training.stratify_by=label_length loss=info_nce": "as sentences",
+        "loss=spread_out loss@loss.of=distill": "cannot be inside, as it reads teacher",
+        "dataset=[demo_qmc] loss=matryoshka loss@loss.of=info_nce_queue": "owns a head of one size",
+    },
+    "model=mlm dataset=[demo_sts]": {
+        "+loss@schedule.sets.demo_sts.loss=cosent": "schedule.sets.demo_sts.loss: MaskedLanguageModel learns without",
+        "schedule=serial +loss@schedule.stages.demo_sts.loss=cosent": "schedule.stages.demo_sts.loss: Masked",
+    },
+    "model=crossencoder loss=ce": {
+        "dataset=[demo_qmc] loss=spread_out": "loss=spread_out needs an embedding",
+        "dataset=[stsb_en]": r"dataset.stsb_en.grades=null: loss=ce needs classes.*grades=\[0,2.5,5\]",
+        "dataset=[csts] dataset.csts.grades=[0,1,2,7]": r"two or more numbers that rise, within score_range \[0, 5\]",
+        "dataset=[csts,demo_nli]": "one head, .*: csts 6, demo_nli 3",
+    },
+    "model=cot dataset=[demo_sts]": {
+        "loss=cosent": "info_nce_pool",
+        "loss=triplet": "positive pairs",
+        "loss=info_nce model.language=fr": "language=fr",
+        "loss=info_nce model.templates.zh.anchor=no": r"expected one \[X\]",
+        "loss=info_nce +model.templates.zh.anchr=no": "Did you mean anchor",
+        "loss=info_nce model.templates.zh.positive=null": "template for the positive",
+    },
+    "model=reranker": {
+        "loss=ce dataset=[demo_nli]": "loss=ce needs one logit per class",
+        "loss=info_nce dataset=[demo_qmc]": "loss=info_nce needs",
+        "loss=bce augmentation=noise dataset=[demo_qmc]": "augmentation.views=.* augmentation out",
+    },
+    "model=colbert": {
+        "loss=triplet dataset=[demo_qmc]": "loss=triplet needs an embedding of each sentence.*Choose one of bce",
+        "loss=spread_out loss@loss.of=info_nce dataset=[demo_qmc]": "loss=spread_out needs an embedding",
+        "loss=ce dataset=[demo_nli]": "loss=ce needs one logit per class",
+        "loss=info_nce augmentation=noise dataset=[demo_qmc]": "augmentation.views=.* augmentation out",
+        f"loss=cosent {QLORA}": "adapter.base=nf4: model=colbert .* backbone.adapter.base=float32",
+        f"loss=cosent {BFLOAT16}": "base=bfloat16: model=colbert",
+    },
+    "model=splade": {
+        "loss=triplet dataset=[demo_qmc]": "loss=triplet needs an embedding of each sentence",
+        "loss=matryoshka loss@loss.of=info_nce dataset=[demo_qmc]": "loss=matryoshka needs",
+        "loss=contrastive dataset=[demo_qmc]": "needs a cosine of two embeddings",
+        "loss=info_nce_weighted dataset=[demo_qmc]": "hardness_strength multiplies cosines",
+        "loss=bce dataset=[demo_qmc]": "never below 0. Type loss=cosent",
+        "loss=mse": "never below 0",
+        "loss=ce dataset=[demo_nli]": "loss=ce needs one logit per class",
+        f"loss=cosent {QLORA}": "adapter.base=nf4: model=splade .* backbone.adapter.base=float32",
+        f"loss=cosent {BFLOAT16}": "base=bfloat16: model=splade",
+        "loss=cosent model.pooling=mean": r"model\.pooling=mean: expected one of max, sum",
+        "loss=cosent model.query_flops=-1": r"model\.query_flops=-1: expected a number from 0",
+        "loss=info_nce dataset=[demo_qmc] +dataset.demo_qmc.learning={temperature:0.05}": "divides cosines",
+    },
+    "hardware=cuda_fsdp": {
+        "hardware.precision=16-mixed": "hardware.precision=bf16-mixed",
+        "callbacks=[default,ema]": "callbacks.ema=null",
+        "mining=dynamic dataset=[demo_qmc] loss=info_nce": "callbacks.mining=null",
+        "adapter=qlora": "adapter=lora",
+    },
+}
+"""The same of losses and models that do not suit, which a job says before it begins."""
+MISMATCHES = [
+    (f"{job} {more}", message) for job, cases in UNSUITABLE.items() for more, message in cases.items()
+]
+
+
+@pytest.mark.parametrize(("words", "message"), MISMATCHES, ids=[words for words, _ in MISMATCHES])
+def test_models_and_losses_that_do_not_suit_are_refused(words, message):
+    with pytest.raises(UserError, match=message):
+        match_losses(typed_job("benchmark=none", *words.split()))

@@ -15,7 +15,6 @@ from juzhen.encoders.base_weights import merged
 from juzhen.families.answers.encoder import GenerativeReranker
 from juzhen.families.registry import PairScorer
 from juzhen.identity import why_unread
-from lightning_modules.loss_factory import match_losses
 from lightning_modules.reranker import RerankerModule
 
 RERANKER = (*rerankers.JOB, "training.duration=4 steps", "optimizer.lr=1e-2")
@@ -119,19 +118,6 @@ def test_it_reranks_for_a_server(run, encoder_folder):
     given = {hit["index"]: hit["relevance_score"] for hit in reply["results"]}
     assert [given[place] for place in range(3)] == pytest.approx(scores.tolist(), abs=1e-5)
     assert reply["meta"]["warnings"] == ["1 of 3 documents were cut"]
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("loss=ce", "dataset=[demo_nli]"), "loss=ce needs one logit per class"),
-        (("loss=info_nce", "dataset=[demo_qmc]"), "loss=info_nce needs"),
-        (("loss=bce", "augmentation=noise", "dataset=[demo_qmc]"), "augmentation.views=.* augmentation out"),
-    ],
-)
-def test_losses_and_choices_that_do_not_suit_are_refused(words, message):
-    with pytest.raises(UserError, match=message):
-        match_losses(typed_job("benchmark=none", "model=reranker", *words))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ from juzhen.core.errors import UserError
 from juzhen.core.result import Result
 from juzhen.families.sparse.encoder import SparseEncoder
 from juzhen.losses.regularizers import flops, warmed_up
-from lightning_modules.loss_factory import match_losses
 from lightning_modules.splade import Splade
 
 SPLADE = ("model=splade", "training.duration=4 steps")
@@ -85,34 +84,6 @@ def test_negatives_are_mined_with_sparse_vectors(run, tmp_path, capsys):
     assert len(out.read_text(encoding="utf-8").splitlines()) > 1
     assert main(["mine", *words[:3], str(tmp_path / "of_tests_b.tsv"), *words[4:], "--index", "hnsw"]) == 2
     assert "this encoder has sparse ones" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("loss=triplet", "dataset=[demo_qmc]"), r"loss=triplet needs an embedding of each sentence"),
-        (("loss=matryoshka", "loss@loss.of=info_nce", "dataset=[demo_qmc]"), "loss=matryoshka needs"),
-        (("loss=contrastive", "dataset=[demo_qmc]"), "needs a cosine of two embeddings"),
-        (("loss=info_nce_weighted", "dataset=[demo_qmc]"), "hardness_strength multiplies cosines"),
-        (("loss=bce", "dataset=[demo_qmc]"), "never below 0. Type loss=cosent"),
-        (("loss=mse",), "never below 0"),
-        (("loss=ce", "dataset=[demo_nli]"), "loss=ce needs one logit per class"),
-        (
-            ("loss=cosent", "+backbone.adapter={kind: lora, base: nf4}"),
-            "adapter.base=nf4: model=splade .* backbone.adapter.base=float32",
-        ),
-        (("loss=cosent", "+backbone.adapter={kind: lora, base: bfloat16}"), "base=bfloat16: model=splade"),
-        (("loss=cosent", "model.pooling=mean"), r"model\.pooling=mean: expected one of max, sum"),
-        (("loss=cosent", "model.query_flops=-1"), r"model\.query_flops=-1: expected a number from 0"),
-        (
-            ("loss=info_nce", "dataset=[demo_qmc]", "+dataset.demo_qmc.learning={temperature: 0.05}"),
-            "divides cosines",
-        ),
-    ],
-)
-def test_losses_and_choices_that_do_not_suit_are_refused(words, message):
-    with pytest.raises(UserError, match=message):
-        match_losses(typed_job("benchmark=none", "model=splade", *words))
 
 
 @pytest.mark.slow
