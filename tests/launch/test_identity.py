@@ -1,6 +1,9 @@
 """A key of a job is in the key of its run exactly if the job reads it: every model, every key of its composition."""
 
+import hashlib
+import json
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,9 +11,21 @@ from jobs import compose_job, logged, run_job
 from omegaconf import OmegaConf
 
 from juzhen.core.result import Result
-from juzhen.identity import NOT_PART_OF_THE_RUN, deciding_settings, is_below, key_of_settings, unread
+from juzhen.identity import (
+    NOT_PART_OF_THE_RUN,
+    deciding_augmentation,
+    deciding_settings,
+    identify,
+    is_below,
+    key_of_settings,
+    unread,
+    why_unread,
+    with_language,
+)
 from juzhen.models import all_settings
-from juzhen.models.settings import AS_IT_IS
+from juzhen.models.settings import AS_IT_IS, GONE
+from tools.archives import unpacked
+from tools.same import RECORD, differences, keys
 
 LOSSES = {
     "cot": "info_nce_pool",
@@ -142,3 +157,94 @@ def test_some_number_of_a_short_run_changes_with_the_key_or_neither_does(
     # Batches of other sizes round otherwise, which is no other number.
     is_same = losses == other_losses and other_scores == pytest.approx(scores, rel=1e-5, nan_ok=True)
     assert (key == other_key) == is_same
+
+
+def test_keys_and_rows_of_committed_results_are_as_recorded():
+    """Some hundred jobs of all kinds. After a wanted change: python -m tools.same --record --only keys"""
+    assert [*differences(json.loads((RECORD / "keys.json").read_text(encoding="utf-8")), keys())] == []
+
+
+@pytest.mark.parametrize("model", sorted(kind.name for kind in all_settings().values()))
+def test_what_replaces_an_unread_key_is_its_usual_value(model):
+    """So that a run has the key that it had before the job could say so."""
+    job = composed(model)
+    usual = {".".join(path): value for path, value in leaves(job)}
+    for pattern, rule in unread(job).items():
+        if rule.instead not in (GONE, AS_IT_IS):
+            assert {usual[key] for key in usual if is_below(key, pattern)} <= {rule.instead}, pattern
+
+
+def test_unread_keys_of_a_stage_are_those_of_the_job_but_for_what_it_overrides():
+    learning = {"temperature": 0.1}
+    sets = {name: {"kind": "triplet", "learning": learning} for name in ("a", "b")}
+    stages = {name: {"training": {"batch_size": 4}} for name in sets}
+    schedule = {"name": "serial", "order": None, "stages": stages, "sets": {}}
+    loss = {"_target_": "juzhen.losses.in_batch_negatives.InfoNCE", "name": "info_nce", "temperature": 0.05}
+    job = {**composed("biencoder"), "dataset": sets, "schedule": schedule, "loss": loss}
+    keys = ("loss.temperature", "training.batch_size", "training.duration", "optimizer.lr")
+    assert [bool(why_unread(key, job)) for key in keys] == [True, True, False, False]
+    for owner in ("stages", "sets"):
+        found = [bool(why_unread(f"schedule.{owner}.a.{key}", job)) for key in keys]
+        assert found == [True, False, False, False]
+
+
+def test_a_file_of_translations_and_the_weights_of_a_start_count_by_their_content(tmp_path):
+    (tmp_path / "one.tsv").write_text("今天\ttoday\n", encoding="utf-8")
+    (tmp_path / "copy.tsv").write_text("今天\ttoday\n", encoding="utf-8")
+    (tmp_path / "other.tsv").write_text("今天\tnow\n", encoding="utf-8")
+    digests = [
+        deciding_augmentation({"views": ["translation"], "translations": str(tmp_path / name)})
+        for name in ("one.tsv", "copy.tsv", "other.tsv", "absent.tsv")
+    ]
+    assert digests[0] == digests[1]
+    assert digests[3]["translations"] == str(tmp_path / "absent.tsv")
+    assert len({str(one) for one in digests}) == 3
+
+    def start(folder: Path) -> str:
+        return deciding_settings({**composed("biencoder"), "init_from": str(folder)})["init_from"]
+
+    weights = tmp_path / "encoder" / "model.safetensors"
+    weights.parent.mkdir()
+    assert start(weights.parent) == str(weights.parent)
+    weights.write_bytes(b"weights")
+    alone = hashlib.sha256(b"weights").hexdigest()
+    assert start(weights.parent) == start(tmp_path) == alone
+    (weights.parent / "head.safetensors").write_bytes(b"head")
+    with_head = start(tmp_path)
+    (weights.parent / "head.safetensors").write_bytes(b"another head")
+    assert len({alone, with_head, start(tmp_path)}) == 3
+
+
+def test_the_language_of_a_job_is_that_of_its_sets_where_they_agree():
+    zh, en = ({"anchor": f"{word} [X]", "negative": f"{word} not [X]"} for word in ("说", "says"))
+    templates = {"zh": zh, "en": en, "like_zh": {**zh, "negative": "other"}}
+
+    def language(*languages: str | None, **model: Any) -> str | None:
+        sets = {str(number): {"language": one} for number, one in enumerate(languages)}
+        return with_language({"model": {"language": None, "templates": templates} | model, "dataset": sets})[
+            "language"
+        ]
+
+    assert [language("zh"), language("zh", "zh"), language("fr", "en")] == ["zh", "zh", "en"]
+    assert [language(), language("fr"), language(None), language("zh", "en"), language("zh-en")] == [None] * 5
+    assert language("zh", "like_zh") == "zh"
+    assert language("zh", "like_zh", use_negative=True) is None
+    assert language("zh", language="en") == "en"
+    assert "language" not in with_language({"model": {}})
+
+
+def test_the_layout_and_the_limit_of_a_set_make_the_row_and_what_describes_it_does_not():
+    path = min((unpacked() / "losses" / "runs").rglob("result.json"))
+
+    def row(**changes: Any) -> Any:
+        result = Result.read(path)
+        (name,) = [*result.config["dataset"]][:1]
+        result.config["dataset"][name] |= changes
+        return identify(result, before_training=False)
+
+    layouts = {"tsv": {"files": "a"}, "jsonl": {"files": "b"}}
+    usual = row(layout="tsv", layouts=layouts)
+    assert row(layout="tsv", layouts=layouts | {"jsonl": {"files": "c"}}, about="other") == usual
+    assert row(layout="tsv", layouts=layouts | {"tsv": {"files": "c"}}) != usual
+    assert row(layout="tsv", layouts=layouts, limit=7) != usual
+    assert row(layout="hub", layouts=layouts) != usual
