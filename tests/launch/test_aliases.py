@@ -202,16 +202,16 @@ def faulty(tmp_path):
 @pytest.mark.parametrize(
     ("words", "way_out"),
     [
-        (["export", "builtin/mini_zh", "out", "--format", "static", "--sets", "faulty"], None),
+        (["export", "{encoder}", "out", "--format", "static", "--sets", "faulty"], None),
         (["distill", "builtin/mini_zh", "faulty", "--out", "new.tsv"], "--on-bad-row drop"),
         (["mine", "faulty", "bm25", "--out", "new.tsv"], "--on-bad-row drop"),
     ],
 )
 def test_a_message_names_an_option_of_this_verb_or_none(
-    faulty, words, way_out, tmp_path, monkeypatch, capsys
+    faulty, words, way_out, encoder_folder, tmp_path, monkeypatch, capsys
 ):
     monkeypatch.chdir(tmp_path)
-    assert main([*words, *faulty]) == 2
+    assert main([*(word.format(encoder=encoder_folder) for word in words), *faulty]) == 2
     said = capsys.readouterr().err
     assert "tsv:3:" in said
     assert "on_bad_row" not in said
