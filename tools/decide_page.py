@@ -22,12 +22,9 @@ from juzhen.advice.decisions import (
     column_noise,
     decision_accuracy,
     fixed_regret,
-    leave_one_out,
-    low_rank,
     random_regret,
     regret,
     seed_deviation,
-    seeds_needed,
     shared,
 )
 from juzhen.advice.prior import GAINS
@@ -36,6 +33,7 @@ from juzhen.core.atomic_write import write_text
 from juzhen.core.paths import ROOT
 from juzhen.core.result import Result
 from juzhen.core.text import markdown_table
+from juzhen.metrics.matrix_statistics import leave_one_out, low_rank, seeds_needed
 from tools.archives import unpacked
 
 FOLDER = ROOT / "results" / "decide"

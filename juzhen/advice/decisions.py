@@ -6,18 +6,15 @@ pairs of sources whose order on a target is the same in the cheap and in the ref
 bootstraps (Efron 1979) that draw sources and targets again, since both are samples of users' data.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Float
-from scipy.stats import norm
 
 DRAWS = 2000
-POWER, LEVEL = 0.8, 0.05
-"""How often a difference that exists is found, and how often one that does not exist is."""
 
 
 @dataclass(frozen=True)
@@ -201,70 +198,3 @@ def column_noise(scores: pd.DataFrame) -> pd.DataFrame:
         signal = float(np.sqrt(max(between - explained, 0.0)))
         lines.append((target, signal, noise, signal / noise if noise and noise > 0 else np.nan))
     return pd.DataFrame(lines, columns=["target", "signal", "noise", "ratio"]).set_index("target")
-
-
-def seeds_needed(deviation: float, difference: float) -> int:
-    """Compute how many seeds a side find a difference in POWER of the cases at level LEVEL, by the normal distribution.
-
-    Example:
-        >>> [seeds_needed(1.05, points) for points in (3, 2, 1)]
-        [2, 5, 18]
-    """
-    return _needed(2 * (deviation / difference) ** 2)
-
-
-def rows_needed(rows: int, error: float, difference: float) -> int:
-    """Compute how many dev rows find a difference, from the standard error that `rows` rows give.
-
-    Example:
-        >>> rows_needed(300, 2.0, 2.0)
-        2355
-    """
-    return _needed(rows * (error / difference) ** 2)
-
-
-def _needed(variance: float) -> int:
-    factor = float(norm.ppf(1 - LEVEL / 2) + norm.ppf(POWER)) ** 2
-    return max(int(np.ceil(factor * variance)), 1)
-
-
-def low_rank(matrix: pd.DataFrame, *, rank: int = 2, rounds: int = 200, shrink: float = 1.0) -> pd.DataFrame:
-    """Fill missing cells by column means, row effects and `rank` components, fitted by iterated singular values.
-
-    Softly thresholded (Mazumder, Hastie and Tibshirani 2010). Measured cells do not change.
-
-    Args:
-        matrix: Scores with NaN where nothing was measured.
-        rank: Components that are kept.
-        rounds: Iterations.
-        shrink: Subtract this from each singular value.
-
-    Returns:
-        The matrix without gaps.
-    """
-    values = matrix.to_numpy(float)
-    missing = np.isnan(values)
-    columns = np.nanmean(values, axis=0)
-    rows = np.nan_to_num(np.nanmean(values - columns, axis=1))
-    filled = np.where(missing, columns + rows[:, None], values)
-    for _ in range(rounds if missing.any() else 0):
-        means = filled.mean(axis=0)
-        left, sizes, right = np.linalg.svd(filled - means, full_matrices=False)
-        sizes = np.maximum(sizes[:rank] - shrink, 0)
-        filled = np.where(missing, means + (left[:, :rank] * sizes) @ right[:rank], values)
-    return pd.DataFrame(filled, index=matrix.index, columns=matrix.columns)
-
-
-def leave_one_out(matrix: pd.DataFrame, predict: Callable[[pd.DataFrame], pd.DataFrame]) -> float:
-    """Compute the root mean squared error of a prediction of single cells, in points, each left out once."""
-    errors: Sequence[float] = [
-        float(predict(_without(matrix, row, column)).iat[row, column] - matrix.iat[row, column])
-        for row, column in zip(*np.nonzero(np.isfinite(matrix.to_numpy(float))), strict=True)
-    ]
-    return float(np.sqrt(np.mean(np.square(errors)))) if errors else np.nan
-
-
-def _without(matrix: pd.DataFrame, row: int, column: int) -> pd.DataFrame:
-    left_out = matrix.astype(float).copy()
-    left_out.iat[row, column] = np.nan
-    return left_out

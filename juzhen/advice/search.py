@@ -13,9 +13,9 @@ import numpy as np
 from jaxtyping import Float
 from scipy.stats import norm
 
-from juzhen.advice.decisions import rows_needed, seeds_needed
 from juzhen.advice.trials import OWN, Recipe, Trial, Trials, passes
 from juzhen.core.text import time_in_words
+from juzhen.metrics.matrix_statistics import rows_needed, seeds_needed
 
 FIRST_ROWS, LEAST_FIRST, GROWTH = 1000, 500, 4
 """Fewer rows than LEAST_FIRST choose hardly better than chance (results/decide)."""

@@ -10,13 +10,12 @@ from juzhen.advice.decisions import (
     column_noise,
     decision_accuracy,
     fixed_regret,
-    leave_one_out,
-    low_rank,
     random_regret,
     regret,
     seed_deviation,
 )
 from juzhen.advice.search import difference
+from juzhen.metrics.matrix_statistics import leave_one_out, low_rank
 
 
 @pytest.fixture
