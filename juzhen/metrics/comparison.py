@@ -123,12 +123,24 @@ def are_same_rows(first: SetRows, other: SetRows) -> bool:
     )
 
 
-def paired_gap(first: Sequence[Scored], other: Sequence[Scored], measure: str) -> Gap | None:
+def paired_gap(
+    first: Sequence[Scored],
+    other: Sequence[Scored],
+    measure: str,
+    *,
+    noise: Sequence[tuple[float, float] | None] = (None, None),
+) -> Gap | None:
     """Compute `first` less `other` in a metric, each the mean over its runs (seeds), on the same rows.
 
     The error has two parts. One is the differences of the rows. The other is the spread over the runs of a
     side, which another seed would change. For few rows (see `mean_interval`) the first part is as wide as the
     wider side of the interval of the mean difference.
+
+    Args:
+        first: Runs of the first side.
+        other: Runs of the other side.
+        measure: The metric.
+        noise: For each side the variance of one training over seeds and its degrees of freedom, for a side of one run.
 
     Returns:
         None if the metric of a run is undefined, or if some of its rows do not count.
@@ -143,10 +155,12 @@ def paired_gap(first: Sequence[Scored], other: Sequence[Scored], measure: str) -
     sides = [np.mean(side, axis=0) for side in per_row]
     error, freedom = _error_of_rows(sides[0] - sides[1], are_values=measure != "spearman")
     variance, doubt = error**2, error**4 / freedom
-    for side in known:
+    for side, of_one in zip(known, noise, strict=True):
         if len(side) > 1:
-            of_mean = statistics.variance(side) / len(side)
-            variance, doubt = variance + of_mean, doubt + of_mean**2 / (len(side) - 1)
+            of_one = statistics.variance(side), len(side) - 1
+        if of_one is not None:
+            of_mean = of_one[0] / len(side)
+            variance, doubt = variance + of_mean, doubt + of_mean**2 / of_one[1]
     gap = statistics.fmean(known[0]) - statistics.fmean(known[1])
     return Gap(gap, math.sqrt(variance), variance**2 / doubt if doubt else 0.0)
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from juzhen.core.result import Result
+from juzhen.report.answers import answers
 from juzhen.report.compare import comparison_tables
 from juzhen.report.figures import Reference
 from juzhen.report.insights import (
@@ -24,6 +25,7 @@ from juzhen.report.matrix import Matrix, build_matrix
 from juzhen.report.profiles import complement_tables, fidelity_table, shape_fidelity
 from juzhen.report.significance import differences, significance_table
 from juzhen.report.table import ReportTable
+from juzhen.report.translation import Phrase
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,8 @@ class Report:
         differences: Tested differences of rows, from `significance.differences`.
         tables: All other tables, in the order of the page.
         num_results: Number of result files.
+        sentences: What the report answers first, in English and Chinese.
+        command: Command line of the next run, or "".
     """
 
     matrix: Matrix
@@ -45,6 +49,8 @@ class Report:
     differences: pd.DataFrame
     tables: list[ReportTable]
     num_results: int
+    sentences: Sequence[Phrase] = ()
+    command: str = ""
 
     def table(self, key: str) -> ReportTable:
         return next(table for table in self.tables if table.key == key)
@@ -82,7 +88,9 @@ def build_report(
     fidelity, costs = shape_fidelity(matrix, reference.numbers), row_costs(matrix)
     unknown = [(name,) for name in reference.unknown]
     note = "Names of the reference that have no equal here; their numbers are not compared."
+    answered = answers(matrix, transfer, costs)
     tables = [
+        *answered.tables,
         *rows_table(matrix),
         *size_tables(matrix),
         transfer.averages_table(),
@@ -98,4 +106,4 @@ def build_report(
         *unknown_table(matrix),
         cost_table(costs),
     ]
-    return Report(matrix, costs, fidelity, tested, tables, len(results))
+    return Report(matrix, costs, fidelity, tested, tables, len(results), answered.sentences, answered.command)

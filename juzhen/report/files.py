@@ -14,6 +14,7 @@ from juzhen.core.safe_open import csv_text, read_text
 from juzhen.core.text import in_markdown
 from juzhen.report.build import Report
 from juzhen.report.collect import tell
+from juzhen.report.insights import Transfer
 from juzhen.report.matrix import BELOW, LEAKY, Matrix, Row
 from juzhen.report.profiles import clustered
 from juzhen.report.table import (
@@ -32,8 +33,8 @@ from juzhen.report.table import (
 from juzhen.report.translation import in_chinese, table_in_chinese
 
 KEYS = (
-    "matrix", "rows", "sizes", "averages", "helpers", "targets", "pairs", "greedy", "fidelity", "published", "unlike",
-    "claims", "significance", "leaks", "unknown_texts", "costs",
+    "matrix", "answers", "rows", "sizes", "averages", "helpers", "targets", "pairs", "greedy", "fidelity", "published",
+    "unlike", "claims", "significance", "leaks", "unknown_texts", "costs",
 )  # fmt: skip
 """Words for <!-- result:… -->. `published` means all sources."""
 
@@ -87,12 +88,16 @@ def write_report(
     from juzhen.report.picture import draw_heat_map
 
     matrix = report.matrix
-    return [*paths, *draw_heat_map(matrix, *clustered(matrix, matrix.columns), folder)]
+    rows, columns = clustered(matrix, matrix.columns)
+    gains = Transfer(matrix, columns).gains
+    return [*paths, *draw_heat_map(matrix, rows, columns, gains, folder)]
 
 
 def markdown(report: Report, *, is_chinese: bool = False) -> str:
     say = in_chinese if is_chinese else str
     about = [f"# {say('Transfer matrix')}", say(f"From {report.num_results} results.")]
+    told = [sentences[is_chinese] for sentences in report.sentences]
+    about[1:1] = [*told, *([f"```bash\n{report.command}\n```"] if report.command else [])]
     parts = [*about, matrix_markdown(report.matrix, is_chinese=is_chinese)]
     for table in report.tables:
         if table.body or table.empty:

@@ -77,13 +77,14 @@ def _digest(script: str) -> str:
 # Colours of the page's matrix, as rules of a style sheet: the picture is there before any script runs.
 
 
-STEPS = 48
+STEPS = 49
+"""Odd, so that a gain of 0 has the colour in the middle."""
 
 SCORES = ["ffffd9", "edf8b1", "c7e9b4", "7fcdbb", "41b6c4", "1d91c0", "225ea8", "253494", "081d58"]
 """YlGnBu of Brewer (colorbrewer2.org), for every kind of colour vision and in grey. A dark page starts at its end."""
 
 GAINS = {
-    "light": ["9c3a22", "cf6a48", "f0a98c", "f5f4f1", "9cc3e2", "4f8fc6", "1d5690"],
+    "light": ["9c3a22", "cf6a48", "f0a98c", "ffffff", "9cc3e2", "4f8fc6", "1d5690"],
     "dark": ["ff9d78", "c4613e", "6e3524", "262b31", "23496b", "3f83bd", "8cc4f5"],
 }
 """Colours below and above 0. The middle has the colour of the page."""

@@ -3,7 +3,7 @@
 import math
 import statistics
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,6 +34,9 @@ BASELINES = ("", "lexical")
 LEXICAL = {"lexical": "TF-IDF", "jaccard": "Jaccard", "dice": "Dice", "bm25": "BM25"}
 """Name of a model without an encoder → its method."""
 
+LEAST_FREEDOM = 2
+"""Degrees of freedom that a pooled deviation between seeds needs."""
+
 LEAKY, BELOW = "†", "▽"
 """Signs next to a cell: it has a leak, or it is below the lexical baseline."""
 
@@ -57,6 +60,8 @@ class Cell:
         measured: Seed → result of the weights with this value. Empty for initial weights.
         below_lexical: True if the lexical baseline is better on the same split.
         is_best: True if no row is better, and no earlier row is equal.
+        seed_noise: Variance of one training over seeds, and its degrees of freedom. Of a single seed it is that of the
+            repeated rows of the column, or of the matrix. None if nothing was repeated. 0 without training.
     """
 
     mean: float
@@ -73,6 +78,7 @@ class Cell:
     measured: Mapping[int, Result] = field(default_factory=dict, repr=False)
     below_lexical: bool = False
     is_best: bool = False
+    seed_noise: tuple[float, float] | None = (0.0, math.inf)
 
     @property
     def num_seeds(self) -> int:
@@ -143,19 +149,19 @@ class KeptRows:
         self._of_runs: dict[str, dict[str, SetRows]] = {}
         self._scored: dict[tuple[str, str], Scored | None] = {}
 
-    def gap(self, column: str, metric: str, first: Iterable[Result], other: Iterable[Result]) -> Gap | None:
+    def gap(self, column: str, first: Cell, other: Cell) -> Gap | None:
         """Subtract two cells row by row.
 
         Args:
             column: `split/dataset`.
-            metric: The metric.
-            first: Results of the first cell.
-            other: Results of the other cell.
+            first: The first cell.
+            other: The other cell.
 
         Returns:
             `first` minus `other` as fractions, or None if a run lacks scores, or has other rows.
         """
-        sides = [[self._scored_by(result, column) for result in results] for results in (first, other)]
+        cells = first, other
+        sides = [[self._scored_by(result, column) for result in cell.measured.values()] for cell in cells]
         runs = [[run for run in side if run is not None] for side in sides]
         if runs != sides or not all(runs):
             return None
@@ -163,9 +169,9 @@ class KeptRows:
 
         start = runs[0][0].rows
         for run in (*runs[0], *runs[1]):
-            if metric not in run.measures or not are_same_rows(start, run.rows):
+            if first.metric not in run.measures or not are_same_rows(start, run.rows):
                 return None
-        return paired_gap(runs[0], runs[1], metric)
+        return paired_gap(runs[0], runs[1], first.metric, noise=[cell.seed_noise for cell in cells])
 
     def of_run(self, result: Result) -> dict[str, SetRows]:
         """Read the rows of a run.
@@ -390,6 +396,31 @@ def _mark(rows: Sequence[Row]) -> None:
         for row in scored:
             is_below = row.trained_on != "lexical" and row.cells[column].mean < lexical
             row.cells[column] = replace(row.cells[column], is_best=row is best, below_lexical=is_below)
+    _pool_seeds(rows)
+
+
+def _pool_seeds(rows: Sequence[Row]) -> None:
+    """Set the noise of seeds of trained cells. A single seed takes it from other rows."""
+    trained = [row for row in rows if row.is_trained]
+    repeated = [
+        (column, cell.std**2, cell.num_seeds - 1)
+        for row in trained
+        for column, cell in row.cells.items()
+        if cell.std is not None
+    ]
+    of_all = _pooled(repeated)
+    by_column = {column: [entry for entry in repeated if entry[0] == column] for column, *_ in repeated}
+    for row in trained:
+        for column, cell in row.cells.items():
+            own = (cell.std**2, float(cell.num_seeds - 1)) if cell.std is not None else None
+            row.cells[column] = replace(cell, seed_noise=own or _pooled(by_column.get(column, [])) or of_all)
+
+
+def _pooled(repeated: Sequence[tuple[str, float, int]]) -> tuple[float, float] | None:
+    freedom = sum(degrees for *_, degrees in repeated)
+    if freedom < LEAST_FREEDOM:
+        return None
+    return sum(variance * degrees for _, variance, degrees in repeated) / freedom, float(freedom)
 
 
 def _with_devices(labels: Sequence[str], rows: Sequence[Row]) -> list[str]:

@@ -42,10 +42,12 @@ def html(report: Report, *, title: str, worst: int = 0) -> str:
     counted = ((len(matrix.rows), "row"), (len(columns), "set"), (report.num_results, "result"))
     counts = ", ".join(f"{count:,} {word}{'' if count == 1 else 's'}" for count, word in counted)
     drawn = panels(report, worst=worst)
+    by_gain = any("gain" in cell for row in data["rows"] for cell in row.get("cells", {}).values())
+    most = _most_gains(data) if by_gain else {}
     return render(
         "page.html",
         scripts=SCRIPTS,
-        words=_words(data, drawn),
+        words=_words(report, data, drawn),
         rules=rules(),
         title=title,
         maker="juzhen report",
@@ -55,14 +57,26 @@ def html(report: Report, *, title: str, worst: int = 0) -> str:
         panels=drawn,
         steps=range(STEPS),
         ends=(low, high),
+        by_gain=by_gain,
+        sentences=[english for english, _ in report.sentences],
+        next_command=report.command,
         leaky=LEAKY,
         below=BELOW,
         missing=MISSING,
         counts=[f"{counts}.", f"{of_measures(matrix, ', or what a column names').replace('×100', '× 100')}."],
         columns=column_names(matrix, columns),
         rows=[
-            (row, data["rows"][number].get("less"), [_view(row, column, low, high) for column in columns])
-            for number, row in enumerate(matrix.rows)
+            (
+                row,
+                drawn_row.get("less"),
+                [
+                    _view(
+                        row, column, _heat(drawn_row.get("cells", {}).get(place), most.get(place), low, high)
+                    )
+                    for place, column in enumerate(columns)
+                ],
+            )
+            for row, drawn_row in zip(matrix.rows, data["rows"], strict=True)
         ],
         marks=_marks(report, data),
         undefined=undefined(matrix),
@@ -89,10 +103,26 @@ Phrase = tuple[str, str, str]
 """Markup before a text in two languages, the text, and markup after it."""
 
 
-def _view(row: Row, column: str, low: float, high: float) -> dict[str, Any]:
-    """Describe a cell: text, shorter text for a narrow screen, classes, and a description. Its colour is its place
-    between the ends.
-    """
+def _most_gains(data: dict[str, Any]) -> dict[int, float]:
+    """Column → largest gain or loss, the end of its colours."""
+    most: dict[int, float] = {}
+    for row in data["rows"]:
+        for place, cell in row.get("cells", {}).items():
+            most[place] = max(most.get(place, 0.0), abs(cell.get("gain", 0.0)))
+    return most
+
+
+def _heat(cell: dict[str, Any] | None, most: float | None, low: float, high: float) -> str:
+    """Colour of a cell: of its gain, where `most` is the largest of its column, else of its place between the ends."""
+    if cell is None or (most is not None and "gain" not in cell):
+        return ""
+    if most is not None:
+        return f"g{step_of((cell['gain'] / most + 1) / 2 if most else 0.5)}"
+    return f"s{step_of((cell['mean'] - low) / (high - low) if high > low else 0.5)}"
+
+
+def _view(row: Row, column: str, heat: str) -> dict[str, Any]:
+    """Describe a cell: colour, text, shorter text for a narrow screen, classes, and a description."""
     cell = row.cells.get(column)
     if cell is None:
         reason = row.reasons.get(column)
@@ -105,7 +135,7 @@ def _view(row: Row, column: str, low: float, high: float) -> dict[str, Any]:
         "best": (cell.is_best, "best of the set"),
     }
     return {
-        "heat": step_of((100 * cell.mean - low) / (high - low) if high > low else 0.5),
+        "heat": heat,
         "text": percent(cell.mean),
         "round": f"{100 * cell.mean:.0f}",
         "signs": cell.signs,
@@ -122,9 +152,11 @@ def _spread(cell: Cell) -> Phrase:
     return (deviation, "", "") if deviation else ("", "no interval", "")
 
 
-def _words(data: dict[str, Any], drawn: dict[int, Any]) -> Words:
+def _words(report: Report, data: dict[str, Any], drawn: dict[int, Any]) -> Words:
     """Texts of the scripts, and texts that these show."""
     words = Words(*map(part, SCRIPTS))
+    for sentence in report.sentences:
+        words.add(sentence)
     cells = [cell for row in data["rows"] for cell in row.get("cells", {}).values()]
     rows = [text for row in data["rows"] for text in (*row.get("less", ()), *row.get("reasons", {}).values())]
     texts = [*rows, *(cell.get(name, "") for cell in cells for name in ("leak", "unseen"))]

@@ -10,8 +10,9 @@ from typing import Any
 
 import matplotlib
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.colors import Normalize
+from matplotlib.colors import LinearSegmentedColormap, Normalize, to_hex
 from matplotlib.figure import Figure
 from matplotlib.font_manager import fontManager, get_font, get_font_names
 from matplotlib.patches import Rectangle
@@ -21,6 +22,7 @@ from juzhen.core.atomic_write import atomic_write
 from juzhen.core.calibration_files import SCALINGS
 from juzhen.core.errors import UserError
 from juzhen.core.kinds import metric_title
+from juzhen.report.html_shell import GAINS, ink_on
 from juzhen.report.matrix import BELOW, LEAKY, Cell, Matrix, Row
 from juzhen.report.table import heading, of_measures, percent
 
@@ -115,8 +117,23 @@ def _lay_out(figure: Figure) -> None:
     figure.set_layout_engine(None)  # with any engine, "none" included, a file is drawn twice
 
 
-def draw_heat_map(matrix: Matrix, rows: Sequence[Row], columns: Sequence[str], folder: Path) -> list[Path]:
+GAIN_COLOURS = LinearSegmentedColormap.from_list("gains", [f"#{colour}" for colour in GAINS["light"]])
+
+
+def draw_heat_map(
+    matrix: Matrix, rows: Sequence[Row], columns: Sequence[str], gains: pd.DataFrame, folder: Path
+) -> list[Path]:
     """Draw `<folder>/matrix.svg` and `.png`, readable without colour.
+
+    Colours show the gain over the untrained weights. Each column has its own scale, and white is no gain. Without a
+    gain they show the score.
+
+    Args:
+        matrix: The transfer matrix.
+        rows: Rows from top to bottom.
+        columns: Columns from left to right.
+        gains: Row label and column → gain, in points.
+        folder: Folder for the files.
 
     Returns:
         The paths. Empty without scores.
@@ -133,8 +150,12 @@ def draw_heat_map(matrix: Matrix, rows: Sequence[Row], columns: Sequence[str], f
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(width, 1.7 + INCHES_PER_ROW * len(rows)), layout="constrained")
         axes = figure.subplots()
-        norm = Normalize(vmin=min(0.0, np.nanmin(values)), vmax=100)
-        image = axes.imshow(values, cmap=COLOURS, norm=norm, aspect="auto")
+        shown, colours = values, COLOURS
+        norm, ends = Normalize(vmin=min(0.0, np.nanmin(values)), vmax=100), {}
+        if (by_gain := gains.reindex([row.label for row in rows], columns=columns)).notna().any(axis=None):
+            shown, colours = (by_gain / by_gain.abs().max().replace(0, 1)).fillna(0).to_numpy(), GAIN_COLOURS
+            norm, ends = Normalize(vmin=-1, vmax=1), {"ticks": [-1, 0, 1]}
+        image = axes.imshow(shown, cmap=colours, norm=norm, aspect="auto")
         axes.set_xticks(
             range(len(columns)), [heading(column, matrix) for column in columns], rotation=35, ha="right"
         )
@@ -142,13 +163,17 @@ def draw_heat_map(matrix: Matrix, rows: Sequence[Row], columns: Sequence[str], f
         axes.tick_params(length=0)
         axes.spines[:].set_visible(False)
         legend = f"outlined: trained on it, {LEAKY} leaky, {BELOW} below the lexical baseline"
-        axes.set_title(f"{of_measures(matrix, ', or what a column names')}\n{legend}", fontsize=8, loc="left")
-        figure.colorbar(image, ax=axes, fraction=0.03, pad=0.02)
+        colour = "\ncolour: gain over the untrained weights, each column by its largest" if ends else ""
+        title = f"{of_measures(matrix, ', or what a column names')}{colour}\n{legend}"
+        axes.set_title(title, fontsize=8, loc="left")
+        bar = figure.colorbar(image, ax=axes, fraction=0.03, pad=0.02, **ends)
+        if ends:
+            bar.ax.set_yticklabels(["loss", "0", "gain"])
         _lay_out(figure)  # the cells have no part in it, and each pass over them takes long
-        lightness = norm(values)
+        inks = [[ink_on(to_hex(colour)) for colour in line] for line in image.to_rgba(shown)]
         for y, row in enumerate(rows):
             for x, column in enumerate(columns):
-                _annotate(axes, row.cells.get(column), x, y, float(lightness[y, x]))
+                _annotate(axes, row.cells.get(column), x, y, inks[y][x])
         return save_picture(figure, folder / "matrix.svg", folder / "matrix.png")
 
 
@@ -161,12 +186,11 @@ def short_label(label: str) -> str:
     return "\n".join(textwrap.wrap(label, LABEL_WIDTH, max_lines=LABEL_LINES, placeholder=" …"))
 
 
-def _annotate(axes: Axes, cell: Cell | None, x: int, y: int, lightness: float) -> None:
+def _annotate(axes: Axes, cell: Cell | None, x: int, y: int, colour: str) -> None:
     style: dict[str, Any] = {"ha": "center", "va": "center", "in_layout": False}
     if cell is None:
         axes.text(x, y, "·", color="#888888", **style)
         return
-    colour = "black" if lightness > 0.5 else "white"
     axes.text(x, y, percent(cell.mean) + cell.signs, color=colour, fontsize=8, **style)
     if cell.in_domain:
         axes.add_patch(

@@ -34,16 +34,16 @@ def clean_scores(matrix: Matrix, rows: Sequence[Row], columns: Sequence[str]) ->
 
 
 def clustered(matrix: Matrix, columns: Sequence[str]) -> tuple[list[Row], list[str]]:
-    """Order rows and columns so that similar ones are side by side. Baselines stay on top.
+    """Order rows and columns so that similar ones are side by side. Baselines stay at the end.
 
     Average linkage on 1 − Spearman between profiles, with leaves in optimal order (Bar-Joseph et al. 2001).
     """
     table = clean_scores(matrix, matrix.rows, columns)
     trained = [number for number, row in enumerate(matrix.rows) if row.is_trained]
-    rows = [row for row in matrix.rows if not row.is_trained]
     # A column's level says how hard the set is; what a row has learnt shows in how it departs from it.
     level = pd.DataFrame(table).mean().fillna(0).to_numpy()
-    rows += [matrix.rows[trained[number]] for number in _leaf_order((table - level)[trained])]
+    rows = [matrix.rows[trained[number]] for number in _leaf_order((table - level)[trained])]
+    rows += [row for row in matrix.rows if not row.is_trained]
     return rows, [columns[number] for number in _leaf_order(table.T)]
 
 

@@ -3,16 +3,17 @@
 import math
 import statistics
 from itertools import combinations
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from juzhen.core.kinds import CORRELATIONS
 from juzhen.metrics.correlation import Gap, Z
+from juzhen.metrics.matrix_statistics import LEVEL, Needed, holm, needed
 from juzhen.report.matrix import Cell, Matrix
 from juzhen.report.table import ReportTable
 
-LEVEL = 0.05
 LEAST_SEEDS = 3
 """Seeds that both rows need for a test over seeds. With two it could hardly find anything."""
 
@@ -49,8 +50,7 @@ def differences(matrix: Matrix) -> pd.DataFrame:
                 p = math.nan if gap is None else gap.p
                 body.append((first.label, second.label, column, 100 * (a.mean - b.mean), tested_by, p))
     frame = pd.DataFrame(body, columns=["first", "second", "column", "points", "tested_by", "p"])
-    in_order = frame["p"].dropna().sort_values(kind="stable")
-    frame["p_holm"] = (in_order * range(len(in_order), 0, -1)).clip(upper=1).cummax()
+    frame["p_holm"] = holm(frame["p"])
     frame["verdict"] = np.select(
         [frame["p_holm"].isna(), frame["p_holm"] > LEVEL, frame["points"] > 0],
         ["not tested", "undecided", "higher"],
@@ -96,7 +96,7 @@ def both_ways(frame: pd.DataFrame) -> pd.DataFrame:
 
 def compare_cells(matrix: Matrix, column: str, a: Cell, b: Cell) -> tuple[str, Gap | None]:
     """Test two cells of a column with the strongest possible test. Returns "" and None without one."""
-    if (gap := matrix.kept.gap(column, a.metric, a.measured.values(), b.measured.values())) is not None:
+    if (gap := matrix.kept.gap(column, a, b)) is not None:
         return "rows", gap
     if (gap := _welch(_estimate(a), _estimate(b))) is not None:
         return "intervals", gap
@@ -113,12 +113,55 @@ def difference_interval(matrix: Matrix, column: str, a: Cell, b: Cell) -> tuple[
     tested_by, gap = compare_cells(matrix, column, a, b)
     if gap is None:
         return None
+    low, high = _in_score_units(tested_by, gap, a, b).interval
+    return 100 * low, 100 * high, tested_by
+
+
+def _in_score_units(tested_by: str, gap: Gap, a: Cell, b: Cell) -> Gap:
     slope = 1.0
     if tested_by == "intervals":
         slope = (a.mean - b.mean) / gap.value if gap.value else slope
         slope = 1 - a.mean**2 if not gap.value and a.metric in CORRELATIONS else slope
-    low, high = gap.interval
-    return 100 * slope * low, 100 * slope * high, tested_by
+    return Gap(slope * gap.value, slope * gap.error, gap.freedom)
+
+
+class Contrast(NamedTuple):
+    """Difference of two cells, as a fraction.
+
+    Attributes:
+        gap: The difference with its error.
+        seed_error: Part of the error from seeds. None if no training was repeated.
+        rows: Evaluation rows, 0 if unknown.
+        seeds: Seeds of the side with fewer.
+    """
+
+    gap: Gap
+    seed_error: float | None
+    rows: int
+    seeds: int
+
+    @property
+    def needed(self) -> Needed:
+        """What would decide a difference of this size."""
+        of_seeds = self.seed_error or 0.0
+        of_rows = math.sqrt(max(self.gap.error**2 - of_seeds**2, 0.0))
+        return needed(abs(self.gap.value), of_rows, of_seeds, rows=self.rows, seeds=self.seeds)
+
+
+def contrast(matrix: Matrix, column: str, a: Cell, b: Cell) -> Contrast | None:
+    """Subtract two cells of a column by the test of `compare_cells`. None without one."""
+    tested_by, gap = compare_cells(matrix, column, a, b)
+    if gap is None:
+        return None
+    parts = [None if cell.seed_noise is None else cell.seed_noise[0] / cell.num_seeds for cell in (a, b)]
+    known = [part for part in parts if part is not None]
+    seed_error = math.sqrt(sum(known)) if len(known) == len(parts) else None
+    seeds = (
+        min(cell.num_seeds for cell in (a, b) if cell.seed_noise is None or cell.seed_noise[0])
+        if any(parts) or None in parts
+        else 1
+    )
+    return Contrast(_in_score_units(tested_by, gap, a, b), seed_error, min(a.count or 0, b.count or 0), seeds)
 
 
 def _estimate(cell: Cell) -> tuple[float, float, float] | None:
@@ -135,9 +178,11 @@ def _estimate(cell: Cell) -> tuple[float, float, float] | None:
         return None
     values = [scale(value) for value in values]
     variance, doubt = ((scale(cell.high) - scale(cell.low)) / (2 * Z)) ** 2, 0.0
-    if len(values) > 1:
-        of_mean = statistics.variance(values) / len(values)
-        variance, doubt = variance + of_mean, of_mean**2 / (len(values) - 1)
+    noise = (statistics.variance(values), len(values) - 1) if len(values) > 1 else cell.seed_noise
+    if noise is not None:
+        slope = 1 if len(values) > 1 or scale is float else 1 / (1 - cell.mean**2)
+        of_mean = slope**2 * noise[0] / len(values)
+        variance, doubt = variance + of_mean, of_mean**2 / noise[1]
     return statistics.fmean(values), variance, doubt
 
 

@@ -33,7 +33,7 @@ CSV_COLUMNS = (
 
 
 WORDED = (
-    "scope", "verdict", "learnt from less", "why there is no reference", "note", "counted by",
+    "scope", "to decide", "verdict", "learnt from less", "why there is no reference", "note", "counted by",
 )  # fmt: skip
 """Headings of columns of words."""
 

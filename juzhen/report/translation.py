@@ -76,6 +76,22 @@ def _filled(pattern: str, parts: Sequence[str]) -> str:
     return re.sub(r"\{(\d)(!?)\}", part, pattern)
 
 
+Phrase = tuple[str, str]
+"""A text in English and in Chinese."""
+
+
+def phrase(template: str, *parts: str | Phrase) -> Phrase:
+    """Fill a template that has a pair. A part that is a str is a name or a number.
+
+    >>> phrase("{} rows", "300")
+    ('300 rows', '300 行')
+    """
+    both = [(part, part) if isinstance(part, str) else part for part in parts]
+    english = iter(both)
+    filled = re.sub(r"\{(\d)!?\}", lambda hole: both[int(hole[1])][1], pairs()[template])
+    return HOLE.sub(lambda _: next(english)[0], template), filled
+
+
 def in_chinese(text: str) -> str:
     """Translate a text, and keep a name."""
     return chinese(text) or text
@@ -118,6 +134,10 @@ class Words:
         if re.search("[A-Za-z]", text) and not COLUMN.fullmatch(text) and not (name and translated is None):
             self._use(text.strip(), translated)
         return text
+
+    def add(self, text: Phrase) -> None:
+        """Add a text in both languages."""
+        self.used[text[0]] = text[1]
 
     def _use(self, text: str, translated: str | None) -> None:
         if translated is None:

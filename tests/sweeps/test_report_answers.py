@@ -142,7 +142,7 @@ def test_alike_rows_and_columns_come_to_stand_side_by_side(made):
         matrix_of(results), [f"dev/{name}" for name in ("csts", "pawsx_zh", "lcqmc", "bq")]
     )
     order = [row.label for row in rows]
-    assert order[0] == "untrained"
+    assert order[-1] == "untrained"
     assert abs(order.index("a") - order.index("c")) == 1
     assert abs(order.index("b") - order.index("d")) == 1
     assert abs(columns.index("dev/csts") - columns.index("dev/lcqmc")) == 1

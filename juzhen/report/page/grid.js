@@ -29,15 +29,16 @@ new ResizeObserver(() => {
   frame.classList.toggle("fits", grid.scrollWidth <= frame.clientWidth + 1);
 }).observe(document.body);
 
-// Colours are steps of the style sheet, `s` of scores and `g` of gains; the page comes with those of the scores.
+// Colours are steps of the style sheet, `s` of scores and `g` of gains; the page comes with those of the first choice.
 const STEPS = DATA.heat.s.length;
 /** ends: texts at the ends of the scale; share: where a cell lies between them, from 0 to 1, null where it has no place. */
 function makeScale() {
   const by = colourBy.value;
   const cells = ROWS.flatMap((row) => Object.values(row.cells ?? {}));
   if (by === "gain") {
-    const most = d3.max(cells, (cell) => Math.abs(cell.gain ?? 0)) || 1;
-    return { palette: "g", ends: [signed(-most), signed(most)], share: (cell) => (cell.gain === undefined ? null : (cell.gain / most + 1) / 2) };
+    // Each set has a scale of its own: white is no gain, the ends are its largest gain or loss.
+    const most = COLUMNS.map((_, column) => d3.max(ROWS, (_, row) => Math.abs(cellOf(row, column)?.gain ?? 0)) || 1);
+    return { palette: "g", ends: [say`largest loss of the set`, say`largest gain`], share: (cell, column) => (cell.gain === undefined ? null : (cell.gain / most[column] + 1) / 2) };
   }
   if (by === "within") {
     const extents = COLUMNS.map((_, column) => d3.extent(ROWS.flatMap((_, row) => cellOf(row, column)?.mean ?? [])));
@@ -61,7 +62,6 @@ function paintGrid() {
 }
 colourBy.addEventListener("change", paintGrid);
 turns.push(paintGrid);
-if (!ROWS.some((row) => Object.values(row.cells ?? {}).some((cell) => cell.gain !== undefined))) colourBy.querySelector("[value=gain]").remove();
 
 // Orders. "given", "alike", "name", or the number of a column (of rows) or of a row (of columns); sign: which way.
 const state = { rows: { by: "given", sign: 1 }, columns: { by: "given", sign: 1 } };
