@@ -28,8 +28,8 @@ class Line:
         rows: Rows of each.
         seeds: Trainings that the numbers are the mean of.
         score: On the rows that no training has learnt from, in points.
-        gain: Against the untrained encoder.
-        behind: The best recipe minus this one. None for the best.
+        gain: Against the untrained encoder. That of the best recipe is corrected for having been chosen.
+        behind: The best recipe minus this one, all intervals together at the 5 % level. None for the best.
         elsewhere: Mean change on the panel. None if it was not scored.
         worst: Set of the panel that loses most, and how much.
     """
@@ -111,7 +111,8 @@ def answer_of(
     trials, target = search.trials, search.trials.target
     recipes = search.recipes
     best, contenders = recipes[0], search.contenders()
-    lines = [_line(search, stages, best) for stages in recipes]
+    behind = search.behind_best()
+    lines = [_line(search, stages, behind.get(stages)) for stages in recipes]
     is_decided = len(contenders) == 1
     scored = int(target.is_dev.sum())
     about = {"name": target.name, "metric": target.metric, "rows": len(target.scored), "dev_rows": scored}
@@ -126,6 +127,7 @@ def answer_of(
             for name, count in leaks.items()
             if count
         ),
+        *_of_choice(search, target),
         f"{len(trials.made)} trainings in {time_in_words(60 * search.minutes - search.left)}; "
         f"it ended because {search.stopped_by}. Score: {metric_title(target.metric)} in points, "
         f"{scored} rows; sources are compared on {len(target.scored)}.",
@@ -147,7 +149,7 @@ def answer_of(
     )
 
 
-def _line(search: Search, stages: Stages, best: Stages) -> Line:
+def _line(search: Search, stages: Stages, behind: Difference | None) -> Line:
     changes = search.lost_elsewhere(stages) if stages else {}
     worst = min(changes.items(), key=lambda item: item[1], default=None)
     return Line(
@@ -155,8 +157,8 @@ def _line(search: Search, stages: Stages, best: Stages) -> Line:
         tuple(count for _, count in stages),
         len(search.seeds_of(stages)),
         search.score(stages),
-        search.compare(stages, ()) if stages else Difference(0.0, 0.0, 0.0, 0.0, 0.0),
-        None if stages == best else search.compare(best, stages),
+        search.compare(stages, ()) if behind else search.gain_of_best(),
+        behind,
         _mean_change(list(changes.values())),
         worst,
     )
@@ -180,7 +182,7 @@ def _verdict(search: Search, lines: list[Line], contenders: list[Stages]) -> lis
     if len(contenders) == 1:
         return [f"Train on {gain}. It is better than each of the other {len(lines) - 1}, at the 5 % level."]
     others = contenders[1:]
-    found = search.compare(contenders[0], others[0])
+    found = search.behind_best()[others[0]]
     rows, seeds = search.needed(found)
     have = len(search.trials.target.scored)
     enough = "too small to matter" if abs(found.value) < 0.5 else f"{found} points"
@@ -193,6 +195,20 @@ def _verdict(search: Search, lines: list[Line], contenders: list[Stages]) -> lis
         first,
         f"Undecided against {_listed(others)}: the difference to {_words(others[0])} is {enough}. About "
         f"{max(rows - have, 0):,} more scored rows, or {seeds} seeds a side, would decide one of that size.",
+    ]
+
+
+def _of_choice(search: Search, target: Target) -> list[str]:
+    """Say which rows chose the best recipe, and how its gain is corrected for that."""
+    best = search.recipes[0]
+    if not best or len(search.recipes) < 3:
+        return []
+    dev, scored = int(target.is_dev.sum()), len(target.scored)
+    measured = dev if OWN in dict(best) else scored
+    plain = search.compare(best, ())
+    return [
+        f"{dev:,} rows chose the best of {len(search.recipes) - 1} recipes, and its gain is measured on {measured:,}, "
+        f"these among them. The gain is therefore corrected for the choice. Uncorrected it is {plain}."
     ]
 
 

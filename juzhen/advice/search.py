@@ -14,6 +14,7 @@ from jaxtyping import Float
 from scipy.stats import norm
 
 from juzhen.advice.trials import OWN, Recipe, Trial, Trials, passes
+from juzhen.advice.winner import winner_interval
 from juzhen.core.text import time_in_words
 from juzhen.metrics.matrix_statistics import rows_needed, seeds_needed
 
@@ -186,11 +187,41 @@ class Search:
         half = float(norm.ppf(1 - level / 2)) * float(np.hypot(found.row_error, one))
         return Difference(found.value, found.value - half, found.value + half, found.row_error, one)
 
-    def contenders(self, *, level: float = 0.05) -> list[Stages]:
-        """Recipes not clearly worse than the best one, the best first, with Bonferroni's correction."""
+    def gain_of_best(self, *, level: float = 0.05) -> Difference:
+        """Estimate what the best recipe gains over the untrained encoder, corrected for having been chosen.
+
+        The same rows and seeds have chosen it. See `winner_interval`.
+        """
         best, *others = self.recipes
-        least = level / max(len(others), 1)
-        return [best, *(each for each in others if not self.compare(best, each, level=least).low > 0)]
+        plain = self.compare(best, (), level=level)
+        if not best:
+            return plain
+        draws = {stages: self._mean_draws(stages, "dev") for stages in self.recipes}
+        rows = "dev" if OWN in dict(best) else "all"
+        of_gain = self._mean_draws(best, rows) - self._mean_draws((), rows)
+        leads = np.array([draws[best] - draws[each] for each in others])
+        of_rows = (leads[:, 1:] * (of_gain[1:] - of_gain[1:].mean())).mean(axis=1)
+        error = float(np.hypot(plain.row_error, plain.seed_error))
+        value, low, high = winner_interval(
+            plain.value, error, leads[:, 0], of_rows + plain.seed_error**2, level=level
+        )
+        return Difference(value, low, high, plain.row_error, plain.seed_error)
+
+    def _mean_draws(self, stages: Stages, rows: str) -> Float[np.ndarray, " draw"]:
+        return np.asarray(np.mean([trial.draws[rows] for trial in self.seeds_of(stages)], axis=0))
+
+    def behind_best(self, *, level: float = 0.05) -> dict[Stages, Difference]:
+        """Compute how far each other recipe is behind the best one.
+
+        All intervals hold together, by Bonferroni's correction: the best was chosen among all.
+        """
+        best, *others = self.recipes
+        return {each: self.compare(best, each, level=level / len(others)) for each in others}
+
+    def contenders(self, *, level: float = 0.05) -> list[Stages]:
+        """Recipes not clearly worse than the best one, the best first."""
+        behind = self.behind_best(level=level)
+        return [self.recipes[0], *(each for each, found in behind.items() if not found.low > 0)]
 
     def needed(self, found: Difference) -> tuple[int, int]:
         """Return the scored rows, and the seeds for each side, that would decide the measured difference."""

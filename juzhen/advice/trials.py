@@ -105,6 +105,18 @@ def resampled(
     return np.asarray(100 * np.divide(products, sizes, out=np.zeros_like(products), where=sizes > 0))
 
 
+def drawn_rows(dev: int, scored: int, seed: int) -> dict[str, np.ndarray]:
+    """Draw rows for a bootstrap: "dev" the first `dev` rows, and "all" with the same draws of these.
+
+    So a score on dev rows and one on all rows can be compared draw by draw. The first draw is all rows.
+    """
+    draw = np.random.default_rng(seed)
+    first, others = np.arange(dev), np.arange(dev, scored)
+    of_dev = np.stack([first, *(draw.choice(first, dev) for _ in range(DRAWS))])
+    of_others = np.stack([others, *(draw.choice(others, len(others)) for _ in range(DRAWS))])
+    return {"dev": of_dev, "all": np.concatenate([of_dev, of_others], axis=1)}
+
+
 def passes(name: str, rows: int) -> int:
     """How often a training sees the rows of a source: a few hundred own rows are too few steps for one pass."""
     return 1 if name != OWN or rows > 3000 else 2 if rows > 1000 else 3
@@ -154,14 +166,8 @@ class Trials:
 
     @cached_property
     def picked(self) -> dict[str, np.ndarray]:
-        """Rows of each bootstrap draw, the same for every training. The first draw is all rows."""
-        draw = np.random.default_rng(self.seed)
-        # Dev rows come first in both.
-        picks = {"all": np.arange(len(self.target.scored)), "dev": np.arange(len(self.dev))}
-        return {
-            name: np.stack([rows, *(draw.choice(rows, len(rows)) for _ in range(DRAWS))])
-            for name, rows in picks.items()
-        }
+        """Rows of each bootstrap draw, the same for every training."""
+        return drawn_rows(len(self.dev), len(self.target.scored), self.seed)
 
     def make(self, recipe: Recipe, *, with_panel: bool = False) -> Trial:
         """Train by a recipe and score the result. A finished trial of the same recipe is returned."""

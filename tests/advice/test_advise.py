@@ -64,7 +64,7 @@ def test_the_same_seed_divides_alike(faq, reading):
 @pytest.mark.parametrize(
     ("word", "sources", "named"),
     [
-        ("few.csv", None, "Add rows"),
+        ("few.csv", None, "Give at least"),
         ("demo_retrieval/none", None, "demo_retrieval"),
         ("faq", ["demo_nothing"], "demo_nothing"),
     ],
