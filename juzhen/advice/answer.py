@@ -27,7 +27,7 @@ class Line:
         recipe: Sources in order.
         rows: Rows of each.
         seeds: Trainings that the numbers are the mean of.
-        score: On the rows that no training has learnt from, in points.
+        score: That of the untrained encoder on all rows, plus the measured gain, in points.
         gain: Against the untrained encoder. That of the best recipe is corrected for having been chosen.
         behind: The best recipe minus this one, all intervals together at the 5 % level. None for the best.
         elsewhere: Mean change on the panel. None if it was not scored.
@@ -129,8 +129,8 @@ def answer_of(
         ),
         *_of_choice(search, target),
         f"{len(trials.made)} trainings in {time_in_words(60 * search.minutes - search.left)}; "
-        f"it ended because {search.stopped_by}. Score: {metric_title(target.metric)} in points, "
-        f"{scored} rows; sources are compared on {len(target.scored)}.",
+        f"it ended because {search.stopped_by}. A score is {metric_title(target.metric)} in points: that of the "
+        f"untrained encoder on {len(target.scored):,} rows, plus the gain.",
     ]
     if search.not_tried:
         named = ", ".join(search.not_tried)
@@ -156,7 +156,7 @@ def _line(search: Search, stages: Stages, behind: Difference | None) -> Line:
         tuple(name for name, _ in stages),
         tuple(count for _, count in stages),
         len(search.seeds_of(stages)),
-        search.score(stages),
+        search.untrained + search.gain(stages),
         search.compare(stages, ()) if behind else search.gain_of_best(),
         behind,
         _mean_change(list(changes.values())),
@@ -204,11 +204,12 @@ def _of_choice(search: Search, target: Target) -> list[str]:
     if not best or len(search.recipes) < 3:
         return []
     dev, scored = int(target.is_dev.sum()), len(target.scored)
-    measured = dev if OWN in dict(best) else scored
-    plain = search.compare(best, ())
+    rows = f"{scored:,} rows"
+    if dev < scored:
+        rows = f"{scored:,} rows (recipes with own rows on {dev:,}, which they have not seen)"
     return [
-        f"{dev:,} rows chose the best of {len(search.recipes) - 1} recipes, and its gain is measured on {measured:,}, "
-        f"these among them. The gain is therefore corrected for the choice. Uncorrected it is {plain}."
+        f"The best of {len(search.recipes) - 1} recipes was chosen on {rows}, which also measure its gain. The gain is "
+        f"therefore corrected for the choice. Uncorrected it is {search.compare(best, ())}."
     ]
 
 

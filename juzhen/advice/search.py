@@ -134,8 +134,8 @@ class Search:
 
     def run(self) -> None:
         """Make trainings. Ctrl-C ends the search and keeps the finished trainings."""
+        self._make((), self.seeds[0], with_panel=True)
         try:
-            self._make((), self.seeds[0], with_panel=True)
             kept = self._choose_sources()
             self._add_own_rows(kept)
             self._repeat_finalists()
@@ -152,13 +152,27 @@ class Search:
 
     @property
     def recipes(self) -> list[Stages]:
-        """Finished recipes, the best first, by the rows that no training on own rows has seen."""
+        """Finished recipes, the best first, by their gain over the untrained encoder."""
         made = list(dict.fromkeys(trial.recipe.stages for trial in self.trials.made))
-        return sorted(made, key=lambda stages: -self.score(stages))
+        return sorted(made, key=lambda stages: -self.gain(stages))
 
-    def score(self, stages: Stages, rows: str = "dev") -> float:
-        """Mean score over seeds, in points, on all rows or on dev rows."""
-        return float(np.mean([trial.draws[rows][0] for trial in self.seeds_of(stages)]))
+    @property
+    def untrained(self) -> float:
+        """Score of the untrained encoder on all rows, in points."""
+        return float(self.seeds_of(())[0].draws["all"][0])
+
+    def gain(self, stages: Stages) -> float:
+        """Mean gain over the untrained encoder, in points, on the rows that the recipe has not learnt from.
+
+        The untrained encoder is scored on the same rows. So a recipe of all rows and one of dev rows can be compared.
+        """
+        return float(np.mean(self._gains(stages), axis=0)[0])
+
+    def _gains(self, stages: Stages) -> list[Float[np.ndarray, " draw"]]:
+        """For each seed the gain on all its rows, then on each draw of rows."""
+        rows = "dev" if OWN in dict(stages) else "all"
+        (untrained,) = self.seeds_of(())
+        return [trial.draws[rows] - untrained.draws[rows] for trial in self.seeds_of(stages)]
 
     @property
     def deviation(self) -> float:
@@ -172,9 +186,8 @@ class Search:
         return float(np.sqrt(squares / freedom))
 
     def compare(self, first: Stages, second: Stages, *, level: float = 0.05) -> Difference:
-        """Compute how much better one recipe is than another, on the largest rows that neither has learnt from."""
-        rows = "dev" if OWN in dict((*first, *second)) else "all"
-        sides = [[trial.draws[rows] for trial in self.seeds_of(stages)] for stages in (first, second)]
+        """Compute how much better one recipe is than another: the difference of their gains."""
+        sides = [self._gains(stages) for stages in (first, second)]
         found = difference(sides[0], sides[1], self.deviation, level=level)
         if first and second:
             return found
@@ -196,19 +209,14 @@ class Search:
         plain = self.compare(best, (), level=level)
         if not best:
             return plain
-        draws = {stages: self._mean_draws(stages, "dev") for stages in self.recipes}
-        rows = "dev" if OWN in dict(best) else "all"
-        of_gain = self._mean_draws(best, rows) - self._mean_draws((), rows)
-        leads = np.array([draws[best] - draws[each] for each in others])
+        of_gain, *of_others = (np.mean(self._gains(stages), axis=0) for stages in (best, *others))
+        leads = np.array([of_gain - each for each in of_others])
         of_rows = (leads[:, 1:] * (of_gain[1:] - of_gain[1:].mean())).mean(axis=1)
         error = float(np.hypot(plain.row_error, plain.seed_error))
         value, low, high = winner_interval(
             plain.value, error, leads[:, 0], of_rows + plain.seed_error**2, level=level
         )
         return Difference(value, low, high, plain.row_error, plain.seed_error)
-
-    def _mean_draws(self, stages: Stages, rows: str) -> Float[np.ndarray, " draw"]:
-        return np.asarray(np.mean([trial.draws[rows] for trial in self.seeds_of(stages)], axis=0))
 
     def behind_best(self, *, level: float = 0.05) -> dict[Stages, Difference]:
         """Compute how far each other recipe is behind the best one.
@@ -242,9 +250,9 @@ class Search:
         trial = self.trials.make(Recipe(stages, seed), with_panel=with_panel)
         if len(self.trials.made) > known or with_panel:
             counts = " + ".join(f"{count:,}" for _, count in stages)
-            score = trial.draws["dev" if OWN in dict(stages) else "all"][0]
+            reached = f"{self.gain(stages):+.1f} points" if stages else f"{trial.draws['all'][0]:.1f}"
             named = f"{trial.recipe} ({counts} rows)" if stages else str(trial.recipe)
-            self.report(f"{named}: {score:.1f}; {time_in_words(max(self.left, 0))} left")
+            self.report(f"{named}: {reached}; {time_in_words(max(self.left, 0))} left")
         return trial
 
     def _has_time(self, stages: Stages, *, until: float) -> bool:
@@ -277,7 +285,7 @@ class Search:
                     continue
                 self._make(stages, seed)
                 tried.append(stages)
-            ranked = sorted(tried, key=lambda stages: -self.score(stages, "all"))
+            ranked = sorted(tried, key=lambda stages: -self.gain(stages))
             kept = ranked or kept
             best = ranked[0]
             level = 0.05 / max(len(ranked) - 1, 1)
