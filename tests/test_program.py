@@ -166,6 +166,7 @@ SLIPS = [
     (["destill"], ["destill: unknown command. Did you mean distill?"]),
     (["table", "runs", "--markdwon", "x"], ["--markdwon: unknown option. Did you mean --markdown?"]),
     (["archive", "runs", "--split", "dev"], ["--split: unknown option. It is an option of space, mteb"]),
+    (["index", "search", "x", "--file", "a"], ["--file: unknown option. It is an option of", "index remove"]),
     (["table", ""], ["error: folder: "]),
     (["table", "runs", "--csv", " "], ["error: --csv"]),
     (["table", "a" * 300], ["(300 characters): File name too long"]),

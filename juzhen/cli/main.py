@@ -10,7 +10,7 @@ import typer
 from typer.main import get_command
 
 from juzhen.cli.program import run_program, status_of
-from juzhen.cli.verbs import VERBS, app, current_name, flags, known_verbs
+from juzhen.cli.verbs import VERBS, app, commands, current_name, flags, known_verbs
 from juzhen.core.aliases import current_flags, flag_meant
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.text import short
@@ -86,11 +86,14 @@ def _explained(error: typer.TyperException, arguments: Sequence[str]) -> str:
     message = error.format_message().rstrip(".").replace("Value error, ", "")
     if hasattr(error, "possibilities"):  # an option that is not there
         flag = str(getattr(error, "option_name", ""))
-        known = flags(name) if name else ["--help", "--version"]
+        part = " ".join(arguments[:2])
+        known = flags(name, part) if name else ["--help", "--version"]
         hint = nearest(flag, known)
         if meant := flag_meant(flag, known):
             hint = f"Type {meant}"
-        elif owners := [verb for verb in known_verbs() if name and flag in flags(verb)]:
+        elif owners := [
+            each for verb in known_verbs() if name for each in commands(verb) if flag in flags(verb, each)
+        ]:
             hint = f"It is an option of {', '.join(owners)}"
         elif not hint.startswith("Did you mean"):
             hint = "Type a text that begins with a dash after --"

@@ -222,9 +222,11 @@ def commands(name: str) -> dict[str, Any]:
     return {f"{name} {part}".strip(): command for part, command in _parts(verb(name)).items()}
 
 
-def flags(name: str) -> list[str]:
-    """Return the options of a verb."""
-    params = [param for command in commands(name).values() for param in command.params]
+def flags(name: str, part: str = "") -> list[str]:
+    """Return the options of a verb, or of its subcommand `part`, such as "index search"."""
+    known = commands(name)
+    chosen = [known[part]] if part in known else known.values()
+    params = [param for command in chosen for param in command.params]
     return [flag for param in params for flag in param.opts if flag.startswith("--")]
 
 
