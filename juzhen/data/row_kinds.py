@@ -14,6 +14,7 @@ import pandas as pd
 from juzhen.core.errors import UserError
 from juzhen.core.examples import NLI_CLASSES, TEACHER_SCORE, negative_columns
 from juzhen.core.kinds import JUDGED, TARGET_COLUMN, TEXT_COLUMNS, Kind
+from juzhen.core.text import text_fault
 from juzhen.data.foreign_rows import TOOLS, as_fields, format_of
 from juzhen.data.headers import (
     HYPOTHESIS_NAMES,
@@ -120,7 +121,7 @@ def text_cells(table: FileTable, reading: TableReading = AS_IT_LOOKS) -> RawTabl
         table.format = f"{table.format}, rows of {TOOLS[written[0]]}"
         if not len(table.lines):
             refuse_rows(table, table.faults, 0, reading)
-    columns: dict[str, Sequence[str]] = {}
+    columns: dict[str, list[str]] = {}
     for place, name in enumerate(names_of(table)):
         cells, classes = column_values(table, place), table.class_names(name)
         if classes:
@@ -132,16 +133,26 @@ def text_cells(table: FileTable, reading: TableReading = AS_IT_LOOKS) -> RawTabl
             lists = [cell if isinstance(cell, list) else [cell] for cell in cells]
             count = max(map(len, lists))
             if count > 1 and not NEGATIVE_NAMES.fullmatch(name):
+                column = name if name.startswith("column ") else f"column {name}"
                 raise UserError(
-                    f"{table.place}: column {name} holds lists of {count} and fewer. Write a row for each text"
+                    f"{table.place}: {column} holds lists of {count} and fewer. Write a row for each text"
                 )
             for number in range(max(count, 1)):
                 key = f"{name} {number + 1}" if number else name
                 columns[key] = [as_text(cell[number]) if number < len(cell) else "" for cell in lists]
         elif any(texts := [*map(as_text, cells)]) or (table.names and table.names[place]):
             columns[name] = texts
-    frame = pd.DataFrame(columns, table.lines, dtype=str)
-    return RawTable(table, frame, table.format, dict(table.faults), tuple(notes), reading)
+    faults = dict(table.faults)
+    try:
+        frame = pd.DataFrame(columns, table.lines, dtype=str)
+    except UnicodeEncodeError:  # half a surrogate pair, which pandas cannot hold
+        for name, texts in columns.items():
+            for place, text in enumerate(texts):
+                if text.encode("utf-8", "ignore").decode() != text:
+                    faults.setdefault(int(table.lines[place]), f"{name} {text_fault(text)}")
+                    texts[place] = ""
+        frame = pd.DataFrame(columns, table.lines, dtype=str)
+    return RawTable(table, frame, table.format, faults, tuple(notes), reading)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import re
 import sys
 import unicodedata
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,12 +20,12 @@ import pandas as pd
 
 from juzhen.core.aliases import require_set
 from juzhen.core.columns import table_columns
-from juzhen.core.errors import UserError
+from juzhen.core.errors import UserError, require_choice
 from juzhen.core.examples import Examples, Kind, negative_columns
 from juzhen.core.text import number_or_nan, short
 from juzhen.data.headers import language_of
 from juzhen.data.readers import FileTable
-from juzhen.data.row_checks import verified
+from juzhen.data.row_checks import listed, verified
 from juzhen.data.row_kinds import (
     NO_LABEL,
     Guess,
@@ -58,6 +59,9 @@ from juzhen.data.tables import (
     warn_dropped,
     with_split_cells,
 )
+
+NO_WORD = re.compile(r"[\d.,:/%％ ]+")
+"""A text without a letter, such as 80 %."""
 
 Rows = Examples | str | Path | Iterable[Any]
 """Input of `as_examples`."""
@@ -108,6 +112,11 @@ def as_examples(
         >>> str(as_examples(rows).kind), as_examples(rows).targets.tolist()
         ('labelled_pair', [1.0, 0.0])
     """
+    require_choice("on_bad_row", on_bad_row, ("error", "drop"))
+    if not (math.isfinite(score_range[0]) and score_range[0] < score_range[1] < math.inf):
+        raise UserError(
+            f"score_range={(*score_range,)}: expected the lowest and then the highest score. Give such as (0, 5)."
+        )
     if isinstance(rows, Examples):
         return rows
     if isinstance(rows, str | Path) and not Path(rows).suffix:
@@ -261,6 +270,8 @@ def table_of_rows(rows: Iterable[Any], name: str = "rows") -> FileTable:
 
 def _columns_of(rows: Any, name: str) -> tuple[list[str] | None, list[list[Any]], dict[str, list[str]]]:
     """Names, values and names of classes of the columns."""
+    if hasattr(rows, "read_all"):  # a stream of Arrow
+        rows = rows.read_all()
     if isinstance(rows, Mapping):
         if any(table_columns(value) is not None for value in rows.values()):
             first = next(iter(rows))
@@ -272,6 +283,8 @@ def _columns_of(rows: Any, name: str) -> tuple[list[str] | None, list[list[Any]]
         return [*map(str, rows)], [[*value] for value in rows.values()], {}
     names = table_columns(rows) if hasattr(type(rows), "__getitem__") else None
     if names is not None:
+        if repeated := [key for key, count in Counter(names).items() if count > 1]:
+            raise UserError(f"{name}: there are several columns {', '.join(repeated)}. Rename them.")
         keys = list(rows.columns) if hasattr(rows, "iloc") else names
         has_names = not all(isinstance(key, int | np.integer) for key in keys)
         columns = [_as_list(rows[key]) for key in keys]
@@ -288,9 +301,11 @@ def _columns_of(rows: Any, name: str) -> tuple[list[str] | None, list[list[Any]]
     if len(widths) > 1 and min(widths) > 2 and all(isinstance(cell, str) for row in tuples for cell in row):
         # Anchor, positive and negatives. Some rows have fewer negatives.
         tuples = [row + (None,) * (max(widths) - len(row)) for row in tuples]
-    elif len(widths) != 1:
+    elif len(widths) > 1:
+        usual = Counter(map(len, tuples)).most_common(1)[0][0]
+        number, row = next((number, row) for number, row in enumerate(tuples, 1) if len(row) != usual)
         raise UserError(
-            f"{name}: {len(tuples)} rows of {sorted(widths)} columns. Expected some, all of as many"
+            f"{name}, row {number}: {len(row)} values, expected {usual} as in most rows. Complete it."
         )
     return None, [[*column] for column in zip(*tuples, strict=True)], {}
 
@@ -312,6 +327,10 @@ def _as_list(rows: Any, name: str = "rows") -> list[Any]:
 def _as_tuple(row: Any, number: int, name: str) -> tuple[Any, ...]:
     if isinstance(row, str):
         return (row,)
+    if isinstance(texts := getattr(row, "texts", None), list) and hasattr(
+        row, "label"
+    ):  # InputExample of sentence-transformers
+        return (*texts, row.label) if len(texts) == 2 else tuple(texts)
     if not isinstance(row, tuple | list | np.ndarray):
         raise UserError(
             f"{name}, row {number}: got a {type(row).__name__}, {short(repr(row))}. Give all rows as tuples, or all as "
@@ -347,7 +366,20 @@ def _by_position(raw: RawTable) -> Guess:
         if any(not math.isnan(number_or_nan(value)) for value in column.unique()):
             return Guess(Kind.SCORED_PAIR, pair | {"score": names[2]}, notes=noted(Kind.SCORED_PAIR))
     fields = ["anchor", "positive", *negative_columns(len(names) - 2)]
-    return Guess(Kind.TRIPLET, dict(zip(fields, names, strict=True)))
+    return Guess(Kind.TRIPLET, dict(zip(fields, names, strict=True)), notes=_odd_negatives(raw, names[2]))
+
+
+def _odd_negatives(raw: RawTable, name: str) -> tuple[str, ...]:
+    """A remark on negatives that look like labels or scores: few words that repeat, single letters, or numbers."""
+    column = raw.cells[name]
+    values = [value for value in column.unique() if value]
+    is_few = len(column) > 3 and len(values) <= max(3, len(column) // 10) and max(map(len, values)) <= 20
+    if not is_few and not all(len(value) == 1 or NO_WORD.fullmatch(value) for value in values):
+        return ()
+    return (
+        f"{name} holds {listed(values[:4])}, and is read as texts with another meaning than the first ones. For labels "
+        "give 1 and 0, for scores give numbers",
+    )
 
 
 EVALUATION_SPLITS = ("dev", "test")

@@ -2,6 +2,7 @@
 
 import inspect
 import sys
+import warnings
 from collections.abc import Mapping
 from contextlib import nullcontext
 from copy import deepcopy
@@ -18,10 +19,11 @@ from torch import Tensor, nn
 import juzhen.losses
 from juzhen.core.aliases import option_meant, plain
 from juzhen.core.batch import Batch, Sharing, row_tensors
-from juzhen.core.errors import UserError, nearest, require_number
+from juzhen.core.errors import UserError, nearest, require_choice, require_number
 from juzhen.core.examples import NLI_CLASSES, Examples, Kind
 from juzhen.core.kinds import UNSCORED, choose_conversion, chooses, metric_title
 from juzhen.core.lazy_names import offered
+from juzhen.core.machine import open_device
 from juzhen.core.progress import progress_bar
 from juzhen.core.schema import validated
 from juzhen.core.text_warnings import reported
@@ -132,7 +134,13 @@ def fit(
     require_number("weight_decay", weight_decay, 0)
     require_number("clip_norm", clip_norm, 0, open_low=True, optional=True)
     require_number("layer_decay", layer_decay, 0, 1, open_low=True, optional=True)
-    kind = loss if isinstance(loss, type | Loss) else named_loss(loss)
+    if not isinstance(loss, str | Loss) and not (isinstance(loss, type) and issubclass(loss, Loss)):
+        got = loss.__name__ if isinstance(loss, type) else type(loss).__name__
+        raise UserError(f"loss={got}: not a loss of juzhen.losses. Give one, its class or its name.")
+    kind = named_loss(loss) if isinstance(loss, str) else loss
+    device = open_device(device)
+    if isinstance(adapter, str):
+        require_choice("adapter", adapter, ("lora", "dora"))
     if not isinstance(encoder, SentenceEncoder):
         encoder = SentenceEncoder.load(encoder)
     if adapter is not None:
@@ -172,7 +180,7 @@ def fit(
     optimizer = adamw(learner, lr=learning_rate, weight_decay=weight_decay, layer_decay=layer_decay)
     warmup_steps = max(round(warmup * stream.num_batches), 1) if warmup else 0
     rates = learning_rates(optimizer, decay, total_steps=stream.num_batches, warmup_steps=warmup_steps)
-    rounded = torch.autocast(torch.device(device).type, torch.bfloat16) if bf16 else nullcontext()
+    rounded = torch.autocast(device.type, torch.bfloat16) if bf16 else nullcontext()
     best = None if dev is None else _Best(encoder, rows_to_score(dev, **reading))
     with reported() as seen:
         for each in (examples, *(() if best is None else (best.dev,))):
@@ -183,9 +191,10 @@ def fit(
             seen.read(encoder.tokenizer, each.sentences, read.is_unknown, read.codes, characters_of)
     encoder.keep_fit(None, {})  # what was fitted to other weights no longer holds
     learner.to(device)  # an evaluation puts the encoder where it computes
+    idle = at_rate_0 = 0
     with progress_bar("training", stream.num_batches, shown=progress) as advance:
         for step in stream:
-            batch = collate.training_batch(examples, step.rows, index=step.number).to(torch.device(device))
+            batch = collate.training_batch(examples, step.rows, index=step.number).to(device)
             with rounded:
                 reads = read_by(criterion, encoder, batch)
                 again = {"again": read_by(criterion, encoder, batch)} if criterion.needs_two_passes else {}
@@ -196,8 +205,13 @@ def fit(
             if compares(examples, step.rows, criterion):
                 if clip_norm is not None:
                     nn.utils.clip_grad_norm_(learner.parameters(), clip_norm)
+                at_rate_0 += not any(rates.get_last_lr())
                 optimizer.step()
-            rates.step()
+            else:
+                idle += 1
+            with warnings.catch_warnings():  # rates follow the batches, also those without an optimizer step
+                warnings.filterwarnings("ignore", message="Detected call of `lr_scheduler")
+                rates.step()
             advance(1)
             is_last = step.number + 1 == stream.num_batches
             if best is not None and (is_last or (step.number + 1) % stream.batches_per_epoch == 0):
@@ -206,9 +220,28 @@ def fit(
     encoder.eval()
     if best is not None:
         best.take()
-        if progress is not False:
-            print(encoder.fit_scores, file=sys.stderr)
+    if not all(bool(values.isfinite().all()) for values in encoder.parameters()):
+        raise UserError(
+            f"learning_rate={learning_rate:g}: weights became NaN or infinite. Choose a lower one, and load the "
+            "encoder again."
+        )
+    if note := _idle_note(stream.num_batches, idle, at_rate_0, f"loss={name}", learning_rate):
+        warnings.warn(note, stacklevel=2)
+    if best is not None and progress is not False:
+        print(encoder.fit_scores, file=sys.stderr)
     return encoder
+
+
+def _idle_note(batches: int, idle: int, at_rate_0: int, said: str, learning_rate: float) -> str:
+    """Describe batches that changed no weight. "" if all did, but for the first one of a warm-up."""
+    if idle:
+        return (
+            f"{said}: {idle:,} of {batches:,} batches changed no weight, because their rows do not differ in what the "
+            "loss compares. Give rows of other labels or texts, or a larger batch_size."
+        )
+    if at_rate_0 == batches and learning_rate:
+        return "epochs: one batch, in the warm-up from 0, changed no weight. Give more epochs, or warmup=0."
+    return ""
 
 
 @dataclass(frozen=True)

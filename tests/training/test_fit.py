@@ -1,5 +1,10 @@
 """`juzhen.fit`: the weights of `train.py`, and what rows it reads."""
 
+import warnings
+from copy import deepcopy
+
+import pandas as pd
+import pyarrow as pa
 import pytest
 import torch
 from jobs import run_job
@@ -21,6 +26,13 @@ PAIRS = [
     ("如何开票", "发票怎么开", 1),
     ("如何开票", "怎么退货", 0),
 ]
+
+
+class InputExample:
+    """As in sentence-transformers."""
+
+    def __init__(self, *, texts, label=0):
+        self.texts, self.label = texts, label
 
 
 @pytest.fixture
@@ -87,12 +99,74 @@ def test_rows_that_cannot_be_read_are_named(tmp_path):
     with pytest.raises(UserError, match=r"rows, row 2: the score is 5, outside of score_range \[0, 1\]"):
         as_examples([("今天", "明天", 0.5), ("今天", "后天", 5)])
     assert as_examples([("今天", "明天", 0.5), ("今天", "后天", 5)], score_range=(0, 5)).targets.max() == 1
-    with pytest.raises(UserError, match=r"2 rows of \[2, 3\] columns"):
+    with pytest.raises(UserError, match=r"rows, row 2: .*expected 2"):
         as_examples([("今天", "明天"), ("今天", "后天", 5)])
+    for rows, place in (
+        ([("今\ud800天", "明天", 1), PAIRS[0]], "row 1: column 1"),
+        ([{"text_a": "今天", "text_b": "\udfff", "label": 1}], "row 1: text_b"),
+        (pd.DataFrame([["今天", "明天", 1]], columns=["text", "text", "label"]), "several columns text"),
+    ):
+        with pytest.raises(UserError, match=f"rows.*{place}"):
+            as_examples(rows)
+    for key, value in (("on_bad_row", "ignore"), ("score_range", (5, 0)), ("score_range", (0, float("nan")))):
+        with pytest.raises(UserError, match=f"^{key}="):
+            as_examples(PAIRS, **{key: value})
     path = tmp_path / "rows.tsv"
     path.write_text("a\tb\tlabel\n今天\t明天\t1\n今天\t\t0\n", encoding="utf-8")
     with pytest.raises(UserError, match=r"rows.tsv:3"):
         as_examples(path)
+
+
+def test_tables_and_examples_of_others_are_read():
+    expected = as_examples(PAIRS).fingerprint
+    columns = dict(zip(("text_a", "text_b", "label"), map(list, zip(*PAIRS, strict=True)), strict=True))
+    assert as_examples(pa.table(columns).to_reader()).fingerprint == expected
+    assert (
+        as_examples([InputExample(texts=[a, b], label=label) for a, b, label in PAIRS]).fingerprint
+        == expected
+    )
+    triplets = [InputExample(texts=["今天", "明天", "下雨"])]
+    assert as_examples(triplets).fingerprint == as_examples([("今天", "明天", "下雨")]).fingerprint
+
+
+@pytest.mark.parametrize("words", [("A类", "B类"), ("E", "C", "N"), ("80%", "20%")])
+def test_negatives_that_look_like_labels_are_said(words):
+    rows = [(f"今天{number}", f"明天{number}", words[number % len(words)]) for number in range(6)]
+    with pytest.warns(UserWarning, match=words[0]):
+        assert as_examples(rows).kind is Kind.TRIPLET
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        as_examples([(f"今天{number}", f"明天{number}", f"下雨{number}") for number in range(6)])
+
+
+@pytest.mark.parametrize(
+    ("rows", "options", "way_out"),
+    [
+        ([PAIRS[0]] * 4, {}, "batch_size"),
+        ([("今天", "明天", 1), ("你好", "您好", 1)], {"loss": "cosent"}, "batch_size"),
+        ([("今天", "明天")], {"loss": "info_nce"}, "batch_size"),
+        (PAIRS, {"epochs": 1}, "warmup=0"),
+    ],
+)
+def test_a_training_that_changes_nothing_says_so(rows, options, way_out, encoder):
+    before = {name: weight.clone() for name, weight in encoder.state_dict().items()}
+    with pytest.warns(UserWarning, match=way_out) as told:
+        fit(encoder, rows, **options)
+    assert not [each for each in told if "lr_scheduler" in str(each.message)]
+    assert all(torch.equal(weight, before[name]) for name, weight in encoder.state_dict().items())
+
+
+def test_weights_that_became_nan_are_refused(encoder):
+    with pytest.raises(UserError, match=r"^learning_rate="):
+        fit(deepcopy(encoder), PAIRS, learning_rate=1e30, epochs=9)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("loss", torch.nn.MSELoss()), ("loss", dict), ("device", "gpu"), ("adapter", "lorra")]
+)
+def test_objects_that_are_not_choices_are_named(encoder, key, value):
+    with pytest.raises(UserError, match=f"^{key}="):
+        fit(encoder, PAIRS, **{key: value})
 
 
 def test_losses_that_cannot_learn_from_rows_are_named(encoder):
