@@ -143,6 +143,7 @@ def _comparison(
     )
     table_rows: list[tuple[str, ...]] = []
     flipped: list[tuple[str, ...]] = []
+    sliced: list[tuple[str, ...]] = []
     lists: list[ReportTable] = []
     frames: dict[str, pd.DataFrame] = {}
     for column in columns:
@@ -164,6 +165,7 @@ def _comparison(
         is_listed = bool(worst) and (sets is not None or len(columns) <= MOST_SETS)
         texts = paired.texts(column) if is_listed or with_texts else {}
         frame = frames[column] = row_frame(scored, texts)
+        sliced += _slice_lines(column, scored, list(texts.values()))
         if is_listed:
             last = list(labels)[-1]
             lists.append(
@@ -190,9 +192,42 @@ def _comparison(
         note = "Rows that one run alone decides right at its threshold; p: McNemar's exact test."
         head = ("set", "runs", "A alone right", "the other alone", "both wrong", "p")
         tables.append(ReportTable("flips", "Decisions", note, head, flipped))
+    if sliced:
+        note = (
+            "Accuracy, or without decisions the main metric, ×100, on a part of the rows: the other run minus A with "
+            "95 % intervals, paired over rows and not corrected for their number."
+        )
+        head = ("set", "of", "slice", "rows", "A alone right", "the other alone", "difference")
+        tables.append(ReportTable("slices", "By slice", note, head, sliced))
     if worst and not lists and frames:
         paired.notes.append(f"pairs that flipped, and the worst: --sets {next(iter(frames)).split('/')[1]}")
     return tables + lists, frames
+
+
+def _slice_lines(
+    column: str, scored: "Mapping[str, Scored]", sides: "Sequence[Sequence[str]]"
+) -> list[tuple[str, ...]]:
+    """Lines of the table of slices. [] without the texts of pairs."""
+    if len(sides) < 2:
+        return []
+    from juzhen.metrics.slices import slice_changes, slices
+    from juzhen.metrics.verdict import points
+    from juzhen.report.table import MISSING, heading
+
+    first, *others = scored.items()
+    masks = slices(sides[0], sides[1])
+    return [
+        (
+            heading(column),
+            f"{letter} − {first[0]}",
+            change.name,
+            f"{change.rows:,}",
+            *(map(str, change.flipped) if change.flipped else (MISSING, MISSING)),
+            points(change.gap),
+        )
+        for letter, other in others
+        for change in slice_changes(first[1], other, masks)
+    ]
 
 
 def _moved(scored_runs: "Sequence[Scored]", last: str) -> str:

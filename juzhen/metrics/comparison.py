@@ -165,6 +165,11 @@ def paired_gap(
     return Gap(gap, math.sqrt(variance), variance**2 / doubt if doubt else 0.0)
 
 
+def mean_difference(gaps: PerRow) -> Gap:
+    """Mean of paired differences of rows, with its error."""
+    return Gap(float(gaps.mean()), *_error_of_rows(gaps, are_values=True))
+
+
 def _error_of_rows(gaps: PerRow, *, are_values: bool) -> tuple[float, float]:
     """Standard error of the mean of differences, and its degrees of freedom."""
     rows = len(gaps)

@@ -161,7 +161,7 @@ class KeptRows:
             `first` minus `other` as fractions, or None if a run lacks scores, or has other rows.
         """
         cells = first, other
-        sides = [[self._scored_by(result, column) for result in cell.measured.values()] for cell in cells]
+        sides = [[self.scored_by(result, column) for result in cell.measured.values()] for cell in cells]
         runs = [[run for run in side if run is not None] for side in sides]
         if runs != sides or not all(runs):
             return None
@@ -188,7 +188,8 @@ class KeptRows:
                     print(f"not compared row by row: {error}", file=sys.stderr)
         return self._of_runs[folder]
 
-    def _scored_by(self, result: Result, column: str) -> "Scored | None":
+    def scored_by(self, result: Result, column: str) -> "Scored | None":
+        """Rows of a column as a run scored them. None if it has kept none."""
         place = result.folder, column
         if place not in self._scored:
             self._scored[place] = self._read(result, column)

@@ -95,8 +95,8 @@ def sort_value(text: str) -> str:
         return ""
     if match := re.fullmatch(r"([\d.]+) (s|min|h)", text):
         return str(float(match[1]) * {"s": 1, "min": 60, "h": 3600}[match[2]])
-    match = re.match(r"(?:differs by |<|\[)?([+-]?\d[\d,]*\.?\d*)", text)
-    return match[1].replace(",", "") if match else text
+    match = re.match(r"(?:differs by |<|\[)?([+\-−]?\d[\d,]*\.?\d*)", text)
+    return match[1].replace(",", "").replace("−", "-") if match else text
 
 
 Phrase = tuple[str, str, str]
@@ -165,6 +165,7 @@ def _words(report: Report, data: dict[str, Any], drawn: dict[int, Any]) -> Words
     labels = [
         label for scored in sets for label in (*scored["counts"], (scored["threshold"] or {}).get("on", ""))
     ]
+    labels += [line[0] for scored in sets for line in scored.get("slices", ())]
     for text in dict.fromkeys([*texts, *data["sizes"]["names"], *labels]):
         words.say(text)
     for name in measures:

@@ -17,9 +17,21 @@ from juzhen.core.row_scores import SetRows
 from juzhen.core.safe_open import csv_rows
 from juzhen.core.schema import validated
 from juzhen.core.text import short
+from juzhen.metrics.comparison import are_same_rows
+from juzhen.metrics.slices import slice_changes, slices
+from juzhen.metrics.verdict import points
 from juzhen.report.build import Report
 from juzhen.report.html_shell import palettes
-from juzhen.report.insights import WHOLE, SizeCurve, Transfer, all_sizes, curves, duration, without_leaks
+from juzhen.report.insights import (
+    WHOLE,
+    SizeCurve,
+    Transfer,
+    all_sizes,
+    curves,
+    duration,
+    untrained_rows,
+    without_leaks,
+)
 from juzhen.report.matrix import Cell, KeptRows, Matrix, Row
 from juzhen.report.profiles import clustered
 from juzhen.report.significance import difference_interval
@@ -86,7 +98,10 @@ def page_data(report: Report) -> Plain:
 def _curve(curve: SizeCurve, row: int, column: int) -> Plain:
     ends = {dim: (cell.low, cell.high) for dim, cell in curve.cells.items()}
     points_of = {
-        str(dim or WHOLE): [points(cell.mean), *(None if end is None else points(end) for end in ends[dim])]
+        str(dim or WHOLE): [
+            in_points(cell.mean),
+            *(None if end is None else in_points(end) for end in ends[dim]),
+        ]
         for dim, cell in curve.cells.items()
     }
     return {"row": row, "column": column, "points": points_of}
@@ -154,12 +169,12 @@ def _cost(cost: pd.Series) -> Plain:
 
 
 def _cell(cell: Cell, gain: float, before: int | None, commands: Sequence[str]) -> Plain:
-    low, high = (None if end is None else points(end) for end in (cell.low, cell.high))
+    low, high = (None if end is None else in_points(end) for end in (cell.low, cell.high))
     ends = [] if cell.low is None or cell.high is None else [percent(cell.low), percent(cell.high)]
     gained = not math.isnan(gain)
     return _without_nothing(
         {
-            "mean": points(cell.mean),
+            "mean": in_points(cell.mean),
             "text": mean_and_deviation(cell),
             "low": low,
             "high": high,
@@ -230,7 +245,7 @@ def _against_best(matrix: Matrix, columns: Sequence[str], place: int) -> Plain |
     return {"column": place, "best": scored[0][0], "others": others} if others else None
 
 
-def points(fraction: float) -> float:
+def in_points(fraction: float) -> float:
     return round(100 * fraction, DECIMALS)
 
 
@@ -251,16 +266,23 @@ GRADES = ("low grades", "middle grades", "high grades")
 
 
 def scored_sets(
-    row: Row, columns: Sequence[str], kept: KeptRows, sentences: "PairTexts", *, worst: int
+    row: Row,
+    columns: Sequence[str],
+    kept: KeptRows,
+    sentences: "PairTexts",
+    *,
+    worst: int,
+    starts: Sequence[Row] = (),
 ) -> list[Plain]:
-    """Collect score histograms, threshold and worst pairs of a row, from its first seed that has them.
+    """Collect score histograms, threshold, worst pairs and slices of a row, from its first seed that has them.
 
     Args:
         row: Row of the matrix.
         columns: Columns of the page.
         kept: Stored scores of single rows.
         sentences: Texts of the sets.
-        worst: Worst pairs of each set. 0 reads no texts.
+        worst: Worst pairs of each set. 0 reads no texts, and finds no slices.
+        starts: Rows of its initial weights, the most similar one first.
 
     Returns:
         A mapping for each column.
@@ -274,6 +296,8 @@ def scored_sets(
             for column in columns:
                 if column in scores and column not in sets and column in row.cells:
                     made = _scored_set(result, column, scores[column], sentences, worst)
+                    if made and worst:
+                        made |= _slices(result, starts, column, kept, sentences)
                     sets |= {column: {"column": columns.index(column), "seed": seed, **made}} if made else {}
     return [sets[column] for column in columns if column in sets]
 
@@ -305,6 +329,26 @@ def _scored_set(result: Result, column: str, rows: SetRows, sentences: "PairText
         if worst
         else [],
     }
+
+
+def _slices(
+    result: Result, starts: Sequence[Row], column: str, kept: KeptRows, sentences: "PairTexts"
+) -> Plain:
+    """Changes by slice against the initial weights, where both have kept the scores of single rows."""
+    after = kept.scored_by(result, column)
+    others = ((start, kept.scored_by(start.latest, column)) for start in starts)
+    found = next(((start, before) for start, before in others if before is not None), None)
+    if after is None or found is None or not are_same_rows(after.rows, found[1].rows):
+        return {}
+    examples = sentences.of(result, column, after.rows.fingerprint)
+    if examples is None or len(examples) != len(after.rows) or len(TEXT_COLUMNS[examples.kind]) < 2:
+        return {}
+    texts = [examples.texts(name) for name in TEXT_COLUMNS[examples.kind][:2]]
+    changes = slice_changes(found[1], after, slices(texts[0], texts[1]))
+    lines = [
+        [change.name, change.rows, *(change.flipped or ("", "")), points(change.gap)] for change in changes
+    ]
+    return {"slices": lines, "against": found[0].label} if lines else {}
 
 
 def threshold_of(result: Result, column: str) -> Plain | None:
@@ -445,7 +489,9 @@ def panels(report: Report, *, worst: int) -> dict[int, Plain]:
     matrix, sentences, made = report.matrix, PairTexts(), {}
     for number, row in enumerate(matrix.rows):
         curves = _curves_of(row, {*matrix.measures.values()}) if row.is_trained else []
-        scored = scored_sets(row, drawn_columns(matrix), matrix.kept, sentences, worst=worst)
+        starts = untrained_rows(row, matrix.rows) if row.is_trained and worst else ()
+        columns = drawn_columns(matrix)
+        scored = scored_sets(row, columns, matrix.kept, sentences, worst=worst, starts=starts)
         made[number] = ({"curves": curves} if curves else {}) | ({"sets": scored} if scored else {})
     return {number: panel for number, panel in made.items() if panel}
 

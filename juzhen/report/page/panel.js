@@ -77,6 +77,7 @@ function addSets(sets) {
     place.replaceChildren();
     addDistribution(place, sets[select.value]);
     if (sets[select.value].worst?.length) addWorst(place, sets[select.value]);
+    if (sets[select.value].slices) addSlices(place, sets[select.value]);
   };
   select.addEventListener("change", draw);
   figuresOfRun.append(make("div", { class: "controls full" }, make("label", {}, say`Single rows of `, select)), place);
@@ -120,6 +121,15 @@ function addWorst(container, { worst, column, threshold }) {
     make("p", { class: "note" }, [say`score ${pair.score.toFixed(3)}`, pair.gold === undefined ? "" : say`label ${say(pair.gold)}`].filter(Boolean).join(" · "))));
   container.append(make("figure", {}, make("h3", {}, say`Worst pairs, ${COLUMNS[column].name}`), make("ol", { class: "worst" }, ...items),
     make("figcaption", {}, threshold ? say`Wrong at the threshold, those furthest beyond it first.` : hasGold ? say`Furthest from their label: by the place of the score among all rows against that of the label.` : say`The best other answer is furthest above the right one.`)));
+}
+
+/** Changes against the untrained weights on parts of a set. */
+function addSlices(container, { slices, against, column }) {
+  const head = [say`slice`, say`rows`, say`right before only`, say`right now only`, say`change, 95 % interval`];
+  const line = ([name, ...numbers]) => make("tr", {}, make("th", { scope: "row" }, say(name)), ...numbers.map((number) => make("td", { class: "number" }, typeof number === "number" ? number.toLocaleString("en") : number || "—")));
+  container.append(make("figure", {}, make("h3", {}, say`By slice, ${COLUMNS[column].name}`),
+    make("div", { class: "scroll" }, make("table", { class: "plain" }, make("thead", {}, make("tr", {}, ...head.map((name, place) => make("th", { scope: "col", class: place ? "number" : "" }, name)))), make("tbody", {}, ...slices.map(line)))),
+    make("figcaption", {}, say`Against ${against}, paired over the same rows: accuracy, or without decisions the main metric, × 100. Not corrected for the number of slices.`)));
 }
 
 const kindOf = (curve) => (curve.of.endsWith("/weight") ? "weight" : curve.of.split("/")[0]);
