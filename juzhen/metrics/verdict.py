@@ -59,14 +59,14 @@ class Verdict:
         return "; ".join(parts)
 
 
-def points(gap: Gap) -> str:
-    """A difference in points with its 95 % interval.
+def points(gap: Gap, *, behind: float = 0.0) -> str:
+    """A difference in points with its 95 % interval, whose lower end is lowered by `behind`.
 
     >>> points(Gap(-0.004, 0.0025))
     '−0.4 [−0.9, 0.1]'
     """
     low, high = gap.interval
-    return f"{100 * gap.value:+.1f} [{100 * low:.1f}, {100 * high:.1f}]".replace("-", "−")
+    return f"{100 * gap.value:+.1f} [{100 * (low - behind):.1f}, {100 * high:.1f}]".replace("-", "−")
 
 
 def mean_gap(gaps: Sequence[Gap]) -> Gap:

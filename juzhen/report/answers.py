@@ -12,6 +12,7 @@ import pandas as pd
 
 from juzhen.core.errors import command
 from juzhen.metrics.matrix_statistics import LEVEL, expected_improvement, holm
+from juzhen.metrics.verdict import points
 from juzhen.report.insights import Transfer, single_set_rows
 from juzhen.report.matrix import Matrix, Row
 from juzhen.report.significance import Contrast, contrast
@@ -159,17 +160,6 @@ def find_targets(matrix: Matrix, transfer: Transfer) -> list[Target]:
     return targets
 
 
-def _interval(found: Contrast) -> str:
-    """The difference in points with its 95 % interval.
-
-    >>> from juzhen.metrics.correlation import Gap
-    >>> _interval(Contrast(Gap(0.021, 0.006), 0.0, 0, 1))
-    '+2.1 [0.9, 3.3]'
-    """
-    low, high = found.gap.interval
-    return f"{100 * found.gap.value:+.1f} [{100 * low:.1f}, {100 * high:.1f}]"
-
-
 def _listed(parts: Sequence[Phrase]) -> Phrase:
     shown = list(parts[:MOST])
     if rest := len(parts) - MOST:
@@ -200,12 +190,10 @@ def _decided(matrix: Matrix, targets: Sequence[Target]) -> Phrase:
 
 
 def _hull(target: Target) -> str:
-    """Gain of the best row. The interval holds those of all contenders."""
+    """Gain of the best row. The interval reaches down to that of the last contender."""
     assert target.gain is not None
-    behind = [target.contrasts[row.label].gap.value for row in target.contenders[1:]]
-    low, high = target.gain.gap.interval
-    low -= max((0.0, *behind))
-    return f"{100 * target.gain.gap.value:+.1f} [{100 * low:.1f}, {100 * high:.1f}]"
+    behind = max((target.contrasts[row.label].gap.value for row in target.contenders[1:]), default=0.0)
+    return points(target.gain.gap, behind=behind)
 
 
 def _undecided(targets: Sequence[Target]) -> Phrase:
@@ -389,7 +377,7 @@ def _tables(targets: Sequence[Target]) -> list[ReportTable]:
             heading(target.column),
             target.best.label,
             percent(target.best.cells[target.column].mean),
-            MISSING if target.gain is None else _interval(target.gain),
+            MISSING if target.gain is None else points(target.gain.gap),
             *_rivals(target),
             target.why or _to_decide(target)[0],
         )
@@ -410,4 +398,4 @@ def _tables(targets: Sequence[Target]) -> list[ReportTable]:
 def _rivals(target: Target) -> tuple[str, str]:
     rivals = target.contenders[1:]
     found = target.contrasts.get(rivals[0].label) if rivals else None
-    return ", ".join(row.label for row in rivals) or MISSING, MISSING if found is None else _interval(found)
+    return ", ".join(row.label for row in rivals) or MISSING, MISSING if found is None else points(found.gap)

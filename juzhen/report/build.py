@@ -8,6 +8,7 @@ import pandas as pd
 from juzhen.core.result import Result
 from juzhen.report.answers import answers
 from juzhen.report.compare import comparison_tables
+from juzhen.report.effects import effect_tables
 from juzhen.report.figures import Reference
 from juzhen.report.insights import (
     Transfer,
@@ -95,6 +96,7 @@ def build_report(
         *size_tables(matrix),
         transfer.averages_table(),
         transfer.helpers_table(tested),
+        *effect_tables(matrix, transfer, tested),
         transfer.targets_table(),
         *merged_tables(matrix),
         *complement_tables(matrix, single_set_rows(matrix), columns),

@@ -141,11 +141,14 @@ class Contrast(NamedTuple):
     seeds: int
 
     @property
+    def row_error(self) -> float:
+        return math.sqrt(max(self.gap.error**2 - (self.seed_error or 0.0) ** 2, 0.0))
+
+    @property
     def needed(self) -> Needed:
         """What would decide a difference of this size."""
-        of_seeds = self.seed_error or 0.0
-        of_rows = math.sqrt(max(self.gap.error**2 - of_seeds**2, 0.0))
-        return needed(abs(self.gap.value), of_rows, of_seeds, rows=self.rows, seeds=self.seeds)
+        size, of_seeds = abs(self.gap.value), self.seed_error or 0.0
+        return needed(size, self.row_error, of_seeds, rows=self.rows, seeds=self.seeds)
 
 
 def contrast(matrix: Matrix, column: str, a: Cell, b: Cell) -> Contrast | None:

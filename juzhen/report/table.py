@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 MISSING = "—"
-NUMERIC = ("", *f"0123456789+-.<[*{MISSING}")
+NUMERIC = ("", *f"0123456789+-−.<[*{MISSING}")
 """Beginnings of a numeric cell."""
 
 LEGEND = (
@@ -33,7 +33,7 @@ CSV_COLUMNS = (
 
 
 WORDED = (
-    "scope", "to decide", "verdict", "learnt from less", "why there is no reference", "note", "counted by",
+    "scope", "part", "to decide", "verdict", "learnt from less", "why there is no reference", "note", "counted by",
 )  # fmt: skip
 """Headings of columns of words."""
 
