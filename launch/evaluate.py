@@ -179,8 +179,14 @@ def evaluate(
 
 def _today(options: SimpleNamespace) -> "JobConfig":
     """The configuration of today, with the sets and the hardware that are asked for."""
+    from juzhen.data.tables import is_table
     from launch.check import checked_job
 
+    for name in options.dataset:
+        if is_table(name):
+            raise UserError(
+                f"--dataset {name}: a file, and not the name of a set. Make a set of it first: juzhen dataset {name}."
+            )
     overrides = [f"dataset=[{','.join(options.dataset)}]", f"benchmark={options.benchmark or 'none'}"]
     overrides += [f"hardware={options.hardware}"] if options.hardware else []
     overrides += [f"on_bad_row={options.on_bad_row}"] if options.on_bad_row else []

@@ -157,6 +157,10 @@ def test_lines_of_a_file_become_an_array(tmp_path, capsys, monkeypatch):
     [
         (["encode", "x", "no.txt"], "no.txt: No such file"),
         (["encode", "x", "-"], "--output FILE.npy"),
+        (["encode", "x", "GOOD", "--output", "no/x.npy"], "error: juzhen encode: "),
+        (["encode", "x", "GOOD", "--precision", "int8", "--ranges", "GOOD"], "--precision int8"),
+        (["score", "x", "--file", "GOOD", "--output", "no/x.csv"], "no"),
+        (["evaluate", "builtin/mini_zh", "--dataset", "own.csv"], "juzhen dataset own.csv"),
         (["encode", "x", "pairs.docx"], ".csv, .tsv, .txt"),
         (["encode", "x", "FILE"], "a.txt:2: the line is empty"),
         (
@@ -170,7 +174,9 @@ def test_lines_of_a_file_become_an_array(tmp_path, capsys, monkeypatch):
 )
 def test_what_cannot_be_encoded_or_exported(tmp_path, capsys, words, told):
     (tmp_path / "a.txt").write_text("好\n\n好\n", encoding="utf-8")
-    assert main([str(tmp_path / "a.txt") if one == "FILE" else one for one in words]) == 2
+    (tmp_path / "good.txt").write_text("好\n", encoding="utf-8")
+    files = {"FILE": str(tmp_path / "a.txt"), "GOOD": str(tmp_path / "good.txt")}
+    assert main([files.get(one, one) for one in words]) == 2
     error = capsys.readouterr().err
     assert told in error
     assert error.startswith("error: ")

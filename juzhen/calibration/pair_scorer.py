@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from juzhen.backends.names import BackendName
-from juzhen.core.atomic_write import write_text
+from juzhen.core.atomic_write import require_room, write_text
 from juzhen.core.calibration_files import Calibration, Fusion, is_fusion
 from juzhen.core.errors import UserError
 from juzhen.core.file_guard import check_overwritable
@@ -203,6 +203,7 @@ def score_table(
     if output.exists() and output.samefile(path):
         raise UserError(f"--output {output}: this is the file that is read. Give another one")
     check_overwritable(output)
+    require_room(output.absolute().parent)
     table = read_own_table(path, reading)
     new_names = [score_column, SAME] if scorer.decide else [score_column]
     if twice := [name for name in new_names if name in (table.names or ())]:

@@ -20,7 +20,7 @@ from juzhen.cli.options import (
     TableOptions,
     TruncateDim,
 )
-from juzhen.core.atomic_write import atomic_write
+from juzhen.core.atomic_write import atomic_write, require_room
 from juzhen.core.errors import UserError
 from juzhen.core.file_guard import check_overwritable
 from juzhen.core.process import without_hub
@@ -109,6 +109,8 @@ def encode(
     check_overwritable(
         output, *([kept_ranges] if writes_ranges else []), *([cut_report] if cut_report else [])
     )
+    require_room(output.absolute().parent)
+    ends = None if ranges is None else _byte_ranges(ranges)
     reading = table.reading
     require_fields(reading, "text")
     read, place = read_texts(file, reading, content=_standard_input() if is_stream else None)
@@ -142,7 +144,6 @@ def encode(
     seen.show()
     arrays = {output: embeddings}
     if precision != "float32":
-        ends = None if ranges is None else np.load(require_file(ranges), allow_pickle=False)
         quantized = quantize(embeddings, precision, ranges=ends)
         arrays = {output: quantized.codes}
         if writes_ranges and quantized.ranges is not None:
@@ -164,6 +165,21 @@ def encode(
     if faults:
         print(f"left out: {len(faults):,} faulty rows, the first in line {min(faults):,}", file=sys.stderr)
     print(f"{len(embeddings):,} embeddings of {embeddings.shape[1]} numbers{kind}: {output}", file=sys.stderr)
+
+
+def _byte_ranges(path: Path) -> Any:
+    """Read the lowest and highest value of each dimension, as `--precision int8` writes them."""
+    import numpy as np
+
+    try:
+        found = np.load(require_file(path), allow_pickle=False)
+    except (ValueError, EOFError):
+        found = np.empty(0)
+    if found.ndim != 2 or len(found) != 2 or found.dtype.kind != "f":
+        raise UserError(
+            f"--ranges {path}: not ranges of int8. Give a .ranges.npy of juzhen encode --precision int8."
+        )
+    return found
 
 
 SHOWN = 5
