@@ -8,6 +8,7 @@ pyarrow reads parquet and Arrow. `datasets` uses the same library, but first cop
 docs/guides/data.md compares seconds and memory.
 """
 
+import codecs
 import csv
 import gzip
 import io
@@ -400,11 +401,31 @@ def require_short_lines(path: Path, rows: Sequence[str]) -> None:
         )
 
 
+SAMPLE_BYTES = 65_536
+"""Bytes of a file by which its encoding is guessed."""
+
+
+def _looks_like_big5(raw: bytes) -> bool:
+    """True if a text is rather Big5 than GBK, in which nearly all of its bytes are signs, too.
+
+    As Big5 it holds frequent characters, and more of them. As GBK many are outside of the frequent ones of GB2312.
+    """
+    try:
+        text = codecs.getincrementaldecoder("cp950")().decode(raw[:SAMPLE_BYTES])
+    except UnicodeDecodeError:
+        return False
+    other = codecs.getincrementaldecoder("gb18030")("ignore").decode(raw[:SAMPLE_BYTES])
+    signs, others = ([sign for sign in each if "\u4e00" <= sign <= "\u9fff"] for each in (text, other))
+    frequent = sum(sign.encode("cp950")[0] <= 0xC6 for sign in signs)
+    common = sum(b"\xb0" <= sign.encode("gb2312", "ignore")[:1] <= b"\xd7" for sign in others)
+    return len(signs) > len(others) and frequent > 0.95 * len(signs) and common < 0.75 * len(others)
+
+
 def decoded(path: Path, raw: bytes) -> tuple[str, str]:
     """Return the text of a file and the name of its encoding.
 
-    A byte order mark decides. Otherwise zero bytes mean UTF-16, valid UTF-8 is UTF-8, and the rest is GB18030, which
-    includes GBK and GB2312.
+    A byte order mark decides. Otherwise zero bytes mean UTF-16, valid UTF-8 is UTF-8, and the rest is Big5 if it looks
+    like it, or GB18030, which includes GBK and GB2312.
 
     Raises:
         UserError: None of these encodings. The message has the line.
@@ -414,6 +435,8 @@ def decoded(path: Path, raw: bytes) -> tuple[str, str]:
         line = raw.count(b"\n", 0, raw.index(b"\0")) + 1
         raise UserError(f"{path}:{line}: binary data instead of text. Is the suffix {path.suffix} right?")
     encodings = {mark: mark.upper()} if mark else {"utf-8": "UTF-8", "gb18030": "GBK"}
+    if mark is None and _looks_like_big5(raw):
+        encodings = {"utf-8": "UTF-8", "cp950": "Big5", "gb18030": "GBK"}
     raw = raw.removeprefix(BYTE_ORDER_MARK)
     line_numbers = []
     for encoding, name in encodings.items():

@@ -22,6 +22,7 @@ from juzhen.data.dataset_from_table import (
     write_set,
 )
 from juzhen.data.leaks.matching import normalize
+from juzhen.data.readers import decoded
 from juzhen.data.row_kinds import guess, read_raw
 from juzhen.data.source import load_examples
 from juzhen.data.spec import read_description
@@ -59,6 +60,19 @@ QQP = [
 ]
 FAQ = [["类别", "标准问", "相似问"], *([f"业务{n % 4}", *pair[:2]] for n, pair in enumerate(PAIRS))]
 LABELLED = {"text_a": 0, "text_b": 1, "label": 2}
+
+
+TRADITIONAL = (
+    "問題,相似問題,是否同義\n怎麼退貨,東西想退掉,是\n怎麼退貨,何時發貨,否\n天氣很好,我們去公園散步吧,否\n"
+)
+
+
+@pytest.mark.parametrize("encoding", ["cp950", "big5hkscs", "gb18030", "utf-16"])
+def test_traditional_characters_are_read_in_their_encoding(tmp_path, encoding):
+    for name, content in (("a.csv", TRADITIONAL), ("long.csv", TRADITIONAL + TRADITIONAL[13:] * 3000)):
+        (tmp_path / name).write_bytes(content.encode(encoding))
+        text, _ = decoded(tmp_path / name, (tmp_path / name).read_bytes())
+        assert text == content
 
 
 @pytest.mark.parametrize(
