@@ -25,7 +25,7 @@ from yaml import MarkedYAMLError, YAMLError
 
 from conf.job import JobConfig
 from conf.own_classes import keys_of
-from juzhen.core.aliases import RENAMED_GROUPS, converted, current_key, note_once, option_meant, setting_meant
+from juzhen.core.aliases import RENAMED_GROUPS, current_word, note_once, option_meant, setting_meant
 from juzhen.core.errors import UserError, command, nearest, setting
 from juzhen.core.paths import CONFIGURATION, newest
 from juzhen.core.safe_open import read_text
@@ -78,14 +78,10 @@ def with_current_names(words: Sequence[str]) -> list[str]:
 
 
 def _by_current_name(word: str) -> str:
-    prefix, key, rest = re.fullmatch(r"([+~]*)([^=@]*)(.*)", word, re.DOTALL).groups()
-    if (name := current_key(key)) == key:
-        return word
-    note_once(key, name)
-    old, new = key.rpartition(".")[2], name.rpartition(".")[2]
-    package, equals, values = rest.partition("=")
-    values = ",".join(converted(old, new, value) for value in values.split(","))
-    return f"{prefix}{name}{package}{equals}{values}"
+    current = current_word(word)
+    if current != word:
+        note_once(*(re.match(r"[+~]*([^=@]*)", each)[1] for each in (word, current)))
+    return current
 
 
 def with_folders(words: Sequence[str], *, multirun: bool) -> list[str]:

@@ -441,6 +441,22 @@ def current_key(key: str) -> str:
     return RENAMED_GROUPS.get(key, key)
 
 
+def current_word(word: str) -> str:
+    """Return an override with its key by the name of today, and its value if that changed with the name.
+
+    >>> current_word("suite=none"), current_word("callbacks.mining.share=0.95"), current_word("seed=1")
+    ('benchmark=none', 'callbacks.mining.relative_margin=0.05', 'seed=1')
+    """
+    prefix, key, rest = re.fullmatch(r"([+~]*)([^=@]*)(.*)", word, re.DOTALL).groups()  # type: ignore[union-attr]
+    name = current_key(key)
+    if name == key:
+        return word
+    old, new = key.rpartition(".")[2], name.rpartition(".")[2]
+    package, equals, values = rest.partition("=")
+    values = ",".join(converted(old, new, value) for value in values.split(","))
+    return f"{prefix}{name}{package}{equals}{values}"
+
+
 def with_current_keys(job: Mapping[str, Any]) -> dict[str, Any]:
     """Return a job's settings with the renamed keys of earlier versions by their names today.
 

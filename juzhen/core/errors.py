@@ -171,7 +171,12 @@ def command(*arguments: object, unquoted: Iterable[str] = ()) -> str:
         *arguments: The words.
         unquoted: Words that follow without quotes, such as ….
 
-    >>> command("juzhen", "table", "my runs")
-    "juzhen table 'my runs'"
+    >>> print(command("juzhen", "table", "my runs"), command("train.py", "training.duration='3 epochs'"))
+    juzhen table 'my runs' train.py "training.duration='3 epochs'"
     """
-    return " ".join([shlex.join(map(str, arguments)), *unquoted])
+    return " ".join([*map(_quoted, map(str, arguments)), *unquoted])
+
+
+def _quoted(word: str) -> str:
+    is_plain_in_double_quotes = "'" in word and not set(word) & {*'"$`\\!'}
+    return f'"{word}"' if is_plain_in_double_quotes else shlex.quote(word)

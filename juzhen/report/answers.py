@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from juzhen.core.aliases import current_word
 from juzhen.core.errors import command
 from juzhen.metrics.matrix_statistics import LEVEL, expected_improvement, holm
 from juzhen.metrics.verdict import points
@@ -328,7 +329,8 @@ def _gain_of_pair(pair: Sequence[Row], targets: Sequence[Target], error: tuple[f
 def _words(row: Row) -> list[str]:
     """Command line of its first run, without `python`."""
     words = next(iter(row.results.values()))[-1].environment.get("command") or []
-    return [word for word in words if not word.startswith(("logger.", "resume=", "hydra."))]
+    left_out = ("logger.", "resume=", "hydra.")
+    return [current_word(word) for word in words if not word.startswith(left_out)]
 
 
 def _with_next_seed(row: Row) -> str:
