@@ -171,7 +171,9 @@ def _card(encoder: Any, facts: dict[str, Any], *, place: str) -> str:
         "pooling": f"{encoder.strategy}, {encoder.activation}",
     }
     head = "library_name: sentence-transformers\ntags: [sparse-encoder, splade, juzhen]\n"
-    summary = "A sparse encoder (SPLADE) trained with juzhen: a weight for each token of the vocabulary, mostly 0."
+    summary = (
+        "A sparse encoder (SPLADE) trained with juzhen: a weight for each token of the vocabulary, mostly 0."
+    )
     use = USE.replace("{place}", place)
     return card_text(encoder.licence, title, summary, features, facts, use, header=head)
 
