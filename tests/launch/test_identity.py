@@ -186,6 +186,30 @@ def test_unread_keys_of_a_stage_are_those_of_the_job_but_for_what_it_overrides()
     for owner in ("stages", "sets"):
         found = [bool(why_unread(f"schedule.{owner}.a.{key}", job)) for key in keys]
         assert found == [True, False, False, False]
+    for own, expected in (
+        ({"a": {"batch_size": 2}}, False),
+        ({name: {"batch_size": 2} for name in sets}, True),
+    ):
+        for stages_of in ({}, stages):
+            one = {**job, "schedule": {**schedule, "stages": stages_of, "sets": own}}
+            assert bool(why_unread("training.batch_size", one)) == (expected or bool(stages_of))
+            assert bool(why_unread("schedule.stages.a.training.batch_size", one)) == bool(stages_of)
+            assert bool(why_unread("schedule.stages.b.training.batch_size", one)) == (
+                expected and bool(stages_of)
+            )
+
+
+def test_the_source_of_a_job_is_unread_where_every_set_has_its_own():
+    own, none = {"kind": "triplet", "source": "builtin"}, {"kind": "triplet", "source": None}
+    for dataset, evaluate, transfer, expected in (
+        ({"a": own}, {"b": own}, None, True),
+        ({"a": own}, {"b": none}, None, False),
+        ({"a": none}, {"b": own}, None, False),
+        ({"a": own}, {"b": own}, ["tnews"], False),
+    ):
+        job = {"model": {"name": "biencoder"}, "dataset": dataset, "evaluate": evaluate}
+        job["evaluation"] = {"transfer": transfer}
+        assert bool(why_unread("source", job)) == expected
 
 
 def test_a_file_of_translations_and_the_weights_of_a_start_count_by_their_content(tmp_path):

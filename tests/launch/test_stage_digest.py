@@ -113,7 +113,7 @@ def test_model_losses_callbacks_and_seed_change_the_digest_of_the_stage():
 
 
 def test_numbers_that_a_set_has_of_its_own_change_the_digest_of_the_stage():
-    own = [{}, {"batch_size": 3}, {"loss_weight": 3}, {"weight": 3}]
+    own = [{}, *({key: value} for key in ("batch_size", "loss_weight", "weight") for value in (3, 4))]
     found = [digest(job_with("schedule", sets={"demo_sts": SetConfig(**one)})) for one in own]
     found.append(digest(job_with("schedule", sets={"demo_sts": SetConfig(weight=3)}, weigh_loss=True)))
     assert len({*found}) == len(found)
