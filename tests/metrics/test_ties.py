@@ -15,6 +15,7 @@ from juzhen.metrics.ranking import order_numbers, query_numbers
 from launch.console import tie_lines
 
 MEASURES = [
+    "ndcg_at_1",
     "ndcg_at_2",
     "precision_at_3",
     "hit_rate_at_2",
@@ -53,7 +54,7 @@ def test_an_answer_and_a_wrong_document_that_no_sign_tells_apart():
 
 
 @pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize("depth", [3, 5, 7])
+@pytest.mark.parametrize("depth", [1, 3, 5, 7])
 def test_the_mean_over_all_orders_of_equals(seed, depth):
     draw = np.random.default_rng(seed)
     scores = draw.integers(0, 2 + seed % 2, 7).astype(np.float32)

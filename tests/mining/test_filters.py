@@ -14,7 +14,7 @@ from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
 from juzhen.data.leaks.matching import letters_only, normalize
 from juzhen.data.rankings import RankingSet
-from juzhen.mining.filters import Known, _letters
+from juzhen.mining.filters import Known, _letters, _places
 from juzhen.mining.negatives import fit_false_negatives
 from juzhen.mining.options import MiningOptions
 from juzhen.mining.result import MiningResult
@@ -207,6 +207,16 @@ def test_the_best_are_chosen_or_drawn_by_their_score():
     assert taken[None] == [0, 1, 2, 3, 4]
     assert max(taken[0.01]) < max(taken[100.0])
     assert len(set(taken[100.0])) == 5
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 5), st.booleans()), min_size=1, max_size=9))
+def test_the_place_of_a_candidate_is_that_among_the_usable_ones_of_its_query(rows):
+    rows.sort(key=lambda row: row[0])
+    places = _places(*(np.array(part) for part in zip(*rows, strict=True)))
+    for number, (query, wish, usable) in enumerate(rows):
+        before = [place for place, row in enumerate(rows) if row[0] == query and row[2]]
+        expected = sorted(before, key=lambda place: rows[place][1]).index(number) if usable else 2**63 - 1
+        assert places[number] == expected, wish
 
 
 def test_half_are_hard_and_the_rest_fills_up():
