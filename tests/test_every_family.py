@@ -1,12 +1,21 @@
-"""One story of every family of models: train two steps, score, save, load, equal scores, evaluate again."""
+"""One story of every family of models: train two steps, score, save, load, equal scores, evaluate again.
+
+And micro-batches, which change no weight, and keys of embeddings, which models without embeddings do not read.
+"""
+
+from pathlib import Path
 
 import numpy as np
 import pytest
 import rerankers
-from jobs import run_job
+import torch
+from jobs import logged, ranked_rows, run_job
+from safetensors.torch import load_file
 
 from juzhen.evaluation import evaluate
 from juzhen.families.registry import FAMILIES, PairScorer, family_of, find_family, open_encoder
+from juzhen.identity import why_unread
+from juzhen.models import all_settings
 from tools.same import JOBS
 
 STORIES = {
@@ -31,7 +40,7 @@ def test_every_family_has_a_story():
 @pytest.fixture
 def backbone(request, name, tmp_path):
     """A tiny encoder, or for a reranker a tiny language model."""
-    if name == "generative_reranker":
+    if "reranker" in name:
         return rerankers.write("qwen3", tmp_path / "lm", tied=False, by_bytes=False)
     return request.getfixturevalue("tiny_backbone")
 
@@ -56,3 +65,80 @@ def test_a_trained_encoder_is_saved_loaded_and_evaluated_alike(name, tmp_path, b
     assert before.keys() == after.keys()
     for metric, score in before.items():
         assert after[metric].value == pytest.approx(score.value, abs=1e-6), metric
+
+
+GUIDED = (
+    "training.duration=3 steps",
+    "model=guided",
+    "loss=info_nce_guided",
+    "model.teacher=builtin/mini_zh@2",
+    "dataset=[demo_qmc]",
+)
+COLBERT = ("model=colbert", "model.dim=8", "model.query_length=12")
+RANKED = {
+    "reranker": rerankers.JOB,
+    "splade": ("model=splade",),
+    "colbert": COLBERT,
+}
+"""Jobs that learn from a teacher's scores of several documents."""
+IN_PIECES = {
+    "reranker list_kl": (),  # the one that runs by default
+    "reranker rank_net": (),
+    "reranker margin_mse": (),
+    "splade list_kl": (),
+    "splade margin_mse": (),
+    "colbert list_kl": (),
+    "biencoder": ("loss=cosent", "training.duration=6 steps"),
+    "biencoder accumulated": ("loss=cosent", "training.duration=6 steps", "training.accumulate=2"),
+    "crossencoder": (
+        "training.duration=6 steps",
+        "model=crossencoder",
+        "loss=cosent",
+        "model.symmetric_training=true",
+    ),
+    "guided": GUIDED,
+}
+
+
+def saved_tensors(run: Path) -> dict[str, torch.Tensor]:
+    files = sorted((run / "encoder").rglob("*.safetensors"))
+    return {f"{file.parent.name} {name}": one for file in files for name, one in load_file(file).items()}
+
+
+@pytest.mark.parametrize("name", IN_PIECES)
+@pytest.mark.sampled(len(IN_PIECES))
+def test_micro_batches_change_no_loss_and_no_weight(name, tmp_path, backbone):
+    model, _, loss = name.partition(" ")
+    words = IN_PIECES[name]
+    if not words:
+        words = (*RANKED[model], *ranked_rows(tmp_path / "rows"), f"loss={loss}")
+    words = (*words, "backbone.dropout=0.0", "logger.every_steps=1")
+    whole, pieces = (
+        run_job(tmp_path / size, backbone, *words, f"hardware.micro_batch_tokens={size}")
+        for size in ("null", "40")
+    )
+    assert whole.name == pieces.name, "memory is not part of what a run is"
+    assert logged(pieces) == pytest.approx(logged(whole), rel=1e-4)
+    if name != "crossencoder":  # both orders of a pair cancel gradients, whose rounding Adam then steps along
+        torch.testing.assert_close(saved_tensors(pieces), saved_tensors(whole), rtol=1e-4, atol=2e-5)
+
+
+UNREAD = {
+    "reranker backbone.pooling": "reads the answer at the last token",
+    "reranker backbone.attention": "reads the answer at the last token",
+    "reranker evaluation.backend": "has no embeddings",
+    "splade backbone.pooling": "model.pooling=sum",
+    "splade evaluation.backend": "no embedding of a text",
+    "splade evaluation.cache_embeddings": "no embedding of a text",
+    "colbert backbone.pooling": "pools none",
+    "colbert evaluation.backend": "no vector of a text",
+    "colbert evaluation.cache_embeddings": "no vector of a text",
+}
+
+
+@pytest.mark.parametrize("case", UNREAD)
+def test_keys_that_a_model_does_not_read_have_a_reason(case):
+    name, _, key = case.partition(" ")
+    (target,) = [kind.target() for kind in all_settings().values() if kind.name == name]
+    job = {"model": {"_target_": target, "name": name}, "dataset": {"a": {}}}
+    assert UNREAD[case] in why_unread(key, job)

@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-import torch
-from jobs import logged, ranked_rows, run_job, typed_job, weights
+from jobs import logged, run_job, typed_job, weights
 
 from juzhen.cli.main import main
 from juzhen.core.errors import UserError
@@ -41,18 +40,6 @@ def test_a_run_learns_and_its_encoder_gives_what_its_result_says(run, tmp_path, 
     )
     assert MultiVectorEncoder.load(further).rules == encoder.rules
     assert weights(further) != weights(run)
-
-
-@pytest.mark.slow
-def test_a_list_of_teacher_scores_is_learnt_from_in_micro_batches(tmp_path, tiny_backbone):
-    common = (*COLBERT, *ranked_rows(tmp_path / "rows"), "loss=list_kl", "backbone.dropout=0.0")
-    whole, parts = (
-        run_job(tmp_path / name, tiny_backbone, *common, f"hardware.micro_batch_tokens={tokens}")
-        for name, tokens in (("whole", "null"), ("parts", 40))
-    )
-    of_parts = MultiVectorEncoder.load(parts).state_dict()
-    for name, value in MultiVectorEncoder.load(whole).state_dict().items():
-        torch.testing.assert_close(of_parts[name], value, atol=1e-5, rtol=1e-4)
 
 
 def test_negatives_are_mined_with_token_vectors(run, tmp_path, capsys):
@@ -97,24 +84,6 @@ def test_a_colbert_that_is_there_keeps_its_markers(run):
     job = typed_job("benchmark=none", "model=colbert", "model.markers=false", f"init_from={run}")
     with pytest.raises(UserError, match=r"model\.markers: .* was made otherwise"):
         ColBERT.load_encoder(job)
-
-
-@pytest.mark.parametrize(
-    ("word", "message"),
-    [
-        ("backbone.pooling=cls", "pools none"),
-        ("evaluation.backend=onnx", "no vector of a text"),
-        ("evaluation.cache_embeddings=true", "no vector of a text"),
-    ],
-)
-def test_keys_that_it_does_not_read_are_refused(word, message):
-    from juzhen.identity import why_unread
-
-    job = {
-        "model": {"_target_": "lightning_modules.colbert.ColBERT", "name": "colbert"},
-        "dataset": {"a": {}},
-    }
-    assert message in why_unread(word.partition("=")[0], job)
 
 
 def test_verbs_that_want_one_vector_per_text_say_so(run, tmp_path, capsys):

@@ -253,20 +253,6 @@ def test_the_same_seed_is_the_same_run_and_another_is_not(tmp_path, tiny_backbon
     assert logged(first) == logged(again) != logged(other)
 
 
-@pytest.mark.slow
-def test_memory_in_pieces_changes_nothing(tmp_path, tiny_backbone):
-    words = (
-        "model=crossencoder",
-        "loss=cosent",
-        "backbone.dropout=0.0",
-        "model.symmetric_training=true",
-        *STEADY,
-    )
-    whole = run_job(tmp_path / "whole", tiny_backbone, *words)
-    parts = run_job(tmp_path / "parts", tiny_backbone, *words, "hardware.micro_batch_tokens=60")
-    assert logged(parts) == pytest.approx(logged(whole), rel=1e-4)
-
-
 def test_what_training_scores_evaluation_scores(tiny_backbone):
     module = module_of(tiny_backbone, "model=crossencoder", "dataset=[demo_nli]", "loss=ce").eval()
     texts = {"premise": ["今天天气很好", "他在跑步"], "hypothesis": ["天气不错", "今天天气很好"]}

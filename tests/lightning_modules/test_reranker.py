@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import rerankers
 import torch
-from jobs import logged, ranked_rows, run_job, typed_job, weights
+from jobs import logged, run_job, typed_job, weights
 from safetensors.torch import load_file
 
 from juzhen.cli.main import main
@@ -14,7 +14,6 @@ from juzhen.encoders import CrossEncoder
 from juzhen.encoders.base_weights import merged
 from juzhen.families.answers.encoder import GenerativeReranker
 from juzhen.families.registry import PairScorer
-from juzhen.identity import why_unread
 from lightning_modules.reranker import RerankerModule
 
 RERANKER = (*rerankers.JOB, "training.duration=4 steps", "optimizer.lr=1e-2")
@@ -63,19 +62,6 @@ def test_a_result_is_calibrated(run, capsys):
     assert "platt" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("loss", ["list_kl", "rank_net", "margin_mse"])
-@pytest.mark.sampled(3)
-def test_lists_are_learnt_from_in_micro_batches(loss, tmp_path, backbone):
-    common = (*RERANKER, *ranked_rows(tmp_path / "rows"), f"loss={loss}")
-    whole, parts = (
-        run_job(tmp_path / name, backbone, *common, f"hardware.micro_batch_tokens={tokens}")
-        for name, tokens in (("whole", "null"), ("parts", 60))
-    )
-    of_parts = CrossEncoder.load(parts).state_dict()
-    for name, value in CrossEncoder.load(whole).state_dict().items():
-        torch.testing.assert_close(of_parts[name], value, atol=1e-5, rtol=1e-4)
-
-
 @pytest.mark.slow
 def test_an_adapter_learns_and_the_head_stays(tmp_path, backbone):
     pytest.importorskip("peft")
@@ -118,19 +104,6 @@ def test_it_reranks_for_a_server(run, encoder_folder):
     given = {hit["index"]: hit["relevance_score"] for hit in reply["results"]}
     assert [given[place] for place in range(3)] == pytest.approx(scores.tolist(), abs=1e-5)
     assert reply["meta"]["warnings"] == ["1 of 3 documents were cut"]
-
-
-@pytest.mark.parametrize(
-    ("key", "message"),
-    [
-        ("backbone.pooling", "reads the answer at the last token"),
-        ("backbone.attention", "reads the answer at the last token"),
-        ("evaluation.backend", "has no embeddings"),
-    ],
-)
-def test_keys_that_it_does_not_read_are_refused(key, message):
-    model = {"_target_": "lightning_modules.reranker.RerankerModule", "name": "reranker"}
-    assert message in why_unread(key, {"model": model, "dataset": {"a": {}}})
 
 
 def test_other_models_do_not_go_on_from_it(run, tiny_backbone):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from jobs import logged, module_of, ranked_rows, run_job, typed_job, weights
+from jobs import logged, module_of, run_job, typed_job, weights
 
 from juzhen.cli.main import main
 from juzhen.core.errors import UserError
@@ -53,19 +53,6 @@ def test_the_loss_is_that_of_the_job_and_both_regularisers(tiny_backbone):
     assert model._share() == 1.0
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("loss", ["list_kl", "margin_mse"])
-def test_a_teacher_is_learnt_from_in_micro_batches(tmp_path, tiny_backbone, loss):
-    common = (*SPLADE, *ranked_rows(tmp_path / "rows"), f"loss={loss}", "backbone.dropout=0.0")
-    whole, parts = (
-        run_job(tmp_path / name, tiny_backbone, *common, f"hardware.micro_batch_tokens={tokens}")
-        for name, tokens in (("whole", "null"), ("parts", 40))
-    )
-    of_parts = SparseEncoder.load(parts).state_dict()
-    for name, value in SparseEncoder.load(whole).state_dict().items():
-        torch.testing.assert_close(of_parts[name], value, atol=1e-5, rtol=1e-4)
-
-
 def test_negatives_are_mined_with_sparse_vectors(run, tmp_path, capsys):
     out = tmp_path / "mined" / "of_tests_hard.tsv"
     words = [
@@ -91,21 +78,6 @@ def test_numbers_of_losses_are_those_for_dot_products():
     for loss in ("info_nce", "info_nce_own", "cosent", "list_kl", "margin_mse"):
         assert typed_job("benchmark=none", "model=splade", f"loss={loss}").loss["temperature"] == 1
         assert typed_job("benchmark=none", "model=colbert", f"loss={loss}").loss["temperature"] < 0.1
-
-
-@pytest.mark.parametrize(
-    ("word", "message"),
-    [
-        ("backbone.pooling", "model.pooling=sum"),
-        ("evaluation.backend", "no embedding of a text"),
-        ("evaluation.cache_embeddings", "no embedding of a text"),
-    ],
-)
-def test_keys_that_it_does_not_read_are_refused(word, message):
-    from juzhen.identity import why_unread
-
-    job = {"model": {"_target_": "lightning_modules.splade.Splade", "name": "splade"}, "dataset": {"a": {}}}
-    assert message in why_unread(word, job)
 
 
 def test_verbs_that_want_an_embedding_say_so(run, tmp_path, capsys):
