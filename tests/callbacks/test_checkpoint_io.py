@@ -87,7 +87,7 @@ def test_a_damaged_checkpoint_is_named_with_the_way_out(tmp_path, damage):
         lambda path: saved_state(path.parent),
     ):
         with pytest.raises(
-            UserError, match=r"resume\.ckpt: .*damaged.*rm -r .*checkpoints.*afresh"
+            UserError, match=r"resume\.ckpt: .*damaged.*rm -r .*checkpoints.*same command again"
         ) as refused:
             read(path)
         assert "weights_only" not in str(refused.value)
