@@ -96,7 +96,7 @@ def register_resolvers() -> None:
 
 EXAMPLES = {
     "backbone.path": "python train.py backbone=local backbone.path=<folder of a model>",
-    "model.teacher": "python train.py model=distill loss=distill model.teacher=builtin/mini_zh",
+    "model.teacher": "python train.py model.teacher=<folder, run or hub id of an encoder>",
     "loss": "python train.py loss=cosent",
     "model": "python train.py model=biencoder",
     "backbone": "python train.py backbone=random_small",

@@ -249,7 +249,7 @@ def test_what_does_not_exist_is_named(whole, tmp_path, capsys):
     assert fill(tmp_path / "none") == 2
     assert "no such folder" in capsys.readouterr().err
     assert fill(tmp_path) == 2
-    assert "no result.json of a run below" in capsys.readouterr().err
+    assert "no result.json below" in capsys.readouterr().err
     assert fill(whole[0], "--dataset", "demo_qcm") == 2
     assert "Did you mean demo_qmc, demo_sts or demo_nli?" in capsys.readouterr().err
 

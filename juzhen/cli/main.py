@@ -18,7 +18,8 @@ from juzhen.core.text import short
 PROGRAM = "juzhen"
 
 PARAMETER = re.compile(
-    r"(?<![\w.\"'{-])(on_bad_row|data_dir|config_dir|truncate_dim|prompt_name|batch_tokens|long_texts|metric|threshold)="
+    r"(?<![\w.\"'{-])(on_bad_row|data_dir|config_dir|truncate_dim|prompt_name|batch_tokens|long_texts|metric|threshold"
+    r"|range_min|range_max|num_negatives|relative_margin|absolute_margin|max_score|hard_share|positive_reference)="
 )
 """Parameters in library messages that are options of several verbs."""
 
@@ -103,4 +104,5 @@ def _explained(error: typer.TyperException, arguments: Sequence[str]) -> str:
         flag = f"--{key.replace('_', '-')}"
         if is_setting and word in message and name and flag in flags(name):
             message = f"{word}: not an option. Type {flag} {value}"
-    return f"{message}. See {' '.join(filter(None, (PROGRAM, name)))} --help"
+    end = "" if message.endswith("?") else "."
+    return f"{message}{end} See {' '.join(filter(None, (PROGRAM, name)))} --help"

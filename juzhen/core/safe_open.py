@@ -198,7 +198,7 @@ def _require_few_nodes(text: str) -> None:
 
 def _require_regular(mode: int, path: str | Path) -> None:
     if stat.S_ISDIR(mode):
-        raise IsADirectoryError(errno.EISDIR, "a folder, where a file is expected", str(path))
+        raise IsADirectoryError(errno.EISDIR, "Is a folder", str(path))
     if not stat.S_ISREG(mode):
         sort = SPECIAL.get(stat.S_IFMT(mode), "something else")
-        raise OSError(errno.EINVAL, f"{sort}, where a file is expected", str(path))
+        raise OSError(errno.EINVAL, f"{sort}, not a file", str(path))

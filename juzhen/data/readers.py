@@ -246,7 +246,7 @@ def mapped(path: Path) -> mmap.mmap:
     """Map a file into memory. Only the parts that are read take memory. Errors: as of `decompressed`."""
     with open_regular_file(path) as file:
         if not os.fstat(file.fileno()).st_size:
-            raise UserError(f"{path}: the file is empty")
+            raise UserError(f"{path}: the file is empty. Give another file")
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 
@@ -378,7 +378,7 @@ def read_table(path: Path, *, header: bool, quoted: bool) -> FileTable:
     require_utf8(path, raw)
     text, undecodable = _decoded(raw)
     if not text.strip():
-        raise UserError(f"{path}: the file is empty")
+        raise UserError(f"{path}: the file is empty. Give another file")
     if kind in DELIMITERS:
         return _delimited(path, text, undecodable, DELIMITERS[kind], header=header, quoted=quoted)
     return json_table(path, text, undecodable)

@@ -289,6 +289,10 @@ def pair_columns(table: RawTable) -> list[str]:
         return texts
     texts = find_columns(table)[0]
     texts = texts if len(texts) > 1 or len(table.names) != 2 else table.names
+    if len(table.names) == 1:
+        raise UserError(
+            f"{table.place}: only one column, {listed(table.names)}. Give two columns of texts for pairs"
+        )
     if len(texts) != 2:
         raise UserError(
             f"{table.place}: not clear which two columns are compared. There are {listed(table.names)}. Name them: "

@@ -150,7 +150,7 @@ def _content(path: Path) -> UInt8[np.ndarray, "bytes"]:
     require_utf8(path, mark + content[3:4].tobytes())
     content = content[len(mark) :] if mark == BYTE_ORDER_MARK else content
     if not len(content):
-        raise UserError(f"{path}: the file is empty")
+        raise UserError(f"{path}: the file is empty. Give another file")
     return content
 
 

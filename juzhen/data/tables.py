@@ -133,7 +133,7 @@ def _chosen(
     for name in seen:
         if rows := _cells(sheets[name]):
             return name, rows
-    raise UserError(f"{path}: the file is empty")
+    raise UserError(f"{path}: the file is empty. Give another file")
 
 
 def _cells(sheet: Any) -> dict[int, dict[int, Any]]:
@@ -293,7 +293,7 @@ def read_own_table(
         raw = decompressed(path) if content is None else content
         text, encoding = decoded(path, raw)
         if not text.strip():
-            raise UserError(f"{path}: the file is empty")
+            raise UserError(f"{path}: the file is empty. Give another file")
         if suffix in DELIMITERS:
             table = _delimited(path, text, encoding, DELIMITERS[suffix], reading)
             needs_mark = encoding != "UTF-8" or raw.startswith(BYTE_ORDER_MARK)
@@ -316,7 +316,7 @@ def _json_rows(path: Path, text: str) -> str:
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path}: no JSON array that can be read ({short(str(error))})") from error
     if not rows:
-        raise UserError(f"{path}: the file is empty")
+        raise UserError(f"{path}: the file is empty. Give another file")
     return "\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
 
 
@@ -482,6 +482,7 @@ def column_place(table: FileTable, name: str, field: str, reading: TableReading)
     if is_position(name) and 0 < int(name) <= len(names):
         return int(name) - 1
     hint = "Columns are numbered from 1" if name == "0" else nearest(name, map(short, names))
+    hint += "" if table.names else ". The file was read without a line of names"
     raise UserError(f"{table.place}: no column {short(name)} for {field}. {hint}")
 
 
@@ -510,7 +511,7 @@ def read_texts(
     if not reading.columns and suffix_of(path) in ("", ".txt"):
         lines = split_lines(decoded(path, decompressed(path) if content is None else content)[0])
         if not lines:
-            raise UserError(f"{path}: the file is empty")
+            raise UserError(f"{path}: the file is empty. Give another file")
         return FileTable(str(path), ["line"], [lines], np.arange(1, len(lines) + 1, dtype=np.int32)), 0
     table = read_own_table(path, reading, content=content)
     return table, chosen_column(table, field, reading)

@@ -75,7 +75,10 @@ def is_built_in(path: str) -> bool:
 def _siblings(missing: Path) -> list[str]:
     """Folders next to a missing one."""
     parents = {folder / missing.parent for folder in (Path(), PACKAGE, ROOT)}
-    return [path.name for parent in parents if parent.is_dir() for path in parent.iterdir() if path.is_dir()]
+    folders = [path for parent in parents if parent.is_dir() for path in parent.iterdir() if path.is_dir()]
+    return [
+        path.name.partition("@")[0] if path.parent == PACKAGE / BUILTIN else path.name for path in folders
+    ]
 
 
 def _hint(missing: Path) -> str:

@@ -98,7 +98,9 @@ def saved_runs(folders: Sequence[Path]) -> list[SavedRun]:
             if KEPT_ASIDE not in path.relative_to(folder).parts:
                 runs.setdefault(path.parent.resolve(), SavedRun(path.parent))
     if not runs:
-        raise UserError(f"{', '.join(map(str, folders))}: no result.json of a run below")
+        raise UserError(
+            f"{', '.join(map(str, folders))}: no result.json below. Give the folder of a finished run"
+        )
     return list(runs.values())
 
 

@@ -301,7 +301,8 @@ class MergeRecipe:
         least, most = method.models
         if count < least or (most is not None and count > most):
             expected = f"{least}" if least == most else f"at least {least}"
-            raise UserError(f"{self.method}: {count} models, expected {expected}")
+            given = "1 model" if count == 1 else f"{count} models"
+            raise UserError(f"method={self.method}: {given} given. Give {expected}")
         if method.of_vectors and not has_base:
             raise UserError(
                 f"{self.method} counts from the encoder that the models started from. Name it as the base"

@@ -124,7 +124,7 @@ def test_other_licences_are_listed(parents, tmp_path):
     ("recipe", "message"),
     [
         ({"method": "ties"}, "as the base"),
-        ({"method": "slerp", "models": 3}, "slerp: 3 models, expected 2"),
+        ({"method": "slerp", "models": 3}, "method=slerp: 3 models given. Give 2"),
         ({"weights": [1.0]}, "1 for 2 models"),
         ({"weights": [0.0, 0.0]}, "not all 0"),
         ({"weights": [2.0, -1.0]}, "not negative"),
