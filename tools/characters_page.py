@@ -131,7 +131,7 @@ def page(measured: dict[str, dict[str, Any]]) -> str:
 
 INTRODUCTION = """# Scripts and characters, measured
 
-The first pairs of each dev split, and what OpenCC makes of them: traditional characters (s2t), those of Taiwan
+The first pairs of each dev split, and their conversion by OpenCC: traditional characters (s2t), those of Taiwan
 and of Hong Kong (s2tw, s2hk), and Taiwan's own words (s2twp: 软件 → 軟體).
 
 - Unknown: texts with an unknown piece.
