@@ -167,6 +167,9 @@ AMONG_FEW = "ranking_accuracy"
 OF_ANY_TEXT = "mlm_accuracy"
 """Share of masked tokens that a masked language model predicts. Every text has it."""
 
+MTEB_SCORE = "main_score"
+"""Main score of a task of the package mteb whose metric is none of ours."""
+
 OF_RANKS = ("ndcg_at_10", AMONG_ALL, AMONG_FEW)
 """Main metrics of ranked sets. A table shows the first of them that a set has."""
 

@@ -14,6 +14,7 @@ from juzhen.core.safe_open import read_json
 from juzhen.identity import identify
 from juzhen.report.figures import load_reference
 from juzhen.report.leaks import Audit
+from juzhen.report.mteb_results import read_mteb
 
 if TYPE_CHECKING:
     from juzhen.report.build import Report
@@ -24,7 +25,7 @@ NEEDED_CONFIG = ("model", "backbone", "loss", "schedule", "dataset")
 
 
 def collect(*folders: str | Path, report: Callable[[str], None], with_debug: bool = False) -> list[Result]:
-    """Read the results below some folders.
+    """Read the results below some folders, of runs and of the package mteb.
 
     Results of debug runs are left out if there are others.
 
@@ -36,11 +37,12 @@ def collect(*folders: str | Path, report: Callable[[str], None], with_debug: boo
     Returns:
         The results, in the order of their paths.
     """
-    found = {
-        path.resolve(): result
-        for folder in folders
-        for path, result in read_all(folder, report=report).items()
-    }
+    found: dict[Path, Result] = {}
+    for folder in folders:
+        of_mteb = read_mteb(Path(folder), report=report)
+        if not of_mteb or next(Path(folder).rglob(RESULT_FILE), None):
+            found |= {path.resolve(): result for path, result in read_all(folder, report=report).items()}
+        found |= of_mteb
     results = list(found.values())
     whole = [result for result in results if with_debug or not result.is_debug]
     if whole and len(whole) < len(results):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from juzhen.core.errors import UserError, command
-from juzhen.core.kinds import MAIN_METRICS, OF_ANY_TEXT, OF_RANKS, belongs_in_table, metric_key
+from juzhen.core.kinds import MAIN_METRICS, MTEB_SCORE, OF_ANY_TEXT, OF_RANKS, belongs_in_table, metric_key
 from juzhen.core.nodes import name_of
 from juzhen.core.result import WITHOUT_LEAKS, Result, without_size
 from juzhen.core.row_scores import ROWS_FILE, RowScores, SetRows
@@ -300,7 +300,7 @@ def build_matrix(
     filled = {column for row in rows for column in row.cells}
     hidden = [column for column in both if column in filled - {*columns}]
     shown = [measures[column] for column in columns]
-    common = metric or max((*MAIN_METRICS, OF_ANY_TEXT), key=shown.count)  # the first of equals
+    common = metric or max((*MAIN_METRICS, OF_ANY_TEXT, MTEB_SCORE), key=shown.count)  # the first of equals
     alike = [column for column in (counted if split == BOTH else columns) if measures[column] == common]
     return Matrix(common, measures, rows, runs, columns, alike, hidden, KeptRows())
 
@@ -314,7 +314,7 @@ def _speaking(scores: pd.DataFrame) -> dict[str, str]:
         if names and names[0] in OF_RANKS:
             ranked = [name for name in OF_RANKS if name in names]
             names = [max(ranked, key=lambda name: counts.get(name, 0))]  # the first of equals
-        names = names or [*({OF_ANY_TEXT} & {*group["metric"]})]
+        names = names or [*({OF_ANY_TEXT, MTEB_SCORE} & {*group["metric"]})]
         measures |= {str(column): name for name in names[:1]}
     return measures
 
