@@ -1,14 +1,15 @@
 """The contents of a report, computed from results."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import pandas as pd
 
 from juzhen.core.result import Result
 from juzhen.report.answers import answers
 from juzhen.report.compare import comparison_tables
-from juzhen.report.effects import effect_tables
+from juzhen.report.effects import effect_tables, predict_cells, predicted_table
 from juzhen.report.figures import Reference
 from juzhen.report.insights import (
     Transfer,
@@ -42,6 +43,8 @@ class Report:
         num_results: Number of result files.
         sentences: What the report answers first, in English and Chinese.
         command: Command line of the next run, or "".
+        predicted: Row label and column → predicted score in points, of cells that were not measured.
+        prediction_error: Their leave-one-out error.
     """
 
     matrix: Matrix
@@ -52,6 +55,8 @@ class Report:
     num_results: int
     sentences: Sequence[Phrase] = ()
     command: str = ""
+    predicted: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    prediction_error: float = math.nan
 
     def table(self, key: str) -> ReportTable:
         return next(table for table in self.tables if table.key == key)
@@ -89,6 +94,7 @@ def build_report(
     fidelity, costs = shape_fidelity(matrix, reference.numbers), row_costs(matrix)
     unknown = [(name,) for name in reference.unknown]
     note = "Names of the reference that have no equal here; their numbers are not compared."
+    predicted, error = predict_cells(matrix, columns)
     answered = answers(matrix, transfer, costs)
     tables = [
         *answered.tables,
@@ -97,6 +103,7 @@ def build_report(
         transfer.averages_table(),
         transfer.helpers_table(tested),
         *effect_tables(matrix, transfer, tested),
+        *([predicted_table(predicted, error)] if predicted else []),
         transfer.targets_table(),
         *merged_tables(matrix),
         *complement_tables(matrix, single_set_rows(matrix), columns),
@@ -108,4 +115,15 @@ def build_report(
         *unknown_table(matrix),
         cost_table(costs),
     ]
-    return Report(matrix, costs, fidelity, tested, tables, len(results), answered.sentences, answered.command)
+    return Report(
+        matrix,
+        costs,
+        fidelity,
+        tested,
+        tables,
+        len(results),
+        answered.sentences,
+        answered.command,
+        predicted,
+        error,
+    )

@@ -2,17 +2,24 @@
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 
 import pandas as pd
 
 from juzhen.metrics.correlation import Gap
-from juzhen.metrics.matrix_statistics import two_way
+from juzhen.metrics.matrix_statistics import leave_one_out, low_rank, two_way
 from juzhen.metrics.verdict import points
 from juzhen.report.insights import Transfer
 from juzhen.report.matrix import Matrix, Row
 from juzhen.report.significance import both_ways, contrast
 from juzhen.report.table import MISSING, ReportTable, heading, signed
+
+LEAST_MEASURED = 4
+"""Cells that a row and a column need for predictions."""
+
+ROUNDS, MOST_LEFT_OUT = 50, 60
+"""Rounds of a prediction, and cells that its error is measured on, so that a report stays quick."""
 
 
 def effect_tables(matrix: Matrix, transfer: Transfer, tested: pd.DataFrame) -> list[ReportTable]:
@@ -84,6 +91,50 @@ def _rank_table(matrix: Matrix, columns: Sequence[str], tested: pd.DataFrame) ->
         if any((row.label, column) in ranks for column in columns)
     ]
     return ReportTable("ranks", "Which place has a row?", note, ("trained on", *map(heading, columns)), body)
+
+
+def predict_cells(matrix: Matrix, columns: Sequence[str]) -> tuple[dict[tuple[str, str], float], float]:
+    """Predict scores of trained rows on sets that they were neither scored nor trained on.
+
+    Args:
+        matrix: The transfer matrix.
+        columns: Its columns.
+
+    Returns:
+        (label, column) → prediction in points, and the error of measured cells that are left out. Rows and columns with
+        fewer than LEAST_MEASURED cells are absent.
+    """
+    trained = [row for row in matrix.rows if row.is_trained]
+    flatters = matrix.frame("flatters", columns, trained).eq(True)
+    measured = (100 * matrix.frame("mean", columns, trained).astype(float)).mask(flatters)
+    measured = measured.loc[:, measured.count() >= LEAST_MEASURED]
+    measured = measured[measured.count(axis="columns") >= LEAST_MEASURED]
+    missing = {
+        (row.label, column)
+        for row in trained
+        if row.label in measured.index
+        for column in measured.columns
+        if not {column, column.split("/")[1]} & {*row.cells, *row.reasons, *row.sets}
+    }
+    if not missing:
+        return {}, math.nan
+    fill = partial(low_rank, rounds=ROUNDS)
+    filled, error = fill(measured), leave_one_out(measured, fill, most=MOST_LEFT_OUT)
+    return {place: float(filled.loc[place]) for place in sorted(missing)}, error
+
+
+def predicted_table(predicted: Mapping[tuple[str, str], float], error: float) -> ReportTable:
+    note = (
+        "Filled by the effects of rows and columns and two components, from trained rows without leaks from other "
+        "sets. Error: of measured cells that were left out, root of the mean square. No other table and no decision "
+        "uses them."
+    )
+    body = [
+        (label, heading(column), f"≈ {value:.1f}", f"± {error:.1f}")
+        for (label, column), value in predicted.items()
+    ]
+    head = ("trained on", "set", "predicted", "error")
+    return ReportTable("predicted", "Predicted, not measured", note, head, body)
 
 
 def _forgetting_table(matrix: Matrix, transfer: Transfer) -> ReportTable:

@@ -33,8 +33,9 @@ from juzhen.report.table import (
 from juzhen.report.translation import in_chinese, table_in_chinese
 
 KEYS = (
-    "matrix", "answers", "rows", "sizes", "averages", "helpers", "forgetting", "parts", "effects", "ranks", "targets",
-    "pairs", "greedy", "fidelity", "published", "unlike", "claims", "significance", "leaks", "unknown_texts", "costs",
+    "matrix", "answers", "rows", "sizes", "averages", "helpers", "forgetting", "parts", "effects", "ranks", "predicted",
+    "targets", "pairs", "greedy", "fidelity", "published", "unlike", "claims", "significance", "leaks", "unknown_texts",
+    "costs",
 )  # fmt: skip
 """Words for <!-- result:… -->. `published` means all sources."""
 

@@ -70,7 +70,8 @@ def html(report: Report, *, title: str, worst: int = 0) -> str:
                 row,
                 drawn_row.get("less"),
                 [
-                    _view(
+                    _predicted_view(report, row, column)
+                    or _view(
                         row, column, _heat(drawn_row.get("cells", {}).get(place), most.get(place), low, high)
                     )
                     for place, column in enumerate(columns)
@@ -79,6 +80,7 @@ def html(report: Report, *, title: str, worst: int = 0) -> str:
             for row, drawn_row in zip(matrix.rows, data["rows"], strict=True)
         ],
         marks=_marks(report, data),
+        has_predicted=bool(report.predicted),
         undefined=undefined(matrix),
         tables=[table for table in report.tables if table.body],
         sort_value=sort_value,
@@ -95,7 +97,7 @@ def sort_value(text: str) -> str:
         return ""
     if match := re.fullmatch(r"([\d.]+) (s|min|h)", text):
         return str(float(match[1]) * {"s": 1, "min": 60, "h": 3600}[match[2]])
-    match = re.match(r"(?:differs by |<|\[)?([+\-−]?\d[\d,]*\.?\d*)", text)
+    match = re.match(r"(?:differs by |[≈±] |<|\[)?([+\-−]?\d[\d,]*\.?\d*)", text)
     return match[1].replace(",", "").replace("−", "-") if match else text
 
 
@@ -119,6 +121,14 @@ def _heat(cell: dict[str, Any] | None, most: float | None, low: float, high: flo
     if most is not None:
         return f"g{step_of((cell['gain'] / most + 1) / 2 if most else 0.5)}"
     return f"s{step_of((cell['mean'] - low) / (high - low) if high > low else 0.5)}"
+
+
+def _predicted_view(report: Report, row: Row, column: str) -> dict[str, Any] | None:
+    """Describe a cell that was predicted, not measured. It has no colour."""
+    if (value := report.predicted.get((row.label, column))) is None:
+        return None
+    words = [("", "predicted, not measured", f": {value:.1f} ± {report.prediction_error:.1f}")]
+    return {"text": "", "predicted": f"≈{value:.0f}", "words": words, "classes": "absent predicted"}
 
 
 def _view(row: Row, column: str, heat: str) -> dict[str, Any]:

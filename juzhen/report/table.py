@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 MISSING = "—"
-NUMERIC = ("", *f"0123456789+-−.<[*{MISSING}")
+NUMERIC = ("", *f"0123456789+-−±≈.<[*{MISSING}")
 """Beginnings of a numeric cell."""
 
 LEGEND = (
