@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from rich.table import Table
 from rich.text import Text
@@ -9,6 +10,7 @@ from rich.text import Text
 from conf.job import JobConfig
 from juzhen.core.kinds import main_metric_keys, metric_title, speaking
 from juzhen.core.result import WITHOUT_LEAKS, Result, Score, without_size
+from juzhen.encoders.resolve_path import ENCODER_FOLDER
 from juzhen.report.table import decision_table
 from juzhen.report.terminal import console_table, terminal
 from launch.run_folder import RunFolder, is_finished, offline_line, require_same_data
@@ -52,7 +54,10 @@ def show_result(result: Result, *, folder: str, earlier: Sequence[Result] = ()) 
         )
     for line in set_lines(training.get("sets", {})):
         console.print(line)
-    console.print(f"result and encoder: {folder}", soft_wrap=True, highlight=False)
+    ending = f"result and encoder: {folder}"
+    if not any(Path(folder).rglob(ENCODER_FOLDER)):  # a stage has its own
+        ending = f"result, without an encoder: {folder}"
+    console.print(ending, soft_wrap=True, highlight=False)
     if (line := offline_line([folder])) is not None:
         console.print(line, soft_wrap=True, highlight=False)
 

@@ -462,7 +462,9 @@ class Result:
         except FileNotFoundError:
             raise UserError(f"{path}: no result in this folder. Name the folder of a finished run") from None
         except (ValueError, TypeError, RecursionError) as error:
-            raise UserError(f"{path}: not a result of juzhen ({short(str(error), 300)})") from error
+            raise UserError(
+                f"{path}: not a result of juzhen ({short(str(error), 300)}). Remove the file, or name another folder"
+            ) from error
 
 
 PROGRESS_FILE = "progress.json"

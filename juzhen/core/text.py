@@ -9,6 +9,9 @@ from functools import cache
 
 from juzhen.core.paths import BUILTIN
 
+BLANK = re.compile("[\u034f\u115f\u1160\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
+"""Signs of other categories that show nothing: fillers, the blank of braille, and variation selectors."""
+
 UNSEEN = frozenset({"Cc", "Cf", "Zl", "Zp", "Zs"})
 """Unicode categories of invisible characters: control and format characters, separators."""
 
@@ -60,7 +63,10 @@ def text_fault(value: object) -> str | None:
 
 def is_unseen(text: str) -> bool:
     """True if every character is invisible. Quick if the first one is visible."""
-    return not text[:1].isprintable() and all(unicodedata.category(character) in UNSEEN for character in text)
+    may_be = not text[:1].isprintable() or BLANK.match(text)
+    return bool(may_be) and all(
+        unicodedata.category(character) in UNSEEN or BLANK.match(character) for character in text
+    )
 
 
 def name_fault(name: str) -> str | None:

@@ -8,9 +8,11 @@ from typing import Any, Self
 import torch
 import transformers
 from safetensors.torch import save_file, save_model
+from torch import nn
 from transformers import PretrainedConfig
 
 from juzhen.core.atomic_write import atomic_write_dir, write_json, write_text
+from juzhen.core.columns import require_finite_weights
 from juzhen.core.lazy_names import offered
 from juzhen.core.safe_open import read_bytes
 from juzhen.core.text import in_markdown
@@ -248,9 +250,16 @@ def save_encoder(encoder: Any, folder: str | Path, *, card: dict[str, Any]) -> P
         The folder.
 
     Raises:
-        UserError: The folder holds other files, or files that have changed since they were saved.
+        UserError: The folder holds other files, or files that have changed since they were saved. A weight is NaN or
+            infinite.
     """
     folder = Path(folder)
+    if isinstance(encoder, nn.Module):
+        require_finite_weights(
+            encoder.named_parameters(),
+            folder,
+            remedy="Nothing was saved. Load the encoder again, and train it anew",
+        )
     folder.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write_dir(folder) as part:
         write_encoder(encoder, part, card)

@@ -26,7 +26,7 @@ from juzhen.encoders.components import EncoderComponents, read_components
 from juzhen.encoders.embedding_cache import EmbeddingCache
 from juzhen.encoders.peer_options import takes_peer_options
 from juzhen.encoders.pooled_encoder import PooledEncoder
-from juzhen.encoders.pooling import pair_scores, sides, truncate_vectors, unit
+from juzhen.encoders.pooling import pair_scores, require_finite_vectors, sides, truncate_vectors, unit
 from juzhen.encoders.projection import BilinearScore
 from juzhen.encoders.prompts import TEMPLATES, Templates, refuse_prompt
 from juzhen.encoders.resolve_path import encoder_folder, encoder_source, scores_pairs
@@ -333,6 +333,7 @@ class SentenceEncoder(ThresholdMixin, HubMixin, PassageMixin, PooledEncoder):
                 f"{name}: embeddings have the shape {vectors.shape}. Give embeddings of this encoder, with "
                 f"{self.dim} dimensions"
             )
+        require_finite_vectors(np.atleast_2d(vectors), name)
         return vectors[..., :size]
 
     def score(

@@ -1,5 +1,6 @@
 """Progress: one line a stage in a terminal, plain lines in a pipe; stdout belongs to results."""
 
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,7 +14,8 @@ from terminals import python_in_a_terminal
 
 from juzhen.core import progress
 from juzhen.core.progress import ProgressLine, progress_bar
-from juzhen.core.result import PROGRESS_FILE, RunProgress
+from juzhen.core.result import PROGRESS_FILE, Result, RunProgress
+from launch.console import show_result
 from train import CONFIGURATION
 
 WORK = """
@@ -108,6 +110,9 @@ def test_a_job_leaves_nothing_but_its_result_on_stdout(tmp_path, tiny_backbone, 
     assert not [word for word in ("training on ", "scoring", "\r") if word in captured.out]
     (line,) = [line for line in captured.err.splitlines() if line.startswith("training on ")]
     assert line.startswith("training on demo_sts: 2/2 steps, loss ")
+    shutil.rmtree(run / "encoder")
+    show_result(Result.read(run), folder=str(run))
+    assert f"result, without an encoder: {run}" in capsys.readouterr().out
     assert " dev " in line
     assert "\r" not in captured.err
     assert not (run / PROGRESS_FILE).exists()

@@ -153,7 +153,9 @@ def test_a_cross_encoder_scores_in_any_dtype(models, dtype):
     np.testing.assert_allclose(found, expected, atol=0.05 if dtype is torch.bfloat16 else 1e-5)
 
 
-@pytest.mark.parametrize("text", ["\0", "好\0", "\u200b", "\ufeff\u00ad", "\u2028"])
+@pytest.mark.parametrize(
+    "text", ["\0", "好\0", "\u200b", "\ufeff\u00ad", "\u2028", "\ufe0f", "\u3164 \u2800"]
+)
 def test_texts_without_a_sign_that_can_be_seen_are_refused_as_data_refuse_them(text):
     with pytest.raises(UserError, match=r"text 1 (is empty|holds a NUL)"):
         as_texts(["好", text])

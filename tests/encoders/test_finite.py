@@ -1,6 +1,7 @@
 """NaN and infinity are refused where they arise, naming the text or the tensor, and nothing of them is kept."""
 
 import json
+from copy import deepcopy
 
 import numpy as np
 import pytest
@@ -98,6 +99,17 @@ def test_weights_that_overflow(encoder, weight, normalize):
     encoder.normalize = normalize
     with pytest.raises(UserError, match="text="):
         scaled(encoder, weight).encode(TEXTS)
+
+
+def test_an_encoder_of_nan_is_not_saved_and_its_vectors_are_not_compared(encoder, tmp_path):
+    broken = deepcopy(encoder)
+    next(broken.backbone.parameters()).data.fill_(float("nan"))
+    with pytest.raises(UserError, match="Nothing was saved"):
+        broken.save(tmp_path / "saved")
+    assert not list(tmp_path.iterdir())
+    for value in (np.nan, np.inf):
+        with pytest.raises(UserError, match="second: row 0"):
+            encoder.similarity("今天", np.full(encoder.dim, value, np.float32))
 
 
 def test_every_family_refuses_what_overflows(bert_folder, tmp_path):
