@@ -253,7 +253,8 @@ class SentenceEncoder(ThresholdMixin, HubMixin, PassageMixin, PooledEncoder):
             vectors = truncate_vectors(vectors, size, normalize=self.normalize)
         if normalize:
             vectors = unit(vectors)
-        vectors = vectors[positions[0]] if is_one else vectors[positions]
+        if is_one or len(distinct) < len(positions):
+            vectors = vectors[positions[0] if is_one else positions]
         return torch.from_numpy(vectors).to(self.device) if convert_to_tensor else vectors
 
     def size_of(self, truncate_dim: int | None = None) -> int:
