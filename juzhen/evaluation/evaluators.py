@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from sklearn.preprocessing import normalize
 from torch import Tensor
 
 from juzhen.core.batch import Batch
@@ -202,6 +201,8 @@ class LexicalPlan(EncodingPlan):
             vectors = partial(self._vectors, counted=counted)
             of_splits = {name: [*map(vectors, of_split)] for name, of_split in texts.items()}
             if self._overlap:  # as long as vectors of TF-IDF, for the same penalties
+                from sklearn.preprocessing import normalize
+
                 of_splits = {name: [*map(normalize, of_split)] for name, of_split in of_splits.items()}
             features.append({name: combined(of_split, task.kind) for name, of_split in of_splits.items()})
         return features

@@ -7,23 +7,19 @@ and u ⊙ v for 0/1 pairs, u and v as well for NLI pairs, and u itself for a sin
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import scipy.sparse
-from sklearn.cluster import MiniBatchKMeans
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import accuracy_score, f1_score, v_measure_score
-from sklearn.model_selection import StratifiedKFold, cross_val_predict
-from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind, judged_split
 from juzhen.core.result import Score
 from juzhen.metrics.correlation import mean_interval
 from juzhen.metrics.metric_support import TOO_FEW_CLASSES, undefined_reason
+
+if TYPE_CHECKING:  # scikit-learn takes a second to import, and the first step of a training does without it
+    from sklearn.model_selection import StratifiedKFold
 
 STRENGTHS = (0.001, 0.01, 0.1, 1.0)
 """Inverse of the penalty on weights; the best on dev is taken."""
@@ -102,6 +98,9 @@ def classify(
     Raises:
         UserError: A class with too few rows for folds.
     """
+    from sklearn.metrics import accuracy_score, f1_score
+    from sklearn.model_selection import cross_val_predict
+
     name, in_folds = judged_split({name: labels for name, (_, labels) in splits.items()})
     features, trained_labels = splits[name if in_folds else "train"]
     if in_folds:
@@ -172,7 +171,11 @@ def class_mean_accuracy(features: np.ndarray, labels: np.ndarray) -> Score:
     return Score(float((own_cosines > cosines.max(1))[counted].mean()), count=int(counted.sum()))
 
 
-def _classifier(strength: float, features: Features) -> LogisticRegression | Pipeline:
+def _classifier(strength: float, features: Features) -> Any:
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
     model = LogisticRegression(C=strength, max_iter=MAX_ITERATIONS)
     # Scaled, so that one penalty means the same for every feature and every encoder; rows of TF-IDF have length 1.
     return model if scipy.sparse.issparse(features) else make_pipeline(StandardScaler(), model)
@@ -182,7 +185,9 @@ def _strengths(features: Features) -> tuple[float, ...]:
     return SPARSE_STRENGTHS if scipy.sparse.issparse(features) else STRENGTHS
 
 
-def _folds(labels: np.ndarray, seed: int) -> StratifiedKFold:
+def _folds(labels: np.ndarray, seed: int) -> "StratifiedKFold":
+    from sklearn.model_selection import StratifiedKFold
+
     count = min(NUM_FOLDS, int(np.bincount(labels)[np.unique(labels)].min()))
     if count < 2:
         raise UserError(f"a class has only {count} row. Give at least 2 rows of each class")
@@ -192,6 +197,9 @@ def _folds(labels: np.ndarray, seed: int) -> StratifiedKFold:
 def _best_strength(features: Features, labels: np.ndarray, dev: Labelled | None, seed: int) -> float:
     if dev is None and np.bincount(labels)[np.unique(labels)].min() < 2:
         return _strengths(features)[1]  # a class with one row has no part in folds
+
+    from sklearn.metrics import accuracy_score
+    from sklearn.model_selection import cross_val_predict
 
     def quality(strength: float) -> float:
         model = _classifier(strength, features)
@@ -225,6 +233,8 @@ def score_classes(logits: np.ndarray, examples: Examples) -> dict[str, Score]:
     predicted, gold = logits.argmax(axis=1), examples.targets.astype(np.int64)
     values = {"accuracy": float(np.mean(predicted == gold)) if len(gold) else None, "macro_f1": None}
     if (why := undefined_reason("macro_f1", examples)) is None:
+        from sklearn.metrics import f1_score
+
         values["macro_f1"] = float(f1_score(gold, predicted, average="macro", zero_division=0.0))
     return {
         name: Score(value, count=len(gold), why=why if value is None else None)
@@ -249,6 +259,10 @@ def v_measure(features: Features, labels: np.ndarray, *, clusterings: int, seed:
     Returns:
         None for a single class.
     """
+    from sklearn.cluster import MiniBatchKMeans
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.metrics import v_measure_score
+
     num_classes = len(np.unique(labels))
     if num_classes < 2:
         return Score(None, count=len(labels))

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 import numpy as np
 from jaxtyping import Float, Int
 from scipy.stats import skew
-from sklearn.metrics import silhouette_score
 
 BLOCK = 1024
 """Rows whose similarities to all others are held at once."""
@@ -181,6 +180,8 @@ def silhouette(embeddings: np.ndarray, classes: np.ndarray) -> float | None:
     """
     if not 2 <= len(np.unique(classes)) < len(classes):
         return None
+    from sklearn.metrics import silhouette_score
+
     return float(silhouette_score(unit(embeddings), classes))
 
 

@@ -9,7 +9,6 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool
-from sklearn.metrics import average_precision_score, matthews_corrcoef, roc_auc_score
 
 from juzhen.core.columns import as_numbers
 from juzhen.metrics.correlation import finite
@@ -133,12 +132,16 @@ def cross_fitted_mcc(scores: np.ndarray, labels: np.ndarray) -> float | None:
 def average_precision(scores: np.ndarray, labels: np.ndarray) -> float | None:
     """Σ (recall step × precision) over falling thresholds, in [0, 1]. None for one class: of positives it is 1."""
     scores, labels = _checked(scores, labels)
+    from sklearn.metrics import average_precision_score
+
     return float(average_precision_score(labels, scores)) if 0 < labels.sum() < len(labels) else None
 
 
 def area_under_curve(scores: np.ndarray, labels: np.ndarray) -> float | None:
     """Probability that a positive row scores higher than a negative one, ties half, in [0, 1]. None for one class."""
     scores, labels = _checked(scores, labels)
+    from sklearn.metrics import roc_auc_score
+
     return float(roc_auc_score(labels, scores)) if 0 < labels.sum() < len(labels) else None
 
 
@@ -176,6 +179,8 @@ def _f1(accepted: np.ndarray, labels: np.ndarray) -> float | None:
 
 
 def _mcc(accepted: np.ndarray, labels: np.ndarray) -> float | None:
+    from sklearn.metrics import matthews_corrcoef
+
     return float(matthews_corrcoef(labels, accepted)) if 0 < labels.sum() < len(labels) else None
 
 
