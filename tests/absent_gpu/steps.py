@@ -27,7 +27,7 @@ import train
 from juzhen.core.batch import mapped
 from juzhen.encoders import forward
 from juzhen.encoders.forward import ragged_kernel
-from juzhen.losses import nested
+from juzhen.losses import matryoshka
 from launch.curriculum import StageRun
 from lightning_modules.colbert import ColBERT
 from lightning_modules.distill import Taught
@@ -93,9 +93,8 @@ def take_steps(run: StageRun) -> None:
     forward.ragged_kernel = chosen_kernel  # a model may have looked at its encoder on the processor before
     module.trainer = data.trainer = trainer
     module.log = module.log_dict = lambda *what, **how: None
-    nested.drawn = lambda count, chosen: [*range(count)][
-        :chosen
-    ]  # numbers drawn on the processor are fake, too
+    # Numbers drawn on the processor are fake, too.
+    matryoshka._draw = lambda count, chosen: [*range(count)][:chosen]
     data.setup("fit")
     if isinstance(module, Taught):  # what it says, without its weights
         module.collate.targets = lambda name, numbers: np.ones((len(numbers), 256), dtype=np.float32)
