@@ -158,10 +158,9 @@ def test_the_greedy_soup_leaves_out_what_does_not_help():
     assert chosen_weights(score, 3, method="greedy_soup", trials=9).best == (0.5, 0.5, 0.0)
 
 
-@pytest.mark.slow
 def test_weights_chosen_on_dev_are_in_the_result(parents, tmp_path):
-    result, found = merge_runs(parents, tmp_path / "chosen", MergeRecipe(weights="dev"), dataset=["demo_sts"])
+    result, found = merge_runs(parents, tmp_path / "chosen", MergeRecipe(weights="dev", trials=9), dataset=["demo_sts"])
     assert result is not None
     assert result.training["selected_on"] == ["demo_sts"]
-    assert len(found.tried) >= 9
+    assert 2 <= len(found.tried) <= 9
     assert result.scores["dev/demo_sts/spearman"].value == pytest.approx(max(found.tried.values()), abs=1e-6)
