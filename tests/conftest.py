@@ -145,6 +145,16 @@ def encoder_folder(tiny_backbone: Path, tmp_path_factory: pytest.TempPathFactory
 
 
 @pytest.fixture(scope="session")
+def two_runs(tiny_backbone: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Runs of two losses on one set, which no test changes."""
+    from jobs import run_job
+
+    folder = tmp_path_factory.mktemp("runs")
+    words = ("dataset=[demo_qmc]", "benchmark=demo")
+    return [run_job(folder, tiny_backbone, *words, f"loss={loss}") for loss in ("cosent", "cosine")]
+
+
+@pytest.fixture(scope="session")
 def tokenizer(project_root: Path):
     """The tokenizer of the built-in encoder."""
     from transformers import AutoTokenizer

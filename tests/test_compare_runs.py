@@ -7,7 +7,6 @@ import shutil
 import numpy as np
 import pytest
 import scipy.stats
-from jobs import run_job
 
 from juzhen.calibration.paired_comparison import (
     PairedRuns,
@@ -126,17 +125,10 @@ def test_of_graded_pairs_the_ranks_that_moved_most_come_first():
 TEXTS = ("text_a", "text_b", "premise", "hypothesis")
 
 
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory, tiny_backbone):
-    folder = tmp_path_factory.mktemp("runs")
-    words = ("dataset=[demo_qmc]", "benchmark=demo")
-    return [run_job(folder, tiny_backbone, *words, f"loss={loss}") for loss in ("cosent", "cosine")]
-
-
-def test_compare_shows_differences_settings_and_pairs_with_their_texts(runs, tmp_path, capsys):
+def test_compare_shows_differences_settings_and_pairs_with_their_texts(two_runs, tmp_path, capsys):
     table, page = tmp_path / "rows.csv", tmp_path / "page.md"
     words = ["--sets", "demo_qmc", "--worst", "2", "--csv", str(table), "--markdown", str(page)]
-    assert main(["compare", *map(str, runs), *words]) == 0
+    assert main(["compare", *map(str, two_runs), *words]) == 0
     printed = capsys.readouterr().out
     told = (
         "demo_qmc, cosent",
@@ -150,21 +142,21 @@ def test_compare_shows_differences_settings_and_pairs_with_their_texts(runs, tmp
     for text in told:  # of 48 rows each
         assert text in printed
     assert "Worst of B, demo_qmc (test)" in page.read_text()
-    results = [Result.read(run).scores["test/demo_qmc/spearman"].value for run in runs]
+    results = [Result.read(run).scores["test/demo_qmc/spearman"].value for run in two_runs]
     assert f"{100 * results[0]:.1f}" in printed
     with table.open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 48
-    kept = RowScores.read(runs[0]).sets["test/demo_qmc"]
+    kept = RowScores.read(two_runs[0]).sets["test/demo_qmc"]
     assert [float(row["score: A"]) for row in rows] == pytest.approx(kept["score"].tolist(), abs=1e-6)
-    lines = (runs_file(Result.read(runs[0]))).read_text(encoding="utf-8").splitlines()
+    lines = (runs_file(Result.read(two_runs[0]))).read_text(encoding="utf-8").splitlines()
     for row in rows:
         assert lines[int(row["line"]) - 1].split("\t")[:2] == [row["text_a"], row["text_b"]]
 
 
-def test_the_file_of_rows_has_their_texts_where_no_pairs_are_listed(runs, tmp_path):
+def test_the_file_of_rows_has_their_texts_where_no_pairs_are_listed(two_runs, tmp_path):
     table = tmp_path / "rows.csv"
-    assert main(["compare", *map(str, runs), "--worst", "0", "--csv", str(table)]) == 0
+    assert main(["compare", *map(str, two_runs), "--worst", "0", "--csv", str(table)]) == 0
     with table.open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     assert len({row["set"] for row in rows}) > 3  # more than are listed without --sets
@@ -180,21 +172,21 @@ def runs_file(result):
 
 
 def test_nothing_is_computed_where_rows_were_kept_and_other_rows_are_not_compared(
-    runs, tmp_path, capsys, monkeypatch
+    two_runs, tmp_path, capsys, monkeypatch
 ):
     import juzhen.families.registry
 
     monkeypatch.setattr(juzhen.families.registry, "PairScorer", None)
-    assert PairedRuns(runs, data_dir=None, batch_tokens=512).scored("dev/demo_qmc")
+    assert PairedRuns(two_runs, data_dir=None, batch_tokens=512).scored("dev/demo_qmc")
     copy = tmp_path / "copy"
-    shutil.copytree(runs[1], copy)
+    shutil.copytree(two_runs[1], copy)
     (copy / ROWS_FILE).unlink()
-    assert main(["compare", str(runs[0]), str(copy), "--sets", "demo_qmc"]) == 0
+    assert main(["compare", str(two_runs[0]), str(copy), "--sets", "demo_qmc"]) == 0
     assert "no scores of single rows in" in capsys.readouterr().out
     content = json.loads((copy / "result.json").read_text())
     content["weights"] = "of others"
     (copy / "result.json").write_text(json.dumps(content))
-    shutil.copy(runs[1] / ROWS_FILE, copy / ROWS_FILE)
+    shutil.copy(two_runs[1] / ROWS_FILE, copy / ROWS_FILE)
     assert not RowScores.read(copy).of(Result.read(copy))
 
 
@@ -207,6 +199,6 @@ def test_nothing_is_computed_where_rows_were_kept_and_other_rows_are_not_compare
         (["--published", "{run}", "{run}"], "juzhen compare --published runs"),
     ],
 )
-def test_what_cannot_be_compared_is_said(runs, words, told, capsys):
-    assert main(["compare", *(word.format(run=runs[0]) for word in words)]) == 2
+def test_what_cannot_be_compared_is_said(two_runs, words, told, capsys):
+    assert main(["compare", *(word.format(run=two_runs[0]) for word in words)]) == 2
     assert told in capsys.readouterr().err

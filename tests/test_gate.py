@@ -66,13 +66,6 @@ def test_the_mean_of_independent_changes_has_the_error_of_a_mean():
     assert mean_gap([Gap(0.1, 0.03)]) == Gap(pytest.approx(0.1), pytest.approx(0.03), 0.0)
 
 
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory, tiny_backbone):
-    folder = tmp_path_factory.mktemp("runs")
-    words = ("dataset=[demo_qmc]", "benchmark=demo")
-    return [run_job(folder, tiny_backbone, *words, f"loss={loss}") for loss in ("cosent", "cosine")]
-
-
 @pytest.mark.parametrize(
     ("words", "status", "seen"),
     [
@@ -82,23 +75,23 @@ def runs(tmp_path_factory, tiny_backbone):
         (["--target", "nowhere"], 2, "--target nowhere"),
     ],
 )
-def test_the_status_of_the_gate(runs, words, status, seen, capsys):
-    assert main(["gate", str(runs[0]), "--against", str(runs[0]), *words]) == status
+def test_the_status_of_the_gate(two_runs, words, status, seen, capsys):
+    assert main(["gate", str(two_runs[0]), "--against", str(two_runs[0]), *words]) == status
     captured = capsys.readouterr()
     assert seen in captured.out + captured.err
 
 
-def test_the_gate_fails_where_other_sets_lose_more_than_they_may(runs, capsys):
-    forth, back = (["gate", str(a), "--against", str(b)] for a, b in (runs, runs[::-1]))
+def test_the_gate_fails_where_other_sets_lose_more_than_they_may(two_runs, capsys):
+    forth, back = (["gate", str(a), "--against", str(b)] for a, b in (two_runs, two_runs[::-1]))
     statuses = {main([*words, "--target", "demo_qmc", "--may-lose", "0"]) for words in (forth, back)}
     assert 1 in statuses  # the others' mean is below 0 in one direction
     assert "other sets lose more than 0 points" in capsys.readouterr().out
     assert main([*forth, "--may-lose", "100"]) in (0, 1)
 
 
-def test_a_target_that_cannot_be_compared_is_refused(runs, tmp_path, capsys):
+def test_a_target_that_cannot_be_compared_is_refused(two_runs, tmp_path, capsys):
     other = tmp_path / "other"
-    shutil.copytree(runs[1], other)
+    shutil.copytree(two_runs[1], other)
     kept = RowScores.read(other)
     sets = dict(kept.sets)
     column = "test/demo_qmc"
@@ -106,7 +99,7 @@ def test_a_target_that_cannot_be_compared_is_refused(runs, tmp_path, capsys):
     sets[column] = SetRows(sets[column].kind, "other rows", changed)
     (other / ROWS_FILE).unlink()
     dataclasses.replace(kept, sets=sets).write(other / ROWS_FILE)
-    assert main(["gate", str(other), "--against", str(runs[0])]) == 2
+    assert main(["gate", str(other), "--against", str(two_runs[0])]) == 2
     assert "demo_qmc: the target cannot be compared" in capsys.readouterr().err
 
 

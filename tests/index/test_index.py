@@ -52,6 +52,8 @@ def test_flat_gives_what_a_search_over_all_gives(built, encoder, rows):
         )
         vectors = encoder.encode_query(QUERIES)
         assert pairs(index.search(QUERIES, 10, vectors=vectors)) == pairs(found)
+    with writing.index_in_memory(encoder, rows) as index:
+        assert index.search(QUERIES, 10) == found
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -67,6 +67,16 @@ def test_documents_are_replaced_and_removed_with_all_their_passages(encoder, tmp
         assert len(index.search(["手机"], 1, mode="hybrid", per_document=True)[0]) == 1
 
 
+def test_documents_without_ids_are_numbered_on(encoder, tmp_path):
+    folder = tmp_path / "laws"
+    build(folder, encoder, rows_of(TEXTS), name="small", passages=SETTINGS)
+    add(folder, encoder, rows_of(["梨", "桃"]))
+    with Index.open(folder, encoder) as index:
+        found = {hit.document: hit.text for hit in index.search(["苹果"], 100, per_document=True)[0]}
+    assert sorted(found) == ["0", "1", "2", "3", "4"]
+    assert [found[name] for name in ("2", "3", "4")] == [TEXTS[2], "梨", "桃"]
+
+
 def test_a_build_goes_on_where_it_was_cut_off(encoder, tmp_path, monkeypatch):
     monkeypatch.setattr(writing, "PORTION", 1)
     folder, encode, calls = tmp_path / "laws", type(encoder).encode_chunks, []

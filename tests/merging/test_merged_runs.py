@@ -159,7 +159,9 @@ def test_the_greedy_soup_leaves_out_what_does_not_help():
 
 
 def test_weights_chosen_on_dev_are_in_the_result(parents, tmp_path):
-    result, found = merge_runs(parents, tmp_path / "chosen", MergeRecipe(weights="dev", trials=9), dataset=["demo_sts"])
+    result, found = merge_runs(
+        parents, tmp_path / "chosen", MergeRecipe(weights="dev", trials=9), dataset=["demo_sts"]
+    )
     assert result is not None
     assert result.training["selected_on"] == ["demo_sts"]
     assert 2 <= len(found.tried) <= 9
