@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import pytorch_lightning as pl
@@ -14,7 +15,8 @@ from forks import ROOT
 from jobs import SMALL, Interrupt, as_program, interrupt, run_job, weights
 
 import callbacks.trainer as assembly
-from callbacks.resume import ResumePoint, saved_state
+from callbacks import resume
+from callbacks.resume import ResumePoint, ValidationPoints, saved_state
 from juzhen.cli.program import status_of
 
 JOB = (
@@ -128,6 +130,69 @@ def test_ctrl_c_in_the_last_step_is_obeyed_too(tmp_path):
         point._on_sigint()
     with pytest.raises(KeyboardInterrupt):
         point.on_train_end(None, None)
+
+
+@pytest.fixture
+def stepped(tmp_path, monkeypatch):
+    """Ends a step of a trainer that counts saves; `between` and `due` stand for what Lightning's loops know."""
+    saves, waiting = [], {"between": False, "due": False}
+    trainer = SimpleNamespace(
+        global_step=0,
+        received_sigterm=False,
+        should_stop=False,
+        sanity_checking=False,
+        world_size=2,
+        state=SimpleNamespace(fn="fit"),
+        val_check_batch=None,
+        save_checkpoint=lambda path: saves.append((path.name, trainer.global_step)),
+    )
+    monkeypatch.setattr(resume, "is_between_steps", lambda trainer: waiting["between"])
+    monkeypatch.setattr(resume, "is_validation_due", lambda trainer: waiting["due"])
+
+    def end(callback, step, *, between=False, due=False, **changed):
+        waiting.update(between=between, due=due)
+        vars(trainer).update(changed, global_step=step)
+        callback.on_train_batch_start(trainer, None, None, 0)
+        callback.on_train_batch_end(trainer, None, None, None, 0)
+        return [number for name, number in saves if name == "resume.ckpt"]
+
+    return trainer, end
+
+
+def test_a_checkpoint_comes_every_so_many_steps_after_validations_and_at_a_signal(tmp_path, stepped):
+    trainer, end = stepped
+    point = ResumePoint(tmp_path, every_steps=3)
+    point.on_train_start(trainer, None)
+    assert [end(point, step) for step in (1, 2)] == [[], []]
+    assert end(point, 3, between=True) == end(point, 3, due=True) == []
+    assert end(point, 3) == [3]
+    assert end(point, 5) == [3]
+    point.on_validation_end(trainer, None)
+    assert end(point, 7) == [3, 5]  # counted from the one after the validation
+    for refusing in ({"should_stop": True}, {"sanity_checking": True}, {"state": SimpleNamespace(fn="test")}):
+        kept = {name: vars(trainer)[name] for name in refusing}
+        vars(trainer).update(refusing)
+        point.on_validation_end(trainer, None)
+        vars(trainer).update(kept)
+    assert end(point, 7, received_sigterm=True) == [3, 5, 7]
+    point.on_train_batch_start(trainer, None)
+    point._on_sigint()
+    with pytest.raises(KeyboardInterrupt):
+        end(point, 8, received_sigterm=False)
+    later = ResumePoint(tmp_path, every_steps=3)
+    later.on_train_start(trainer, None)
+    assert end(later, 10) == [3, 5, 7, 8]
+    assert end(later, 11) == [3, 5, 7, 8, 11]
+
+
+def test_a_validation_comes_every_so_many_steps(stepped):
+    trainer, end = stepped
+    points, never = ValidationPoints(every_steps=4), float("inf")
+    points.on_train_start(trainer, None)
+    assert trainer.val_check_batch == never
+    for step, between, expected in ((3, False, never), (4, True, never), (4, False, 1), (5, False, never)):
+        end(points, step, between=between)
+        assert trainer.val_check_batch == expected
 
 
 def test_ctrl_c_before_the_first_step_and_elsewhere(
