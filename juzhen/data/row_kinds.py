@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,7 @@ from juzhen.data.headers import (
     ID_NAMES,
     NEGATIVE_NAMES,
     NUMBER,
+    NUMBERED,
     POSITIVE_NAMES,
     TARGET_NAMES,
     TEXT_NAMES,
@@ -215,6 +217,12 @@ def guess(table: RawTable, *, kind: Kind | None = None, columns: Mapping[str, st
     texts, target = find_columns(table)
     if not texts:
         raise UserError(f"{table.place}: no column of texts among {listed(table.names)}. {_advice(table)}")
+    if target and not GOLD_NAMES.fullmatch(target):
+        labels = (
+            name for name in table.names if name not in (*texts, target) and TARGET_NAMES.fullmatch(name)
+        )
+        if unread := [name for name in labels if pair_classes(cells[name].unique())]:
+            notes.append(f"{target} is read as the label, and {listed(unread)} is not")
     if target and len(texts) == 2 and kind is None and _is_topic(target, cells[target], texts):
         notes.append(f"{target} says what a pair is about, and is not read")
         target = None
@@ -270,8 +278,13 @@ def find_columns(table: RawTable) -> tuple[list[str], str | None]:
         for name in table.names
         if name not in named and not TEACHER_SCORES.fullmatch(name) and not _is_id(name, cells[name])
     ]
-    target = _target(cells, free)
-    texts = named or [name for name in free if name != target and _is_text(name, cells[name])]
+    # A column of numbers beside one of texts holds texts, too, such as telephone numbers.
+    numbered = _numbered_texts(table.names)
+    numbered = numbered if any(_is_text(name, cells[name]) for name in numbered) else set()
+    target = _target(cells, [name for name in free if name not in numbered])
+    texts = named or [
+        name for name in free if name != target and (name in numbered or _is_text(name, cells[name]))
+    ]
     known = [name for name in texts if _is_called_text(name)]
     texts = known if len(texts) > 2 == len(known) else texts
     return texts, target or _gappy_target(cells, [name for name in free if name not in texts])
@@ -317,6 +330,22 @@ def _named_texts(names: Sequence[str]) -> list[str]:
             ):
                 return [by_field[field] for field in fields]
     return []
+
+
+def _numbered_texts(names: Sequence[str]) -> set[str]:
+    """Neighbouring columns with names such as question1 and question2."""
+    return {
+        name
+        for pair in pairwise(names)
+        if NUMBERED.fullmatch("\n".join(pair))
+        and TEXT_NAMES.fullmatch(pair[0])
+        and not _is_called_target(pair[0])
+        for name in pair
+    }
+
+
+def _is_called_target(name: str) -> bool:
+    return bool(TARGET_NAMES.fullmatch(name) or ID_NAMES.fullmatch(name))
 
 
 def _needed(kind: Kind) -> list[str]:

@@ -129,6 +129,18 @@ def test_tables_and_examples_of_others_are_read():
     assert as_examples(triplets).fingerprint == as_examples([("今天", "明天", "下雨")]).fingerprint
 
 
+def test_numbers_in_columns_of_texts_are_texts_and_two_labels_are_said(tmp_path):
+    path = tmp_path / "rows.csv"
+    rows = [f"{10086 + 7 * number},怎么退货{number},{number % 2}" for number in range(40)]
+    path.write_text("\n".join(["question1,question2,label", *rows]), encoding="utf-8")
+    read = as_examples(path)
+    assert (read.kind, list(read.texts("text_a"))[:2]) == (Kind.LABELLED_PAIR, ["10086", "10093"])
+    rows = [f"今天{number},明天{number},{number % 2},{number // 2 % 2}" for number in range(40)]
+    path.write_text("\n".join(["q1,q2,label_a,label_b", *rows]), encoding="utf-8")
+    with pytest.warns(UserWarning, match="label_b is read .* label_a"):
+        as_examples(path)
+
+
 @pytest.mark.parametrize("words", [("A类", "B类"), ("E", "C", "N"), ("80%", "20%")])
 def test_negatives_that_look_like_labels_are_said(words):
     rows = [(f"今天{number}", f"明天{number}", words[number % len(words)]) for number in range(6)]
