@@ -197,8 +197,8 @@ def _comparison(
             "Accuracy, or without decisions the main metric, ×100, on a part of the rows: the other run minus A with "
             "95 % intervals, paired over rows and not corrected for their number."
         )
-        head = ("set", "of", "slice", "rows", "A alone right", "the other alone", "difference")
-        tables.append(ReportTable("slices", "By slice", note, head, sliced))
+        columns_of_slices = ("set", "of", "slice", "rows", "A alone right", "the other alone", "difference")
+        tables.append(ReportTable("slices", "By slice", note, columns_of_slices, sliced))
     if worst and not lists and frames:
         paired.notes.append(f"pairs that flipped, and the worst: --sets {next(iter(frames)).split('/')[1]}")
     return tables + lists, frames

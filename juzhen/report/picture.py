@@ -150,12 +150,13 @@ def draw_heat_map(
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(width, 1.7 + INCHES_PER_ROW * len(rows)), layout="constrained")
         axes = figure.subplots()
-        shown, colours = values, COLOURS
-        norm, ends = Normalize(vmin=min(0.0, np.nanmin(values)), vmax=100), {}
-        if (by_gain := gains.reindex([row.label for row in rows], columns=columns)).notna().any(axis=None):
-            shown, colours = (by_gain / by_gain.abs().max().replace(0, 1)).fillna(0).to_numpy(), GAIN_COLOURS
-            norm, ends = Normalize(vmin=-1, vmax=1), {"ticks": [-1, 0, 1]}
-        image = axes.imshow(shown, cmap=colours, norm=norm, aspect="auto")
+        by_gain = gains.reindex([row.label for row in rows], columns=columns)
+        is_by_gain = bool(by_gain.notna().any(axis=None))
+        shown, norm = values, Normalize(vmin=min(0.0, np.nanmin(values)), vmax=100)
+        if is_by_gain:
+            shown = (by_gain / by_gain.abs().max().replace(0, 1)).fillna(0).to_numpy()
+            norm = Normalize(vmin=-1, vmax=1)
+        image = axes.imshow(shown, cmap=GAIN_COLOURS if is_by_gain else COLOURS, norm=norm, aspect="auto")
         axes.set_xticks(
             range(len(columns)), [heading(column, matrix) for column in columns], rotation=35, ha="right"
         )
@@ -163,11 +164,12 @@ def draw_heat_map(
         axes.tick_params(length=0)
         axes.spines[:].set_visible(False)
         legend = f"outlined: trained on it, {LEAKY} leaky, {BELOW} below the lexical baseline"
-        colour = "\ncolour: gain over the untrained weights, each column by its largest" if ends else ""
+        colour = "\ncolour: gain over the untrained weights, each column by its largest" if is_by_gain else ""
         title = f"{of_measures(matrix, ', or what a column names')}{colour}\n{legend}"
         axes.set_title(title, fontsize=8, loc="left")
-        bar = figure.colorbar(image, ax=axes, fraction=0.03, pad=0.02, **ends)
-        if ends:
+        ticks = [-1, 0, 1] if is_by_gain else None
+        bar = figure.colorbar(image, ax=axes, fraction=0.03, pad=0.02, ticks=ticks)
+        if is_by_gain:
             bar.ax.set_yticklabels(["loss", "0", "gain"])
         _lay_out(figure)  # the cells have no part in it, and each pass over them takes long
         inks = [[ink_on(to_hex(colour)) for colour in line] for line in image.to_rgba(shown)]
