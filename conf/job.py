@@ -85,6 +85,11 @@ class TrainingConfig:
         description="auto: dev of the trained sets, by the metric of their kinds · or a key such as dev/csts/spearman",
     )
     checkpoint_every: SomeLength = Field(description="time between checkpoints, the most work lost by a kill")
+    # Old results lack it.
+    keep: Literal["checkpoint", "balanced"] = Field(
+        default="checkpoint",
+        description="checkpoint: as trained · balanced: a mean of start and checkpoint, which loses less on other sets",
+    )
 
     @model_validator(mode="after")
     def _goes_together(self) -> Self:

@@ -107,7 +107,7 @@ def _nothing_learnt(job: Job, model: type[ModelSettings]) -> Rules:
     for key in (
         *("loss", "training", "optimizer", "augmentation", "schedule", "filter_leaks"),
         *("callbacks.mining", "callbacks.weights", "evaluation.untrained", "evaluation.without_leaks"),
-        *("backbone.learning_rate", "backbone.dropout"),
+        *("evaluation.verdict", "backbone.learning_rate", "backbone.dropout"),
     ):
         yield key, Unread(GONE, why)
     for key, value in model.for_learning.items():
@@ -321,6 +321,11 @@ def deciding_optimizer(optimizer: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in optimizer.items() if key not in absent or value != absent[key]}
 
 
+def deciding_training(training: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of training, without the later key `keep` at the value that older runs had."""
+    return {key: value for key, value in training.items() if key != "keep" or value != "checkpoint"}
+
+
 def deciding_set(described: Mapping[str, Any]) -> dict[str, Any]:
     """Description of a data set, without later keys that it leaves to the loss."""
     settings = {
@@ -454,6 +459,8 @@ def deciding_settings(config: Job) -> dict[str, Any]:
         deciding["backbone"] = deciding_backbone(config["backbone"])
     if isinstance(config.get("optimizer"), Mapping):
         deciding["optimizer"] = deciding_optimizer(config["optimizer"])
+    if isinstance(config.get("training"), Mapping):
+        deciding["training"] = deciding_training(config["training"])
     for group in ("dataset", "evaluate"):
         if isinstance(config.get(group), Mapping):
             deciding[group] |= {
@@ -480,7 +487,7 @@ def deciding_settings(config: Job) -> dict[str, Any]:
     deciding["evaluation"] = {
         key: sorted({*value}) if isinstance(value, list) else value  # the order does not matter
         for key, value in evaluation
-        if key != "cache_embeddings" and (key not in ("rankings", "limit") or value)
+        if key not in ("cache_embeddings", "verdict") and (key not in ("rankings", "limit") or value)
     }
     return with_old_keys(deciding)
 
@@ -499,7 +506,8 @@ def stage_settings(
         rows: Digests of training rows, and of rows that choose weights.
         weights: Factor for the loss of each set, or nothing.
     """
-    training = {key: value for key, value in vars(job.training).items() if key != "checkpoint_every"}
+    training = deciding_training(vars(job.training))
+    training.pop("checkpoint_every")
     schedule = job.schedule
     sampling = [
         schedule.sample_by,
@@ -613,7 +621,8 @@ def identify(result: Result, *, before_training: bool) -> Identity:
         # Without a dev set the last weights were used, whatever the validations.
         chosen = result.training.get("selected_on", True)
         idle = {"checkpoint_every", *(() if chosen else CHOICE)}
-        settings["training"] = {key: value for key, value in training.items() if key not in idle}
+        kept = deciding_training(training)
+        settings["training"] = {key: value for key, value in kept.items() if key not in idle}
     if is_trained and not merge:
         # The conversion or limit of a set decides too, for sets that this stage has seen.
         seen = [name for stage in result.trained_on for name in stage.split("+")]

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 from pytorch_lightning.utilities.exceptions import SIGTERMException
+from pytorch_lightning.utilities.seed import isolate_rng
 from torch import nn
 
 from callbacks import RESUME_FILE
@@ -24,7 +25,7 @@ from conf.own_classes import own_class
 from datamodules.datamodule import SentenceDataModule, Stage, loss_weights
 from juzhen.core.atomic_write import remove_file
 from juzhen.core.errors import INTERRUPTED, INTERRUPTED_STATUS
-from juzhen.core.examples import Examples
+from juzhen.core.examples import Examples, Kind
 from juzhen.core.machine import describe_environment, limit_threads
 from juzhen.core.nodes import name_of
 from juzhen.core.result import Result, Score, weights_digest
@@ -47,6 +48,7 @@ from juzhen.evaluation.describe import (
     unknown_line,
     with_leaks,
 )
+from juzhen.evaluation.encoding_plan import EncodingPlan
 from juzhen.evaluation.scoring import fitted_thresholds
 from juzhen.evaluation.settings import device_name
 from juzhen.metrics.verdict import judge_training
@@ -61,6 +63,14 @@ from launch.stage_store import (
     share_files,
     stage_digest,
     start_digest,
+)
+from launch.start_comparison import (
+    CHEAP,
+    Balancing,
+    check_start_comparison,
+    compared_sets,
+    cost_of_scoring,
+    gives_verdict,
 )
 from lightning_modules.base import SentenceModule
 from lightning_modules.loss_factory import Match, build_losses, check_augmentation, match_losses
@@ -139,6 +149,9 @@ class StageRun:
         if job.evaluation.untrained and data.train and data.test_plan is not None:
             self._test()
             untrained, before = module.scores, module.rows
+        elif data.train and data.test_plan is not None:
+            before = self._start_rows()
+        balancing = self._balancing() if job.training.keep == "balanced" and data.train else None
         training: dict[str, Any] = {}
         step: int | None = None
         for line in getattr(module.encoder, "load_warnings", ()) if stage.index == 0 else ():
@@ -159,13 +172,20 @@ class StageRun:
             _say(early_stop_line(training, job.training.patience), trainer)
             _say(trained_line(training), trainer)
             log.info("stage %s: the weights of step %d are kept: %s", stage.name, step, training["chosen_by"])
+            if balancing is not None:
+                balance = balancing.choose()
+                training["balance"] = balance.facts()
+                _say(balance.line(), trainer)
+                step = step if balance.ratio == 1 else None
             if self.entry.shared and trainer.is_global_zero:
                 self._hand_over(training)
         if data.test_plan is not None:
             module.seen = self.seen.seen() if self.seen is not None and stage.history else {}
             self._measure(step)
             verdict = judge_training(module.rows, before, self.stage.datasets)
-            _say(verdict and verdict.line(), trainer)
+            if verdict is not None and job.evaluation.verdict != "never":
+                training["verdict"] = verdict.line()
+                _say(verdict.line(), trainer)
             evaluated = cut_in_evaluation(module.encoder, module.collate, data.test_plan)
             _say(cut_line(evaluated, "evaluation"), trainer)
             cut |= evaluated
@@ -283,6 +303,46 @@ class StageRun:
     def _test(self) -> None:
         with _ctrl_c_of(self.trainer):
             self.trainer.test(self.module, datamodule=self.data, verbose=False)
+
+    def _start_rows(self) -> dict[str, SetRows]:
+        """Rows of the start for the verdict, scored before training. {} if `evaluation.verdict` asks for none."""
+        asked, data = self.job.evaluation.verdict, self.data
+        sets = compared_sets(self.rows.evaluation)
+        if asked == "never" or not sets:
+            return {}
+        plan = self.module.plan(sets)
+        if asked == "auto":
+            if self.entry.finished or not gives_verdict(self.job, stage=self.stage.index):
+                return {}
+            cost = cost_of_scoring(plan, data)
+            if cost > CHEAP:
+                _say(
+                    f"no verdict: to score the start takes about {cost:.0%} of the training. For one, type "
+                    "evaluation.verdict=always",
+                    self.trainer,
+                )
+                return {}
+        since = time.monotonic()
+        self._score_apart(plan)
+        log.info("stage %s: the start is scored in %.1f s", self.stage.name, time.monotonic() - since)
+        return dict(self.module.rows)
+
+    def _score_apart(self, plan: EncodingPlan) -> dict[str, Score]:
+        """Score the current weights on a plan, without intervals and without a draw that training would notice."""
+        data, module = self.data, self.module
+        tested, samples = data.test_plan, module.bootstrap_samples
+        data.test_plan, module.bootstrap_samples = plan, 0
+        try:
+            with isolate_rng():
+                self._test()
+        finally:
+            data.test_plan, module.bootstrap_samples = tested, samples
+        return module.scores
+
+    def _balancing(self) -> Balancing:
+        dev = [examples for examples in self.rows.evaluation if examples.split == "dev"]
+        plan = self.module.plan([examples for examples in dev if examples.kind is not Kind.LABELLED_TEXT])
+        return Balancing(self.module.encoder, lambda: self._score_apart(plan), self.stage.datasets)
 
     def _take_over(self) -> dict[str, Any]:
         """Load the weights of a finished stage into the encoder, and return the record of their training."""
@@ -415,6 +475,7 @@ class Curriculum:
         matches = [match_losses(job) for job in self.jobs]
         for job in self.jobs:
             self.model.check_start(job)
+        check_start_comparison(self.jobs)
         for callback in chosen_callbacks(self.job.callbacks):  # what is wrong is told before rows are read
             if check := getattr(callback, "check_job", None):
                 check(self.job, matches)

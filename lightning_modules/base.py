@@ -194,6 +194,7 @@ class SentenceModule(pl.LightningModule):
         self.scores: dict[str, Score] = {}
         self.rows: dict[str, SetRows] = {}
         self.seen: Mapping[str, Seen] = {}
+        self.bootstrap_samples = job.evaluation.bootstrap_samples
         self.gradient_norms: deque[Tensor] = deque(maxlen=NORMS_KEPT)
         self.watched: list[tuple[Tensor, bool]] | None = None
         self.loss_weights = loss_weights(job, list(job.dataset))
@@ -365,8 +366,7 @@ class SentenceModule(pl.LightningModule):
         return True
 
     def _take(self, plan: EncodingPlan, outputs: np.ndarray) -> None:
-        samples = self.job.evaluation.bootstrap_samples
-        evaluation = self._score(plan, outputs, samples, dims=self.evaluator.nested_dims)
+        evaluation = self._score(plan, outputs, self.bootstrap_samples, dims=self.evaluator.nested_dims)
         self.scores, self.rows = evaluation.scores, evaluation.rows
 
     @property

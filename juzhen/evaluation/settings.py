@@ -70,6 +70,10 @@ class EvaluationConfig:
     backend: BackendName = Field(description="of the final test; validation uses torch")
     cache_embeddings: bool = Field(description="keep embeddings below cache_dir: nothing is encoded twice")
     # Old results lack these.
+    verdict: Literal["auto", "always", "never"] = Field(
+        default="auto",
+        description="WIN, TIE or LOSS against the weights before training · auto: if it takes at most 5 % of it",
+    )
     limit: int | None = Field(
         default=None,
         ge=1,

@@ -291,6 +291,7 @@ OF_LEARNING = (
     *("filter_leaks", "hardware.precision", "hardware.compile"),
     *(
         "evaluation.untrained",
+        "evaluation.verdict",
         "evaluation.without_leaks",
         "evaluation.backend",
         "evaluation.cache_embeddings",

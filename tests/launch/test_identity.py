@@ -38,7 +38,7 @@ LOSSES = {
 
 CHANGES_NO_NUMBER = (
     *("backbone.name", "model.variant", "schedule.store", "evaluation.cache_embeddings"),
-    *("training.checkpoint_every", "model.untrained_mask"),
+    *("training.checkpoint_every", "model.untrained_mask", "evaluation.verdict"),
 )
 """Keys that a job reads for what it is called, for where its files are, or for how soon it is done."""
 

@@ -1,0 +1,124 @@
+"""The verdict at the end of a training, and weights between start and checkpoint."""
+
+import json
+
+import pytest
+from jobs import run_job
+from torch import nn
+
+from juzhen.core.errors import UserError
+from juzhen.core.result import RESULT_FILE, Score
+from launch.start_comparison import Balancing
+
+SETS = ("demo_sts", "demo_order")
+WORDS = ("dataset=[demo_qmc]", *(f"+dataset@evaluate.{name}={name}" for name in SETS), "loss=cosent")
+
+
+@pytest.fixture
+def trained(encoder_folder):
+    """Words of a job that starts from weights."""
+    return (*WORDS, f"init_from={encoder_folder}")
+
+
+def training_of(folder):
+    return json.loads((folder / RESULT_FILE).read_text("utf-8"))["training"]
+
+
+def test_a_verdict_changes_no_number(tmp_path, tiny_backbone, trained, capfd):
+    plain = run_job(tmp_path / "a", tiny_backbone, *trained, "evaluation.verdict=never")
+    assert " on demo_qmc; others " not in capfd.readouterr().err
+    judged = run_job(tmp_path / "b", tiny_backbone, *trained, "evaluation.verdict=always")
+    (line,) = [line for line in capfd.readouterr().err.splitlines() if " on demo_qmc; others " in line]
+    assert line.split(",")[0] in ("WIN", "TIE", "LOSS")
+    assert training_of(judged)["verdict"] == line
+    first, second = (json.loads((folder / RESULT_FILE).read_text("utf-8")) for folder in (plain, judged))
+    assert first["scores"] == second["scores"]
+    assert first["key"] == second["key"]
+    assert first["weights"] == second["weights"]
+    assert "verdict" not in first["training"]
+
+
+def test_the_verdict_is_that_of_all_scores_before_training(tmp_path, tiny_backbone, trained):
+    runs = [
+        run_job(tmp_path / word, tiny_backbone, *trained, f"evaluation.{word}")
+        for word in ("untrained=true", "verdict=always")
+    ]
+    first, second = (training_of(folder)["verdict"] for folder in runs)
+    assert first == second
+
+
+def test_a_costly_verdict_is_left_out_and_named(tmp_path, tiny_backbone, trained, capfd):
+    folder = run_job(tmp_path, tiny_backbone, *trained)  # six steps of eight rows
+    assert "evaluation.verdict=always" in capfd.readouterr().err
+    assert "verdict" not in training_of(folder)
+
+
+@pytest.mark.parametrize(
+    ("words", "key"),
+    [
+        (("evaluation.verdict=always", "backbone.initialize=random"), "evaluation.verdict=always"),
+        (("training.keep=balanced", "backbone.initialize=random"), "training.keep=balanced"),
+        (
+            ("training.keep=balanced", "dataset=[demo_qmc,demo_sts]", "schedule=serial"),
+            "training.keep=balanced",
+        ),
+        (("training.keep=balanced", "model=crossencoder", "loss=bce"), "training.keep=balanced"),
+    ],
+)
+def test_what_cannot_be_compared_with_its_start_is_refused(words, key, tmp_path, tiny_backbone):
+    with pytest.raises(UserError, match=f"^{key}: "):
+        run_job(tmp_path, tiny_backbone, *WORDS, *words)
+
+
+def test_a_balance_needs_another_set(tmp_path, tiny_backbone, encoder_folder):
+    words = ("dataset=[demo_qmc]", "loss=cosent", f"init_from={encoder_folder}", "training.keep=balanced")
+    with pytest.raises(UserError, match="^training.keep=balanced: .*benchmark="):
+        run_job(tmp_path, tiny_backbone, *words)
+
+
+def test_a_balanced_run_records_its_ratio(tmp_path, tiny_backbone, trained):
+    folder = run_job(tmp_path, tiny_backbone, *trained, "training.keep=balanced", "evaluation.verdict=never")
+    balance = training_of(folder)["balance"]
+    assert 0 < balance["ratio"] <= 1
+    assert balance["tried"]["1"] == [
+        balance["own_gain_of_checkpoint"],
+        balance["others_change_of_checkpoint"],
+    ]
+
+
+def balanced(own, others):
+    """Choose for a model of one number w, whose scores are functions of it: 0 at the start, 1 at the checkpoint."""
+    model = nn.Linear(1, 1, bias=False)
+    nn.init.zeros_(model.weight)
+
+    def score():
+        ratio = round(model.weight.item(), 4)
+        return {
+            "dev/own/spearman": Score(0.5 + own(ratio) / 100),
+            "dev/other/spearman": Score(0.5 + others(ratio) / 100),
+        }
+
+    balancing = Balancing(model, score, ["own"])
+    nn.init.ones_(model.weight)
+    return balancing.choose(), round(model.weight.item(), 4)
+
+
+def test_the_largest_ratio_that_loses_little_is_kept():
+    found, weight = balanced(lambda ratio: 4 * (1 - (1 - ratio) ** 6), lambda ratio: -1.9 * ratio**2)
+    assert found.ratio == weight == pytest.approx(0.5)
+    assert found.own_gain == pytest.approx(3.9375)
+    assert found.others_change == pytest.approx(-0.475)
+
+
+@pytest.mark.parametrize(
+    ("own", "others", "ratio"),
+    [
+        (lambda ratio: 4 * ratio, lambda ratio: -3 * ratio, 1.0),  # each step back costs 10 % of the gain
+        (lambda ratio: 4 * min(ratio, 0.8) / 0.8, lambda ratio: -3 * ratio, 0.8),  # −2.4 points, the least
+        (lambda ratio: 4 * ratio, lambda ratio: -0.3 * ratio, 1.0),  # loses little as it is
+        (lambda ratio: -ratio, lambda ratio: -3 * ratio, 1.0),  # has gained nothing
+    ],
+)
+def test_the_gain_comes_before_the_loss(own, others, ratio):
+    found, weight = balanced(own, others)
+    assert found.ratio == weight == pytest.approx(ratio)
