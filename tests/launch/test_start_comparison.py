@@ -8,6 +8,8 @@ from torch import nn
 
 from juzhen.core.errors import UserError
 from juzhen.core.result import RESULT_FILE, Score
+from juzhen.core.row_scores import RowScores
+from juzhen.metrics.verdict import judge_training
 from launch.start_comparison import Balancing
 
 SETS = ("demo_sts", "demo_order")
@@ -38,13 +40,12 @@ def test_a_verdict_changes_no_number(tmp_path, tiny_backbone, trained, capfd):
     assert "verdict" not in first["training"]
 
 
-def test_the_verdict_is_that_of_all_scores_before_training(tmp_path, tiny_backbone, trained):
-    runs = [
-        run_job(tmp_path / word, tiny_backbone, *trained, f"evaluation.{word}")
-        for word in ("untrained=true", "verdict=always")
-    ]
-    first, second = (training_of(folder)["verdict"] for folder in runs)
-    assert first == second
+def test_the_verdict_compares_with_a_run_of_the_start(tmp_path, tiny_backbone, trained, encoder_folder):
+    judged = run_job(tmp_path / "a", tiny_backbone, *trained, "evaluation.verdict=always")
+    sets = [f"+dataset@evaluate.{name}={name}" for name in ("demo_qmc", *SETS)]
+    start = run_job(tmp_path / "b", tiny_backbone, "dataset=[]", *sets, f"init_from={encoder_folder}")
+    after, before = (RowScores.read(folder).sets for folder in (judged, start))
+    assert training_of(judged)["verdict"] == judge_training(after, before, ["demo_qmc"]).line()
 
 
 def test_a_costly_verdict_is_left_out_and_named(tmp_path, tiny_backbone, trained, capfd):
@@ -72,7 +73,7 @@ def test_what_cannot_be_compared_with_its_start_is_refused(words, key, tmp_path,
 
 def test_a_balance_needs_another_set(tmp_path, tiny_backbone, encoder_folder):
     words = ("dataset=[demo_qmc]", "loss=cosent", f"init_from={encoder_folder}", "training.keep=balanced")
-    with pytest.raises(UserError, match="^training.keep=balanced: .*benchmark="):
+    with pytest.raises(UserError, match=r"^training\.keep=balanced: .*benchmark="):
         run_job(tmp_path, tiny_backbone, *words)
 
 
