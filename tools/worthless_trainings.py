@@ -15,6 +15,7 @@ from functools import cache
 import numpy as np
 import torch
 
+from juzhen.advice.target import with_rows
 from juzhen.core.examples import Examples
 from juzhen.data.source import load_examples
 from juzhen.data.spec import Source, configured_set
@@ -50,7 +51,7 @@ def main() -> None:
 def verdicts(start: torch.nn.Module, seed: int, rate: float, *, shuffles: bool) -> dict[str, str]:
     """Train once. Split → WIN, TIE or LOSS."""
     draw = np.random.default_rng(seed)
-    train = rows(TARGET, "train").select(draw.choice(len(rows(TARGET, "train")), TRAIN, replace=False))
+    train = with_rows(rows(TARGET, "train"), draw.choice(len(rows(TARGET, "train")), TRAIN, replace=False))
     if shuffles:
         train = replace(train, targets=draw.permutation(train.targets))
     sets = [drawn(TARGET, "dev", draw), *(drawn(name, "test", draw) for name in (TARGET, *OTHERS))]
@@ -79,7 +80,7 @@ def rows(name: str, split: str) -> Examples:
 
 def drawn(name: str, split: str, draw: np.random.Generator) -> Examples:
     examples = rows(name, split)
-    return examples.select(np.sort(draw.choice(len(examples), SCORED, replace=False)))
+    return with_rows(examples, np.sort(draw.choice(len(examples), SCORED, replace=False)))
 
 
 def scored(encoder: torch.nn.Module, sets: list[Examples]) -> Evaluation:
