@@ -47,6 +47,7 @@ LAST_STEP = {
     "launch/stage_store.py",
     "launch/memory.py",
     "launch/run_folder.py",
+    "launch/start_comparison.py",
 }
 """Reached from train.py and launch/evaluate.py alone, once torch is welcome: they tie modules and callbacks together.
 The record of data reads rows, which needs no torch."""
