@@ -250,11 +250,12 @@ def _value_at(node: Mapping[str, Any], key: str) -> Any:
 def _without_later_numbers(node: Mapping[str, Any]) -> dict[str, Any]:
     """Copy losses without their `LATER_NUMBERS`, so that runs of earlier versions keep their keys."""
     later = LATER_NUMBERS.get(str(node.get("name")), {}) if "_target_" in node else {}
-    return {
-        key: _without_later_numbers(value) if isinstance(value, Mapping) else value
-        for key, value in node.items()
-        if key not in later or value != later[key]
-    }
+    kept = _without(node, later).items()
+    return {key: _without_later_numbers(one) if isinstance(one, Mapping) else one for key, one in kept}
+
+
+def _without(settings: Mapping[str, Any], later: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in settings.items() if key not in later or value != later[key]}
 
 
 def _replaced(node: Mapping[str, Any], parts: Sequence[str], value: Any) -> dict[str, Any]:
@@ -278,6 +279,9 @@ def _replaced(node: Mapping[str, Any], parts: Sequence[str], value: Any) -> dict
 
 PROMPT_KEYS = ("prompts", "default_prompt_name", "include_prompt")
 """Keys of a backbone for its prompt, and for pooling the prompt."""
+
+LATER_KEYS = {"optimizer": {"layer_decay": None, "state_bits": 32}, "training": {"keep": "checkpoint"}}
+"""Group → keys that older runs lacked, with the value that these had."""
 
 NOT_PART_OF_THE_RUN = (
     "hydra", "name", "hardware", "callbacks", "logger", "data_dir", "cache_dir", "output_dir", "run_dir", "resume",
@@ -313,17 +317,6 @@ def deciding_callbacks(chosen: Mapping[str, Any]) -> dict[str, Any]:
     """Callbacks that decide the weights, by default none."""
     nodes = {name: node for name, node in chosen.items() if isinstance(node, Mapping)}
     return {name: without_paths(node) for name, node in nodes.items() if node.get("decides_weights")}
-
-
-def deciding_optimizer(optimizer: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings of the optimizer, without later keys at the value that older runs had."""
-    absent = {"layer_decay": None, "state_bits": 32}
-    return {key: value for key, value in optimizer.items() if key not in absent or value != absent[key]}
-
-
-def deciding_training(training: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings of training, without the later key `keep` at the value that older runs had."""
-    return {key: value for key, value in training.items() if key != "keep" or value != "checkpoint"}
 
 
 def deciding_set(described: Mapping[str, Any]) -> dict[str, Any]:
@@ -457,10 +450,9 @@ def deciding_settings(config: Job) -> dict[str, Any]:
     deciding = without_paths({key: value for key, value in config.items() if key not in NOT_PART_OF_THE_RUN})
     if isinstance(config.get("backbone"), Mapping):
         deciding["backbone"] = deciding_backbone(config["backbone"])
-    if isinstance(config.get("optimizer"), Mapping):
-        deciding["optimizer"] = deciding_optimizer(config["optimizer"])
-    if isinstance(config.get("training"), Mapping):
-        deciding["training"] = deciding_training(config["training"])
+    for group, later in LATER_KEYS.items():
+        if isinstance(config.get(group), Mapping):
+            deciding[group] = _without(config[group], later)
     for group in ("dataset", "evaluate"):
         if isinstance(config.get(group), Mapping):
             deciding[group] |= {
@@ -506,7 +498,7 @@ def stage_settings(
         rows: Digests of training rows, and of rows that choose weights.
         weights: Factor for the loss of each set, or nothing.
     """
-    training = deciding_training(vars(job.training))
+    training = _without(vars(job.training), LATER_KEYS["training"])
     training.pop("checkpoint_every")
     schedule = job.schedule
     sampling = [
@@ -521,7 +513,7 @@ def stage_settings(
         "model": deciding_model(job.model),
         "loss": {name: [kind, without_paths(loss)] for name, (kind, loss) in losses.items()},
         "training": training,
-        "optimizer": deciding_optimizer(vars(job.optimizer)),
+        "optimizer": _without(vars(job.optimizer), LATER_KEYS["optimizer"]),
         "sampling": sampling if len(losses) > 1 or schedule.sets else [],
         **rows,
     }
@@ -621,7 +613,7 @@ def identify(result: Result, *, before_training: bool) -> Identity:
         # Without a dev set the last weights were used, whatever the validations.
         chosen = result.training.get("selected_on", True)
         idle = {"checkpoint_every", *(() if chosen else CHOICE)}
-        kept = deciding_training(training)
+        kept = _without(training, LATER_KEYS["training"])
         settings["training"] = {key: value for key, value in kept.items() if key not in idle}
     if is_trained and not merge:
         # The conversion or limit of a set decides too, for sets that this stage has seen.

@@ -118,9 +118,10 @@ def test_micro_batches_change_no_loss_and_no_weight(name, tmp_path, backbone):
         for size in ("null", "40")
     )
     assert whole.name == pieces.name, "memory is not part of what a run is"
-    assert logged(pieces) == pytest.approx(logged(whole), rel=1e-4)
+    assert logged(pieces) == pytest.approx(logged(whole), rel=1e-5 if model == "guided" else 1e-4)
     if name != "crossencoder":  # both orders of a pair cancel gradients, whose rounding Adam then steps along
-        torch.testing.assert_close(saved_tensors(pieces), saved_tensors(whole), rtol=1e-4, atol=2e-5)
+        atol = 2e-5 if model == "biencoder" else 1e-5
+        torch.testing.assert_close(saved_tensors(pieces), saved_tensors(whole), rtol=1e-4, atol=atol)
 
 
 UNREAD = {
