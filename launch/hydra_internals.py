@@ -1,25 +1,22 @@
 """All that is used of what Hydra and OmegaConf keep to themselves, in one place, with the reason for each."""
 
 import argparse
-import copy
-import pickle
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any
 
 from hydra import version
 
 # `hydra.main` would compose the job again, and tells of errors in its own way.
 from hydra._internal.callbacks import Callbacks
-from hydra._internal.config_loader_impl import ConfigLoaderImpl, ConfigRepository
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.hydra import Hydra
 from hydra._internal.utils import create_config_search_path, get_args_parser
 from hydra.core.config_search_path import ConfigSearchPath, SearchPathQuery
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.plugins import Plugins
 from hydra.core.utils import JobStatus, configure_log, run_job
-from hydra.plugins.config_source import ConfigResult
 from hydra.types import HydraContext, RunMode
 from omegaconf import Container, DictConfig
 
@@ -38,27 +35,6 @@ __all__ = [
 ]
 
 
-class ReadOnce(ConfigRepository):
-    """Hydra's files, each read once for all cells of a sweep. Most of a composition's time goes into reading YAML.
-
-    A composition changes what it reads, so each gets its own copy. A pickle of a DictConfig is read in a fifth of the
-    time of a deep copy.
-    """
-
-    def __init__(self, config_search_path: ConfigSearchPath) -> None:
-        super().__init__(config_search_path)
-        self._files: dict[tuple[Any, ...], bytes] = {}
-
-    def load_config(self, config_path: str) -> ConfigResult | None:
-        key = (config_path, *((source.scheme(), source.path) for source in self.sources))
-        if key not in self._files:
-            self._files[key] = pickle.dumps(super().load_config(config_path), pickle.HIGHEST_PROTOCOL)
-        return cast(ConfigResult | None, pickle.loads(self._files[key]))
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        return copy.copy(self)  # `initialize_sources` gives the copy a list of its own
-
-
 class CellLoader(ConfigLoaderImpl):
     """Hydra's loader, which composes a cell of a sweep only once, for the check and for the launcher.
 
@@ -68,7 +44,6 @@ class CellLoader(ConfigLoaderImpl):
 
     def __init__(self, search_path: ConfigSearchPath) -> None:
         super().__init__(search_path)
-        self.repository = ReadOnce(search_path)
         self.cells: dict[tuple[str, ...], DictConfig] = {}
 
     def load_sweep_config(self, master_config: DictConfig, sweep_overrides: list[str]) -> DictConfig:

@@ -53,7 +53,7 @@ def test_a_number_of_tokens(words, value, capsys):
         ),
         (
             ["mine", "x", "bm25", "--out", "of_tests_a.tsv", "--relative-margin=nan"],
-            "relative_margin=nan: expected a number from 0",
+            "--relative-margin nan: expected a number from 0",
         ),
     ],
 )

@@ -140,5 +140,5 @@ def test_a_stage_of_one_set_is_left_alone():
 
 
 def test_focal_weights_need_the_dev_score_of_every_set(tmp_path, tiny_backbone):
-    with pytest.raises(UserError, match="demo_qmc has none"):
+    with pytest.raises(UserError, match="demo_qmc has no dev score"):
         run_job(tmp_path, tiny_backbone, *way("focal"), "training.monitor=dev/demo_sts/spearman")

@@ -179,7 +179,7 @@ def test_embeddings_of_length_1_may_stand_before_another_layer(folder, load, tmp
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({"activation_function": "os.system"}, "activation=os.system: known"),
+        ({"activation_function": "os.system"}, "activation=os.system: unknown choice. Known"),
         ({"module_output_name": "token_embeddings"}, "module_output_name=token_embeddings.*Use"),
         ({"module_input_name": "token_embeddings"}, "module_input_name=token_embeddings.*Use"),
         ({"module_input_name": "other"}, "module_input_name='other'.*sentence_embedding"),

@@ -79,7 +79,7 @@ def test_a_projection_that_is_not_there_or_does_not_fit(folder):
     config = json.loads((folder / "2_Dense" / "config.json").read_text())
     for change, part in (
         ({"out_features": 9}, "config.json and model.safetensors do not belong together"),
-        ({"activation_function": "os.system"}, "activation=os.system: known"),
+        ({"activation_function": "os.system"}, "activation=os.system: unknown choice. Known"),
     ):
         write(folder, "2_Dense/config.json", json.dumps(config | change))
         refused(Projection.load, folder / "2_Dense", part)

@@ -96,7 +96,7 @@ def test_what_was_found_is_put_in_order(encoder, reader):
 def test_what_cannot_be_searched_is_refused_in_a_line(encoder, reader):
     other = np.zeros((3, encoder.dim + 1), dtype=np.float32)
     for work, told in (
-        (lambda: encoder.search("问", []), "there are 0 documents"),
+        (lambda: encoder.search("问", []), "there are no documents"),
         (lambda: encoder.search("问", CORPUS, 10), "top_k=10: there are 6 documents. Type 1 to 6"),
         (lambda: encoder.search("问", CORPUS, 0), "top_k=0: "),
         (lambda: encoder.search("问", CORPUS[0], 1), "corpus: got one text. Expected a list"),
@@ -108,7 +108,7 @@ def test_what_cannot_be_searched_is_refused_in_a_line(encoder, reader):
         ),
         (lambda: encoder.search(other, CORPUS), "queries: embeddings"),
         (lambda: encoder.similarity(CORPUS, other), "second: embeddings"),
-        (lambda: reader.rank("问", []), "there are 0 documents"),
+        (lambda: reader.rank("问", []), "there are no documents"),
         (lambda: reader.rank("问", CORPUS, 3, among=[0, 1]), "top_k=3: there are 2 documents"),
         (
             lambda: reader.rank("问", CORPUS, among=[0, 6]),

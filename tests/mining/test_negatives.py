@@ -370,7 +370,7 @@ def test_the_verb_warns_of_such_pairs_in_one_line(tmp_path, encoder_folder, monk
         ),
         (
             ["demo_qmc", "bm25", "--out", "of_tests_x.tsv", "--relative-margin", "2"],
-            "relative_margin=2.0: expected a number from 0 to below 1",
+            "--relative-margin 2.0: expected a number from 0 to below 1",
         ),
     ],
 )

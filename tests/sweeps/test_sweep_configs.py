@@ -1,14 +1,11 @@
 """The sweeps of conf/sweep compose, and rows, grids and what is typed become cells."""
 
 import contextlib
-from collections import Counter
 from pathlib import Path
 
-import compositions
 import pytest
 from forks import python
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
-from hydra._internal.sources_registry import SourcesRegistry
 from hydra.types import RunMode
 from omegaconf import OmegaConf
 
@@ -156,26 +153,6 @@ def test_a_run_and_a_cell_are_composed_once(monkeypatch, words):
         for cell in () if command.is_run else command.cells:  # as a launcher asks for it
             assert loader.load_sweep_config(command.config, list(cell.words)) is cell.config
     assert len(composed) == COUNTED[words]
-
-
-def test_cells_share_the_files_and_not_the_values(monkeypatch):
-    compositions.share_nothing(monkeypatch)
-    files = SourcesRegistry.instance().resolve("file")
-    read, load_file = Counter(), files.load_config
-
-    def counting(source, config_path):
-        read[config_path] += 1
-        return load_file(source, config_path)
-
-    monkeypatch.setattr(files, "load_config", counting)
-    command = check_command_line(["-m", "loss.temperature=0.05,0.1,0.2", "benchmark=none"], conf_dir=CONF)
-    assert [cell.config.loss.temperature for cell in command.cells] == [0.05, 0.1, 0.2]
-    assert set(read.values()) == {1}, read
-    loader = command.check.hydra.config_loader
-    words = ["loss=cosine", "benchmark=none"]
-    mine = loader.load_configuration("train", words, RunMode.RUN)
-    mine.seed = 77
-    assert loader.load_configuration("train", words, RunMode.RUN).seed != 77
 
 
 @pytest.mark.slow
