@@ -280,7 +280,7 @@ def _replaced(node: Mapping[str, Any], parts: Sequence[str], value: Any) -> dict
 PROMPT_KEYS = ("prompts", "default_prompt_name", "include_prompt")
 """Keys of a backbone for its prompt, and for pooling the prompt."""
 
-LATER_KEYS = {"optimizer": {"layer_decay": None, "state_bits": 32}, "training": {"keep": "checkpoint"}}
+LATER: dict[str, Any] = {"optimizer": {"layer_decay": None, "state_bits": 32}, "training": {"keep": "checkpoint"}}
 """Group → keys that older runs lacked, with the value that these had."""
 
 NOT_PART_OF_THE_RUN = (
@@ -450,7 +450,7 @@ def deciding_settings(config: Job) -> dict[str, Any]:
     deciding = without_paths({key: value for key, value in config.items() if key not in NOT_PART_OF_THE_RUN})
     if isinstance(config.get("backbone"), Mapping):
         deciding["backbone"] = deciding_backbone(config["backbone"])
-    for group, later in LATER_KEYS.items():
+    for group, later in LATER.items():
         if isinstance(config.get(group), Mapping):
             deciding[group] = _without(config[group], later)
     for group in ("dataset", "evaluate"):
@@ -498,7 +498,7 @@ def stage_settings(
         rows: Digests of training rows, and of rows that choose weights.
         weights: Factor for the loss of each set, or nothing.
     """
-    training = _without(vars(job.training), LATER_KEYS["training"])
+    training = _without(vars(job.training), LATER["training"])
     training.pop("checkpoint_every")
     schedule = job.schedule
     sampling = [
@@ -513,7 +513,7 @@ def stage_settings(
         "model": deciding_model(job.model),
         "loss": {name: [kind, without_paths(loss)] for name, (kind, loss) in losses.items()},
         "training": training,
-        "optimizer": _without(vars(job.optimizer), LATER_KEYS["optimizer"]),
+        "optimizer": _without(vars(job.optimizer), LATER["optimizer"]),
         "sampling": sampling if len(losses) > 1 or schedule.sets else [],
         **rows,
     }
@@ -613,7 +613,7 @@ def identify(result: Result, *, before_training: bool) -> Identity:
         # Without a dev set the last weights were used, whatever the validations.
         chosen = result.training.get("selected_on", True)
         idle = {"checkpoint_every", *(() if chosen else CHOICE)}
-        kept = _without(training, LATER_KEYS["training"])
+        kept = _without(training, LATER["training"])
         settings["training"] = {key: value for key, value in kept.items() if key not in idle}
     if is_trained and not merge:
         # The conversion or limit of a set decides too, for sets that this stage has seen.
