@@ -280,7 +280,7 @@ def _replaced(node: Mapping[str, Any], parts: Sequence[str], value: Any) -> dict
 PROMPT_KEYS = ("prompts", "default_prompt_name", "include_prompt")
 """Keys of a backbone for its prompt, and for pooling the prompt."""
 
-LATER: dict[str, Any] = {"optimizer": {"layer_decay": None, "state_bits": 32}, "training": {"keep": "checkpoint"}}
+LATER: Any = {"optimizer": {"layer_decay": None, "state_bits": 32}, "training": {"keep": "checkpoint"}}
 """Group → keys that older runs lacked, with the value that these had."""
 
 NOT_PART_OF_THE_RUN = (
