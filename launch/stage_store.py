@@ -253,7 +253,7 @@ def evaluation_digest(job: JobConfig, data: JobData) -> str:
         "maths": maths(),
         "sets": [[examples.split, examples.name, examples_digest(examples)] for examples in data.evaluation],
         "tasks": [[name, split, examples_digest(examples)] for name, split, examples in of_tasks],
-        "evaluation": vars(job.evaluation),
+        "evaluation": {key: value for key, value in vars(job.evaluation).items() if key != "verdict"},
         "seed": job.seed,
         "model": deciding_model(job.model),
         "hardware": [

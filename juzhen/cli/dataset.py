@@ -90,7 +90,7 @@ def dataset(
     file: Annotated[
         Path | None,
         Argument(
-            help="csv, tsv, txt, jsonl, parquet, arrow or xlsx, in UTF-8, UTF-16 or GBK. With --queries: "
+            help="csv, tsv, txt, jsonl, parquet, arrow or xlsx, in UTF-8, UTF-16, GBK or Big5. With --queries: "
             "name of the set",
             show_default=False,
         ),

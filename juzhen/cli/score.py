@@ -53,7 +53,9 @@ def score(
     *,
     file: Annotated[
         Path | None,
-        Option(help="table of pairs: .csv, .tsv, .txt, .jsonl, .parquet, .xlsx, in UTF-8, UTF-16 or GBK"),
+        Option(
+            help="table of pairs: .csv, .tsv, .txt, .jsonl, .parquet, .xlsx, in UTF-8, UTF-16, GBK or Big5"
+        ),
     ] = None,
     table: PairTableOptions = AS_PAIRS_LOOK,
     output: Annotated[

@@ -444,7 +444,9 @@ def decoded(path: Path, raw: bytes) -> tuple[str, str]:
             return raw.decode(encoding).removeprefix("\ufeff"), name
         except UnicodeDecodeError as error:
             line_numbers.append(raw.count(b"\n", 0, error.start) + 1)
-    raise UserError(f"{path}:{max(line_numbers)}: not UTF-8, UTF-16 or GBK. Save the file as CSV in UTF-8")
+    raise UserError(
+        f"{path}:{max(line_numbers)}: not UTF-8, UTF-16, GBK or Big5. Save the file as CSV in UTF-8"
+    )
 
 
 def _utf16_by_zeros(raw: bytes) -> str | None:

@@ -1,6 +1,6 @@
 """The reader of users' tables, for all subcommands, `fit`, and the page of a server.
 
-It reads csv, tsv and txt in UTF-8, UTF-16 or GBK, with or without a header, JSON lines, parquet, Arrow and Excel
+It reads csv, tsv and txt in UTF-8, UTF-16, GBK or Big5, with or without a header, JSON lines, parquet, Arrow and Excel
 sheets.
 Encoding, delimiter, quotes and header are detected, and reported in `FileTable.format` and `FileTable.notes`. A job
 instead reads a set by its description (`juzhen.data.readers`).

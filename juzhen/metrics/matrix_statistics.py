@@ -154,7 +154,7 @@ def _without(matrix: pd.DataFrame, row: int, column: int) -> pd.DataFrame:
 # Parts of the variance: score = mean + row + column + interaction + seed.
 
 
-class Part(NamedTuple):
+class VariancePart(NamedTuple):
     """Standard deviation of a part of the scores, in points, with its 95 % interval."""
 
     name: str
@@ -171,7 +171,7 @@ class Effects(NamedTuple):
         rows: A line per row: `effect` (its mean over the columns less that of the mean row, in points), `low`, `high`.
     """
 
-    parts: list[Part]
+    parts: list[VariancePart]
     rows: pd.DataFrame
 
 
@@ -224,7 +224,7 @@ def two_way(cells: pd.DataFrame, *, seed: int = 0) -> Effects | None:
     for name in ("row", "column", "interaction", "seed"):
         deviations = np.sqrt(np.maximum(parts[name], 0))
         found.append(
-            Part(name, float(deviations[0]), *map(float, np.percentile(deviations[1:], (2.5, 97.5))))
+            VariancePart(name, float(deviations[0]), *map(float, np.percentile(deviations[1:], (2.5, 97.5))))
         )
     return Effects(found, of_rows)
 

@@ -232,9 +232,9 @@ def _places(queries: np.ndarray, wish: np.ndarray, usable: np.ndarray) -> Int[np
     """Rank usable candidates of each query by rising wish. Others get the largest integer."""
     positions = np.full(len(queries), np.iinfo(np.int64).max)
     rows = np.flatnonzero(usable)
-    if (np.diff(wish[rows]) < 0)[
-        np.diff(queries[rows]) == 0
-    ].any():  # not yet in order, as retrieved ones are
+    steps = np.diff(queries[rows])
+    is_in_order = (steps > 0) | ((steps == 0) & (np.diff(wish[rows]) >= 0))
+    if not is_in_order.all():  # retrieved candidates are
         rows = rows[np.lexsort((rows, wish[rows], queries[rows]))]
     ordered = queries[rows]
     positions[rows] = np.arange(len(rows)) - np.searchsorted(ordered, ordered)

@@ -16,7 +16,7 @@ from juzhen.metrics.matrix_statistics import LEVEL, expected_improvement, holm
 from juzhen.metrics.verdict import points
 from juzhen.report.insights import Transfer, single_set_rows
 from juzhen.report.matrix import Matrix, Row
-from juzhen.report.significance import Contrast, contrast
+from juzhen.report.significance import CellDifference, contrast
 from juzhen.report.table import MISSING, ReportTable, heading, percent
 from juzhen.report.translation import Phrase, phrase
 
@@ -31,7 +31,7 @@ LEAST_PAIRS = 8
 
 
 @dataclass(frozen=True)
-class Target:
+class TargetAnswer:
     """What the rows of a matrix decide about one column.
 
     Attributes:
@@ -46,8 +46,8 @@ class Target:
     column: str
     name: str
     contenders: list[Row]
-    contrasts: dict[str, Contrast]
-    gain: Contrast | None
+    contrasts: dict[str, CellDifference]
+    gain: CellDifference | None
     why: str
 
     @property
@@ -116,7 +116,7 @@ def answers(matrix: Matrix, transfer: Transfer, costs: pd.DataFrame) -> Answers:
     return Answers(sentences, next_run.command if next_run else "", _tables(targets))
 
 
-def find_targets(matrix: Matrix, transfer: Transfer) -> list[Target]:
+def find_targets(matrix: Matrix, transfer: Transfer) -> list[TargetAnswer]:
     """Compare the best row of each column with all others.
 
     A row is a contender unless the best row is certainly better, at 5 % after Holm's correction over the comparisons of
@@ -157,7 +157,7 @@ def find_targets(matrix: Matrix, transfer: Transfer) -> list[Target]:
         if not why and gain is None and has_untrained and best.is_trained:
             why = "no untrained score"
         name = column.split("/")[1] if one_split else heading(column)
-        targets.append(Target(column, name, contenders, of_column, gain, why))
+        targets.append(TargetAnswer(column, name, contenders, of_column, gain, why))
     return targets
 
 
@@ -168,7 +168,7 @@ def _listed(parts: Sequence[Phrase]) -> Phrase:
     return "; ".join(english for english, _ in shown), "；".join(chinese for _, chinese in shown)
 
 
-def _decided(matrix: Matrix, targets: Sequence[Target]) -> Phrase:
+def _decided(matrix: Matrix, targets: Sequence[TargetAnswer]) -> Phrase:
     if not targets:
         return phrase("No training of these results has a score, so they do not say what to train on.")
     decided = [target for target in targets if target.is_decided]
@@ -190,14 +190,14 @@ def _decided(matrix: Matrix, targets: Sequence[Target]) -> Phrase:
     return phrase("Train on {}.", _listed(parts))
 
 
-def _hull(target: Target) -> str:
+def _hull(target: TargetAnswer) -> str:
     """Gain of the best row. The interval reaches down to that of the last contender."""
     assert target.gain is not None
     behind = max((target.contrasts[row.label].gap.value for row in target.contenders[1:]), default=0.0)
     return points(target.gain.gap, behind=behind)
 
 
-def _undecided(targets: Sequence[Target]) -> Phrase:
+def _undecided(targets: Sequence[TargetAnswer]) -> Phrase:
     parts = [
         phrase("{} among {} rows ({})", target.name, str(len(target.contenders)), _to_decide(target))
         for target in targets
@@ -208,14 +208,12 @@ def _undecided(targets: Sequence[Target]) -> Phrase:
     return phrase("Undecided: {}.", _listed(parts))
 
 
-def _to_decide(target: Target) -> Phrase:
+def _to_decide(target: TargetAnswer) -> Phrase:
     """What would decide between the first two contenders."""
-    found = target.contrasts.get(target.contenders[1].label) if len(target.contenders) > 1 else None
     if len(target.contenders) == 1:
         return phrase("decided")
-    if found is None:
-        return phrase("two more seeds of each would show their noise")
-    if found.seed_error is None:
+    found = target.contrasts.get(target.contenders[1].label)
+    if found is None or found.seed_error is None:
         return phrase("two more seeds of each would show their noise")
     if abs(found.gap.value) < CLOSE:
         return phrase("less than 0.5 points apart")
@@ -234,7 +232,7 @@ def _to_decide(target: Target) -> Phrase:
 # The next run.
 
 
-def _first_run(matrix: Matrix, targets: Sequence[Target]) -> Proposal | None:
+def _first_run(matrix: Matrix, targets: Sequence[TargetAnswer]) -> Proposal | None:
     """A run without which nothing else can be answered: the untrained row, then a second seed."""
     trained = [row for row in matrix.rows if row.is_trained and _words(row)]
     if not trained:
@@ -260,7 +258,7 @@ def _first_run(matrix: Matrix, targets: Sequence[Target]) -> Proposal | None:
 
 
 def _proposals(
-    matrix: Matrix, transfer: Transfer, targets: Sequence[Target], costs: pd.DataFrame
+    matrix: Matrix, transfer: Transfer, targets: Sequence[TargetAnswer], costs: pd.DataFrame
 ) -> Iterator[Proposal]:
     seconds = costs["train_seconds"].astype(float)
     for row in matrix.rows:
@@ -283,7 +281,7 @@ def _proposals(
             yield Proposal(about, gain, cost, _pair_command(first, second))
 
 
-def _gain_of_seed(row: Row, targets: Sequence[Target]) -> float:
+def _gain_of_seed(row: Row, targets: Sequence[TargetAnswer]) -> float:
     """Points that a further seed of a row is expected to add, over all targets (knowledge gradient)."""
     total = 0.0
     for target in targets:
@@ -314,7 +312,7 @@ def _error_of_pairs(transfer: Transfer, matrix: Matrix) -> tuple[float, float] |
     return (float(np.mean(errors)), float(np.std(errors, ddof=1))) if len(errors) >= LEAST_PAIRS else None
 
 
-def _gain_of_pair(pair: Sequence[Row], targets: Sequence[Target], error: tuple[float, float]) -> float:
+def _gain_of_pair(pair: Sequence[Row], targets: Sequence[TargetAnswer], error: tuple[float, float]) -> float:
     """Points that a run on two sets is expected to add over all targets, predicted by the better of the two."""
     total = 0.0
     for target in targets:
@@ -368,7 +366,7 @@ def _next(proposal: Proposal | None) -> Phrase:
 # The tables behind the sentences.
 
 
-def _tables(targets: Sequence[Target]) -> list[ReportTable]:
+def _tables(targets: Sequence[TargetAnswer]) -> list[ReportTable]:
     note = (
         "May be the best: rows that the best row does not beat at 5 % after Holm's correction over all sets. Gain: "
         "over the untrained weights, 95 % interval. To decide: seeds or evaluation rows in all that would find the "
@@ -397,7 +395,7 @@ def _tables(targets: Sequence[Target]) -> list[ReportTable]:
     return [ReportTable("answers", "What to train on", note, head, body)]
 
 
-def _rivals(target: Target) -> tuple[str, str]:
+def _rivals(target: TargetAnswer) -> tuple[str, str]:
     rivals = target.contenders[1:]
     found = target.contrasts.get(rivals[0].label) if rivals else None
     return ", ".join(row.label for row in rivals) or MISSING, MISSING if found is None else points(found.gap)

@@ -125,7 +125,7 @@ def _in_score_units(tested_by: str, gap: Gap, a: Cell, b: Cell) -> Gap:
     return Gap(slope * gap.value, slope * gap.error, gap.freedom)
 
 
-class Contrast(NamedTuple):
+class CellDifference(NamedTuple):
     """Difference of two cells, as a fraction.
 
     Attributes:
@@ -151,7 +151,7 @@ class Contrast(NamedTuple):
         return needed(size, self.row_error, of_seeds, rows=self.rows, seeds=self.seeds)
 
 
-def contrast(matrix: Matrix, column: str, a: Cell, b: Cell) -> Contrast | None:
+def contrast(matrix: Matrix, column: str, a: Cell, b: Cell) -> CellDifference | None:
     """Subtract two cells of a column by the test of `compare_cells`. None without one."""
     tested_by, gap = compare_cells(matrix, column, a, b)
     if gap is None:
@@ -164,7 +164,9 @@ def contrast(matrix: Matrix, column: str, a: Cell, b: Cell) -> Contrast | None:
         if any(parts) or None in parts
         else 1
     )
-    return Contrast(_in_score_units(tested_by, gap, a, b), seed_error, min(a.count or 0, b.count or 0), seeds)
+    return CellDifference(
+        _in_score_units(tested_by, gap, a, b), seed_error, min(a.count or 0, b.count or 0), seeds
+    )
 
 
 def _estimate(cell: Cell) -> tuple[float, float, float] | None:

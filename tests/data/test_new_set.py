@@ -262,7 +262,7 @@ def test_whether_the_first_line_names_the_columns(tmp_path, first, is_header):
         (b"", "the file is empty"),
         (b"\n\n\n", "the file is empty"),
         ("标准问,相似问\n".encode(), "no row below the names"),
-        ("a,b\n好,坏\n".encode() + b"\xff\xff\x80,x\n", r"pairs\.csv:3: not UTF-8, UTF-16 or GBK"),
+        ("a,b\n好,坏\n".encode() + b"\xff\xff\x80,x\n", r"pairs\.csv:3: not UTF-8, UTF-16, GBK or Big5"),
         (b"PK\3\4\0\0\0\0\1,\2\n", "binary data"),
         ('好,"坏\n天,地\n'.encode(), r"pairs\.csv:1: a quoted field cannot be read .*unbalanced"),
         (b"x" * 2**25 + b",y\n", r"pairs\.csv:1: the line has 33,554,434 characters"),
