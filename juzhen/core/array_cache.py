@@ -34,6 +34,9 @@ ALIGNED = 64
 STAYS_SECONDS = 24 * 3600
 """A file used within this time is not removed to make room, because a job may still map it."""
 
+_CHECKED: dict[Path, tuple[int, ...]] = {}
+"""File → its state when this process last compared its bytes with the checksum."""
+
 
 class Stored(dict[str, np.ndarray]):
     """Mapped arrays of a file. Another process gets the path and maps the file itself."""
@@ -76,7 +79,7 @@ class ArrayCache:
         """Return the arrays of a key, or None."""
         path = self.path(key)
         try:
-            stored = read_arrays(path)
+            stored = read_arrays(path, checks=_CHECKED.get(path) != _state(path))
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, ValueError) as error:
@@ -85,6 +88,7 @@ class ArrayCache:
             return None
         with suppress(OSError):  # a read-only folder
             os.utime(path)  # time of the last use
+        _CHECKED[path] = _state(path)
         return stored
 
     def write(self, key: str, arrays: Mapping[str, np.ndarray]) -> Stored | None:
@@ -121,6 +125,11 @@ class ArrayCache:
             room -= status.st_size
             if room < 0 and now - status.st_mtime > STAYS_SECONDS:
                 remove_file(path)
+
+
+def _state(path: Path) -> tuple[int, ...]:
+    status = path.stat()
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _is_ours(path: Path) -> bool:

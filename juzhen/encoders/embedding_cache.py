@@ -89,13 +89,17 @@ class CachePartition:
 
     def find(self, texts: Iterable[str]) -> "Vectors":
         """Location of the embeddings of texts. Only their digests are read."""
-        numbers: dict[bytes, int] = {}
+        wanted = np.frombuffer(b"".join(map(_digest, texts)), dtype="<u8").reshape(-1, 2)
+        heads, owners = np.unique(wanted[:, 0], return_inverse=True)
+        places, tails = np.full(len(heads), -1), np.zeros(len(heads), dtype=np.uint64)
         first = 0
-        for segment in self._segments.values():
-            digests = segment["texts"].view(f"V{DIGEST_BYTES}").ravel().tolist()
-            numbers |= {digest: number for number, digest in enumerate(digests, start=first)}
-            first += len(digests)
-        rows = np.fromiter([numbers.get(digest, -1) for digest in map(_digest, texts)], dtype=np.int64)
+        for segment in self._segments.values() if len(heads) else ():
+            stored = np.ascontiguousarray(segment["texts"]).view("<u8")
+            nearest = np.minimum(np.searchsorted(heads, stored[:, 0]), len(heads) - 1)
+            hits = np.flatnonzero(heads[nearest] == stored[:, 0])
+            places[nearest[hits]], tails[nearest[hits]] = first + hits, stored[hits, 1]
+            first += len(stored)
+        rows = np.where(tails[owners] == wanted[:, 1], places[owners], -1)
         return Vectors(list(self._segments.values()), rows, dim=self.dim)
 
     def add(
