@@ -24,6 +24,7 @@ from juzhen.cli.options import (
 )
 from juzhen.core.errors import UserError
 from juzhen.core.process import without_hub
+from juzhen.core.text import counted
 from juzhen.core.text_warnings import collected
 
 WHOLE = "An index that was built with --chunk-tokens N, or --long-texts chunk, holds them whole."
@@ -139,8 +140,8 @@ def build(
             encoding=encoding,
         )
     if done:
-        print(f"went on behind {done:,} texts that were there", file=sys.stderr)
-    print(f"{len(rows.texts):,} texts{_dropped(rows)}: {folder}")
+        print(f"went on behind {counted(done, 'texts')} that were there", file=sys.stderr)
+    print(f"{counted(len(rows.texts), 'texts')}{_dropped(rows)}: {folder}")
     seen.show(WHOLE)
 
 
@@ -177,7 +178,7 @@ def add(
     with collected() as seen:
         replaced = add_rows(folder, loaded, rows, encoding=encoding)
     new = f", in the place of {replaced:,}" if replaced else ""
-    print(f"added {len(rows.texts):,} texts{new}{_dropped(rows)}: {folder}")
+    print(f"added {counted(len(rows.texts), 'texts')}{new}{_dropped(rows)}: {folder}")
     seen.show(WHOLE)
 
 
@@ -261,6 +262,8 @@ def search(
         depth = top_k if rerank is None else max(top_k, RERANKED)
         options: dict[str, Any] = {} if prompt_name is None else {"prompt_name": prompt_name}
         found = opened.search(queries, depth, mode=mode, where=where, per_document=per_document, **options)
+    if where and not any(found):
+        print(f"--filter {' '.join(filter or [])}: nothing was found with this metadata", file=sys.stderr)
     if rerank is not None:
         from juzhen.encoders import CrossEncoder
 
@@ -303,7 +306,7 @@ def push(
     from juzhen.index.qdrant import push as push_index
 
     sent, gone = push_index(folder, address)
-    print(f"{sent:,} texts sent, {gone:,} taken away: {address}")
+    print(f"{counted(sent, 'texts')} sent, {gone:,} taken away: {address}")
 
 
 COMMANDS = {"build": build, "add": add, "remove": remove, "search": search, "info": info, "push": push}
@@ -360,7 +363,7 @@ def _encoding(encoder: Any, backend: str, batch_tokens: int, workers: int | None
 
 
 def _dropped(rows: Any) -> str:
-    return f", {rows.dropped:,} faulty rows left out" if rows.dropped else ""
+    return f", {counted(rows.dropped, 'faulty rows')} left out" if rows.dropped else ""
 
 
 def _where(filters: list[str], fields: list[str]) -> dict[str, list[Any]]:

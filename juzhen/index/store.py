@@ -6,7 +6,7 @@ import math
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -77,7 +77,10 @@ WHERE type IN ('view', 'trigger') OR sql LIKE 'CREATE VIRTUAL%' LIMIT 1"""
 WAY_OUT = "Name the folder of an index, or build it anew: juzhen index build."
 
 Where = Mapping[str, Any]
-"""Name of metadata → the value that a text must have, or a list of values of which it must have one."""
+"""Name of metadata → the value that a text must have, or a list of values of which it must have one.
+
+A text whose metadata is a list has each of its items.
+"""
 
 
 class StoredRow(NamedTuple):
@@ -341,23 +344,48 @@ class Store:
         return int(self._all("SELECT count(*) FROM texts")[0][0])
 
     def matching(self, where: Where) -> Int[np.ndarray, "some"]:
-        """Return the sorted numbers of texts with matching metadata. Raises UserError for an unknown name.
+        """Return the sorted numbers of texts with matching metadata.
 
-        Values are compared by their JSON type. Values from a csv file are texts.
+        A list of metadata matches if one of its items does. Values are compared by their JSON type.
+        Values from a csv file are texts.
+
+        Raises:
+            UserError: A name that no text has, or that holds objects alone, which no value equals.
         """
         fields = self.facts()["fields"]
         conditions, values = [], list[Any]()
         for name, value in where.items():
-            choices = filter_choices(name, value, fields)
-            tests = f"atom IN ({', '.join('?' * len(choices))}){' OR atom IS NULL' * (None in choices)}"
-            conditions.append(f"EXISTS (SELECT 1 FROM json_each(metadata) WHERE key = ? AND ({tests}))")
-            values += [name, *choices]
+            values.append(name)
+            key, equal = f"?{len(values)}", list[str]()
+            for choice in filter_choices(name, value, fields):
+                values.append(choice)
+                equal.append(f"({{0}}.type IN {_json_types(choice)} AND {{0}}.atom IS ?{len(values)})")
+            test = " OR ".join(equal)
+            listed = f"SELECT 1 FROM json_each(field.value) AS item WHERE {test.format('item')}"
+            conditions.append(
+                f"EXISTS (SELECT 1 FROM json_each(metadata) AS field WHERE field.key = {key} AND "
+                f"({test.format('field')} OR field.type = 'array' AND EXISTS ({listed})))"
+            )
         if len(values) > MOST_VALUES:
             raise UserError(f"filter: {len(values):,} names and values, too many. Give at most {MOST_VALUES}")
         rows = self._all(
             f"SELECT number FROM texts WHERE {' AND '.join(conditions)} ORDER BY number", *values
         )
+        if not rows:
+            self._require_values(where)
         return np.fromiter((number for (number,) in rows), dtype=np.int64, count=len(rows))
+
+    def _require_values(self, names: Iterable[str]) -> None:
+        """Raise UserError for a name of metadata that holds objects alone."""
+        query = (
+            "SELECT max(type = 'object'), max(type != 'object') FROM texts, json_each(metadata) WHERE key = ?"
+        )
+        for name in names:
+            if self._all(query, name) == [(1, 0)]:
+                raise UserError(
+                    f"filter: {short(name)}: it holds objects, which no value equals. Build the index with the "
+                    "parts of the object as metadata of their own"
+                )
 
     def rows(self, numbers: Sequence[int]) -> dict[int, StoredRow]:
         """Return the existing texts with these numbers."""
@@ -467,6 +495,15 @@ def filter_choices(name: str, value: Any, fields: Sequence[str]) -> list[Any]:
             f"filter: {short(name)}: expected a text, a finite number, true, false, null, or a list of them"
         )
     return choices
+
+
+def _json_types(value: Any) -> str:
+    """Return the types of JSON that a value of a filter may equal, for SQLite, to which true is 1."""
+    if isinstance(value, bool):
+        return f"('{json.dumps(value)}')"
+    if value is None:
+        return "('null')"
+    return "('text')" if isinstance(value, str) else "('integer', 'real')"
 
 
 def is_value(value: Any) -> bool:

@@ -140,7 +140,8 @@ class SearchBody(ReadBody):
         description="of the passages of a document the best one alone; an index of passages has them",
     )
     filter: Filter | None = Field(
-        default=None, description="metadata that a text must have; a list: any of its values"
+        default=None,
+        description="metadata that a text must have; a list: any of its values; a text with a list has its items",
     )
     input_type: InputType | None = "query"
     min_score: MinScore = None

@@ -168,6 +168,25 @@ def test_a_filter_takes_words_that_json_has_as_texts_alone(encoder, encoder_fold
         assert line.endswith(text)
 
 
+def test_a_list_of_metadata_has_its_items(encoder):
+    tags = (["a", "b"], ["b", 1], "a", None, [], [None], 1, True, {"x": "a"}, [["a"]])
+    rows = Rows(
+        [*"一二三四五六七八九十"],
+        None,
+        [{"tags": value, "page": {"x": 1}} for value in tags],
+        ["tags", "page"],
+    )
+    index = writing.index_in_memory(encoder, rows)
+
+    def found(**where):
+        return {*(hit.text for hit in index.search(["天气"], 10, where=where)[0])}
+
+    assert (found(tags="a"), found(tags=["a", 1]), found(tags="x")) == ({*"一三"}, {*"一三七二"}, set())
+    assert (found(tags=1), found(tags=True), found(tags=None)) == ({*"七二"}, {*"八"}, {*"六四"})
+    with pytest.raises(UserError, match=r"filter: page: .* Build the index"):
+        found(page=1)
+
+
 def test_bm25_and_hybrid_are_their_formulas(built, encoder, rows):
     with Index.open(built(), encoder) as index:
         lexical = index.search(QUERIES, 20, mode="bm25")
