@@ -30,11 +30,12 @@ def push(
     from huggingface_hub import get_token
 
     from juzhen.encoders.base_weights import shareable_encoder
-    from juzhen.encoders.hub import file_lines, require_hub_token, upload
+    from juzhen.encoders.hub import file_lines, require_hub_token, require_repository_name, upload
     from juzhen.encoders.resolve_path import encoder_folder
     from juzhen.encoders.save import write_encoder
     from juzhen.families.registry import find_family
 
+    require_repository_name(name)
     is_tried = dry_run or get_token() is None
     if not is_tried:
         require_hub_token(name)

@@ -23,6 +23,7 @@ def push(
     message: str,
 ) -> str:
     """Upload as `HubMixin.push_to_hub`. `facts` are those of the model card."""
+    require_repository_name(repo_id)
     if not dry_run:
         require_hub_token(repo_id, token)
     with tempfile.TemporaryDirectory() as folder:
@@ -32,6 +33,20 @@ def push(
             print("\n".join([*file_lines(Path(folder)), f"nothing was uploaded to {repo_id}: dry_run"]))
             return ""
         return upload(Path(folder), repo_id, private=private, revision=revision, token=token, message=message)
+
+
+def require_repository_name(repo_id: str) -> None:
+    """Raise UserError for a name that the hub would refuse."""
+    from huggingface_hub.errors import HFValidationError
+    from huggingface_hub.utils import validate_repo_id
+
+    try:
+        validate_repo_id(repo_id or "")
+    except HFValidationError as error:
+        raise UserError(
+            f"push_to_hub({repo_id!r}): not the name of a repository. Give owner/name: letters, digits, '-', '_' and "
+            "'.', at most 96 of them"
+        ) from error
 
 
 def require_hub_token(repo_id: str, token: str | None = None) -> None:

@@ -12,6 +12,7 @@ import pytest
 from forks import in_a_fork, python
 
 from juzhen import CrossEncoder, SentenceEncoder
+from juzhen.cli.main import main
 from juzhen.core.errors import UserError
 
 TEXTS = ["今天天气很好吗", "我你他们"]
@@ -144,6 +145,17 @@ def test_a_dry_run_lists_the_files_and_asks_nobody(bert_folder, load, capsys):
         assert re.search(rf"\d MB  {name}\n", told)
     assert ".juzhen-files" not in told
     assert told.endswith("nothing was uploaded to me/faq: dry_run\n")
+
+
+@pytest.mark.parametrize("name", ["", "a/b/c", "我/faq", "me/", None])
+def test_a_dry_run_refuses_names_that_the_hub_refuses(name, bert_folder, load, capsys):
+    encoder = load(bert_folder)
+    with pytest.raises(UserError, match=r"push_to_hub\(.*owner/name"):
+        encoder.push_to_hub(name, dry_run=True)
+    assert main(["push", str(bert_folder), name or "", "--dry-run"]) == 2
+    told = capsys.readouterr()
+    assert not told.out
+    assert "owner/name" in told.err
 
 
 @pytest.mark.slow
