@@ -10,6 +10,7 @@ from rich.text import Text
 from conf.job import JobConfig
 from juzhen.core.kinds import main_metric_keys, metric_title, speaking
 from juzhen.core.result import WITHOUT_LEAKS, Result, Score, without_size
+from juzhen.core.text import counted
 from juzhen.encoders.resolve_path import ENCODER_FOLDER
 from juzhen.report.table import decision_table
 from juzhen.report.terminal import console_table, terminal
@@ -48,7 +49,7 @@ def show_result(result: Result, *, folder: str, earlier: Sequence[Result] = ()) 
         mib = training.get("peak_memory_mib")
         memory = "" if mib is None else f", at most {mib:,.0f} MiB"
         console.print(
-            f"trained {training['rows_seen']:,} rows in {training['train_seconds']:.0f} s "
+            f"trained {counted(training['rows_seen'], 'rows')} in {training['train_seconds']:.0f} s "
             f"({training['rows_per_second']:.0f} rows/s{memory}), {best_on_dev(training)}",
             highlight=False,
         )
@@ -129,7 +130,7 @@ def leak_lines(result: Result) -> list[str]:
         else:
             without = "the others have no correlation" if score.count else "no row is left"
         most = max(leaked["by_set"], key=leaked["by_set"].get)
-        share = f"{leaked['rows']:,} rows ({100 * leaked['share']:.1f} %)"
+        share = f"{counted(leaked['rows'], 'rows')} ({100 * leaked['share']:.1f} %)"
         notes.append(f"{column}: {share} are in training, most of them in {most}; {without}")
     return notes
 

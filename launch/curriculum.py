@@ -30,7 +30,7 @@ from juzhen.core.machine import describe_environment, limit_threads
 from juzhen.core.nodes import name_of
 from juzhen.core.result import Result, Score, weights_digest
 from juzhen.core.row_scores import ROWS_FILE, RowScores, SetRows
-from juzhen.core.text import percent
+from juzhen.core.text import counted, percent
 from juzhen.core.text_warnings import Unknown
 from juzhen.data.leaks import SeenRows
 from juzhen.data.loading import JobData, load_stages
@@ -440,7 +440,8 @@ def planned_lines(data: SentenceDataModule, matches: Mapping[str, Match]) -> lis
     rows = {name: count * stream.batch_sizes[name] for name, count in batches.items()}
     weights = loss_weights(data.job, data.stage.datasets)
     messages = [
-        f"{name}: {100 * count / stream.num_batches:.1f} % of the batches, of {stream.batch_sizes[name]} rows"
+        f"{name}: {100 * count / stream.num_batches:.1f} % of the batches, "
+        f"of {counted(stream.batch_sizes[name], 'rows')}"
         + (f", loss {name_of(matches[name].loss)}" if matches[name].loss else "")
         + (f" × {weights[name]:g}" if weights else "")
         + f"; {100 * rows[name] / sum(rows.values()):.1f} % of the examples: each of its {len(data.train[name]):,} "

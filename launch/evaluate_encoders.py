@@ -17,7 +17,7 @@ from juzhen.core.kinds import MEASURES, RANKINGS, STANDARD_RANKS, metric_key, me
 from juzhen.core.lazy_names import offered
 from juzhen.core.machine import describe_environment
 from juzhen.core.result import RESULT_FILE, Score, weights_digest
-from juzhen.core.text import markdown_table
+from juzhen.core.text import counted, markdown_table
 from juzhen.models.settings import LEXICAL
 
 if TYPE_CHECKING:  # they load torch, and --help should not wait for that
@@ -127,7 +127,7 @@ def _sets(options: SimpleNamespace, today: "JobConfig") -> "list[Examples | Rank
                 raise UserError(
                     f"{place}:{line}: {reason}. Fix it, or leave such rows out: --on-bad-row drop"
                 )
-            print(f"{place}: {len(lines):,} rows left out, such as line {line}: {reason}")
+            print(f"{place}: {counted(len(lines), 'rows')} left out, such as line {line}: {reason}")
         sets.append(search.ranking())
     return [
         some_queries(one, options.limit, seed=today.seed) if hasattr(one, "relevant") else one for one in sets
@@ -327,7 +327,9 @@ def _table(ranking: "RankingSet", reranked: "list[RerankedScores]") -> str:
         table_rows.append([str(scores.depth or "–"), *cells, f"{middle:.1f} ({low:.1f} to {high:.1f})"])
     head = ["reread", *map(metric_title, metrics), "ms per query"]
     about = (
-        f"{ranking.column}: {len(ranking.queries):,} queries, {len(ranking.corpus):,} documents; ×100, 95 % interval "
-        f"over queries; median and 10th to 90th percentile of {len(reranked[0].milliseconds)} queries, one at a time"
+        f"{ranking.column}: {counted(len(ranking.queries), 'queries')}, "
+        f"{counted(len(ranking.corpus), 'documents')}; ×100, 95 % interval "
+        "over queries; median and 10th to 90th percentile of "
+        f"{counted(len(reranked[0].milliseconds), 'queries')}, one at a time"
     )
     return "\n".join([about, "", markdown_table(head, table_rows, numbers=range(len(head))), ""])

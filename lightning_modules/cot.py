@@ -11,6 +11,7 @@ from juzhen.core.batch import Batch
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.core.nodes import name_of
+from juzhen.core.text import counted
 from juzhen.encoders.preflight import prompt_at_start
 from juzhen.encoders.prompts import TEMPLATES, Templates, refuse_prompt
 from juzhen.encoders.sentence_encoder import PromptEncoder
@@ -146,5 +147,5 @@ def require_sight(encoder: PromptEncoder, start: str) -> None:
     if cosine > SAME:
         raise UserError(
             f"{start}: the state at [MASK] is the same whatever the sentence (mean cosine {cosine:.5f} of "
-            f"{len(SENTENCES)} sentences), so there is nothing to learn from. {WAY_OUT}"
+            f"{counted(len(SENTENCES), 'sentences')}), so there is nothing to learn from. {WAY_OUT}"
         )

@@ -17,7 +17,7 @@ from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
 from juzhen.core.kinds import text_roles
 from juzhen.core.nodes import name_of
-from juzhen.core.text import percent
+from juzhen.core.text import counted, percent
 from juzhen.data.sampler import BatchStream, stratified
 from juzhen.data.spec import DatasetConfig
 from juzhen.losses.loss import Contrast, Loss
@@ -73,7 +73,7 @@ def _own(dataset: DatasetConfig) -> Iterator[str]:
 def _batches(key: str, examples: Examples, size: int) -> Iterator[str]:
     if len(examples) < size:
         yield (
-            f"{key}={size}: {examples.name} has {len(examples):,} rows to train on, so every batch holds "
+            f"{key}={size}: {examples.name} has {counted(len(examples), 'rows')} to train on, so every batch holds "
             f"{len(examples):,}"
         )
 
@@ -198,8 +198,9 @@ def _steps(job: JobConfig, rows: SentenceDataModule) -> Iterator[str]:
         yield f"training.duration={training.duration} is {exact:.2g} of a step; one step is made"
     if rows.warmup_steps > total:
         yield (
-            f"optimizer.warmup={optimizer.warmup} is longer than the training of {total} steps, so the learning rate "
-            f"gets to {percent(total, rows.warmup_steps)} of optimizer.lr. Type optimizer.warmup='10 percent'"
+            f"optimizer.warmup={optimizer.warmup} is longer than the training of {counted(total, 'steps')}, so "
+            f"the learning rate gets to {percent(total, rows.warmup_steps)} of optimizer.lr. "
+            "Type optimizer.warmup='10 percent'"
         )
 
 
@@ -214,8 +215,8 @@ def _validation(job: JobConfig, rows: SentenceDataModule) -> Iterator[str]:
     for examples, metric in zip(rows.selection.sets, rows.selection.metrics, strict=True):
         if why := undefined_reason(metric, examples):
             yield (
-                f"dev/{examples.name}: {why} ({len(examples):,} rows), so its {metric} is undefined and chooses no "
-                "checkpoint; where no other set does, the weights of the last step are kept"
+                f"dev/{examples.name}: {why} ({counted(len(examples), 'rows')}), so its {metric} is undefined and "
+                "chooses no checkpoint; where no other set does, the weights of the last step are kept"
             )
 
 

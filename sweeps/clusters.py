@@ -11,6 +11,7 @@ from typing import Any
 
 from juzhen.core.errors import UserError, install_line
 from juzhen.core.machine import num_cores
+from juzhen.core.text import counted
 from sweeps import node
 from sweeps.ledger import JOBS, Event, Ledger, SweepCell
 from sweeps.local import (
@@ -144,7 +145,7 @@ class SlurmRunner(ClusterRunner):
         return self.jobs
 
     def describe(self) -> str:
-        return f"up to {self.jobs} jobs in the queue of {self.cluster}, {self.cpus} cores each"
+        return f"up to {counted(self.jobs, 'jobs')} in the queue of {self.cluster}, {counted(self.cpus, 'cores')} each"
 
     def environment(self) -> dict[str, str]:
         return thread_variables(self.cpus)
@@ -166,7 +167,8 @@ class SlurmRunner(ClusterRunner):
             ["kill" if self.cluster == "local" else "scancel", *(attempt.job for attempt in running)]
         )
         report(
-            f"leaving; {len(running)} jobs go on, and the same command finds their results. To end them: {ends}"
+            f"leaving; {counted(len(running), 'jobs go on', 'job goes on')}, and the same command finds their results. "
+            f"To end them: {ends}"
         )
         return False
 
@@ -252,7 +254,7 @@ class RayRunner(ClusterRunner):
         return job, lambda: bool(self.ray.wait([reference], timeout=0)[0])
 
     def stop(self, running: Sequence[ClusterAttempt], report: Callable[[str], None]) -> bool:
-        report(f"stopping; {len(running)} runs save what they have")
+        report(f"stopping; {counted(len(running), 'runs save what they have', 'run saves what it has')}")
         tasks = [self.tasks[attempt.job] for attempt in running]
         for task in tasks:
             self.ray.cancel(task, force=False)

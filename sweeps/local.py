@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from juzhen.core.machine import cuda_devices, num_cores
+from juzhen.core.text import counted
 from sweeps.ledger import Event, SweepCell
 from sweeps.node import start
 
@@ -138,7 +139,7 @@ class LocalRunner:
         return self.running[-1]
 
     def stop(self, running: Sequence[LocalAttempt], report: Callable[[str], None]) -> bool:
-        report(f"stopping; {len(running)} runs save what they have")
+        report(f"stopping; {counted(len(running), 'runs save what they have', 'run saves what it has')}")
         for attempt in running:
             attempt.process.terminate()
         for attempt in running:

@@ -11,7 +11,7 @@ from filelock import FileLock
 
 from juzhen.core.errors import MISTAKE_STATUS, UserError, command
 from juzhen.core.result import Result, RunProgress
-from juzhen.core.text import time_in_words
+from juzhen.core.text import counted, time_in_words
 from juzhen.evaluation.saved_run import missing_sets
 from sweeps.ledger import Event, Ledger, SweepCell, is_at_work
 from sweeps.local import Attempt, Ended, Runner
@@ -157,7 +157,9 @@ class Planner:
         sizes = {"cells": len(self.cells), "jobs": self.runner.capacity()}
         self.ledger.plan(self.cells, (Event.SWEEP, sizes))
         done = sum(cell.finished for cell in self.cells)
-        self.report(f"{len(self.cells)} runs, {done} of them finished already; {self.runner.describe()}")
+        self.report(
+            f"{counted(len(self.cells), 'runs')}, {done} of them finished already; {self.runner.describe()}"
+        )
         if line := late_columns_line(self.cells):
             self.report(line)
         self.waiting = [CellAttempt(cell) for cell in self.cells]

@@ -31,7 +31,7 @@ from juzhen.core.atomic_write import remove_file
 from juzhen.core.errors import UserError, command, require_choice
 from juzhen.core.file_guard import claim_dir, refuse_links
 from juzhen.core.result import Result
-from juzhen.core.text import in_markdown, markdown_table, short, short_where_apart
+from juzhen.core.text import counted, in_markdown, markdown_table, short, short_where_apart
 from sweeps.ledger import FOLDER, JOBS, Event, Ledger, SweepCell
 from sweeps.local import Ended, Runner
 from sweeps.planner import CellAttempt, Planner
@@ -516,7 +516,7 @@ def shown(value: Any) -> str:
 def _score(score: float, runs: Sequence[str]) -> str:
     """Format the score. One run: with its interval, if evaluated on one set. Several: their mean."""
     if len(runs) > 1:
-        return f"{100 * score:.2f} (mean of {len(runs)} seeds)"
+        return f"{100 * score:.2f} (mean of {counted(len(runs), 'seeds')})"
     low, high = (_interval(runs[0]) if runs else None) or (None, None)
     return f"{100 * score:.2f}" if low is None else f"{100 * score:.2f} [{100 * low:.1f}, {100 * high:.1f}]"
 

@@ -15,7 +15,7 @@ from rich.live import Live
 from juzhen.core.errors import UserError
 from juzhen.core.progress import is_live
 from juzhen.core.result import RunProgress
-from juzhen.core.text import time_in_words
+from juzhen.core.text import counted, time_in_words
 from juzhen.report.terminal import console_table, terminal
 from sweeps.ledger import Event, History, Ledger, is_at_work
 from sweeps.planner import (
@@ -144,7 +144,7 @@ def at_work(history: History) -> float:
 def summary(status: Status) -> str:
     """Return one line: number of cells in each state, and the estimated remaining time."""
     counts = [f"{status.count(state)} {state}" for state in reversed(State) if status.count(state)]
-    line = f"{len(status.cells)} runs: {', '.join(counts)}"
+    line = f"{counted(len(status.cells), 'runs')}: {', '.join(counts)}"
     if status.seconds_left is not None:
         line += f"; about {time_in_words(status.seconds_left)} left, {status.jobs} at a time"
     return line

@@ -241,7 +241,7 @@ def test_a_cross_encoder_ranks_by_the_scores_of_its_pairs(data, tmp_path, tiny_b
         ),
         (
             ["evaluation.transfer=[demo_qmc]", "debug_rows=1"],
-            "transfer: demo_qmc: all 1 rows .* one class",
+            "transfer: demo_qmc: 1 row .* one class",
         ),
     ],
 )

@@ -93,7 +93,7 @@ def test_faulty_rows_are_refused_left_out_or_all_there_is(tmp_path, encoder_fold
         assert "faq.csv:3" in (told := capsys.readouterr().err)
         assert "--on-bad-row drop" in told
         assert run(*words, "--on-bad-row", "drop") == 0
-        assert "1 faulty rows" in "".join(capsys.readouterr())
+        assert "1 faulty row" in "".join(capsys.readouterr())
     assert len(np.load(tmp_path / "faq.npy")) == 2
     path.write_text("text,id\n ,1\n\u200b,2\n", encoding="utf-8")
     pairs = tmp_path / "pairs.csv"

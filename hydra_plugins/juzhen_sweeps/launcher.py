@@ -13,6 +13,7 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from juzhen.core.errors import UserError
+from juzhen.core.text import counted
 from launch.hydra_internals import flag_parser
 from launch.job import read_job, run_key
 from launch.run_folder import GoneError, offline_line, require_same_data, require_same_job
@@ -62,7 +63,7 @@ class CellLauncher(Launcher):
             options = {"report": display.report, "watch": display.refresh}
             summary = Planner(cells, ledger, runner, attempts=self.attempts, **options).run()
         show(
-            f"{len(summary.finished)} runs finished, {len(summary.skipped)} were finished before, "
+            f"{counted(len(summary.finished), 'runs')} finished, {len(summary.skipped)} were finished before, "
             f"{len(summary.failed)} failed. Show them: juzhen table {folder}"
         )
         for cell, error in summary.failed.items():

@@ -15,6 +15,7 @@ from juzhen.advice.search import Search
 from juzhen.advice.target import Reading, read_panel, read_sources, read_target
 from juzhen.advice.trials import Trials
 from juzhen.core.errors import require_number
+from juzhen.core.text import counted
 from juzhen.data.tables import TableReading
 
 
@@ -69,7 +70,7 @@ def advise(
     leaks = {source.name: source.leaky for source in found}
     for name, count in leaks.items():
         if count:
-            say(f"{name}: {count:,} rows are left out, which the target has too")
+            say(f"{name}: {counted(count, 'rows')} left out, which the target has too")
     trials = Trials(
         str(encoder), read, found, folder=out and out / "runs", learning_rate=learning_rate, seed=seed
     )

@@ -16,7 +16,7 @@ from juzhen.advice.trials import OWN, Recipe, passes
 from juzhen.core.atomic_write import write_json, write_text
 from juzhen.core.examples import Kind
 from juzhen.core.kinds import metric_title
-from juzhen.core.text import markdown_table, time_in_words
+from juzhen.core.text import counted, markdown_table, time_in_words
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ def answer_of(
         *_of_choice(search, target),
         f"{len(trials.made)} trainings in {time_in_words(60 * search.minutes - search.left)}; "
         f"it ended because {search.stopped_by}. A score is {metric_title(target.metric)} in points: that of the "
-        f"untrained encoder on {len(target.scored):,} rows, plus the gain.",
+        f"untrained encoder on {counted(len(target.scored), 'rows')}, plus the gain.",
     ]
     if search.not_tried:
         named = ", ".join(search.not_tried)
@@ -206,7 +206,7 @@ def _of_choice(search: Search, target: Target) -> list[str]:
     dev, scored = int(target.is_dev.sum()), len(target.scored)
     rows = f"{scored:,} rows"
     if dev < scored:
-        rows = f"{scored:,} rows (recipes with own rows on {dev:,}, which they have not seen)"
+        rows = f"{counted(scored, 'rows')} (recipes with own rows on {dev:,}, which they have not seen)"
     return [
         f"The best of {len(search.recipes) - 1} recipes was chosen on {rows}, which also measure its gain. The gain is "
         f"therefore corrected for the choice. Uncorrected it is {search.compare(best, ())}."
@@ -258,7 +258,7 @@ def _elsewhere(lines: list[Line], best: Stages) -> list[str]:
 
 
 def _words(stages: Stages) -> str:
-    return " → ".join(f"{name} ({count:,} rows)" for name, count in stages) or "nothing"
+    return " → ".join(f"{name} ({counted(count, 'rows')})" for name, count in stages) or "nothing"
 
 
 def _listed(recipes: list[Stages]) -> str:

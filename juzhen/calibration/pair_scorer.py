@@ -16,6 +16,7 @@ from juzhen.core.calibration_files import Calibration, Fusion, is_fusion
 from juzhen.core.errors import UserError
 from juzhen.core.file_guard import check_overwritable
 from juzhen.core.safe_open import csv_text
+from juzhen.core.text import counted
 
 if TYPE_CHECKING:  # --help should not wait for it
     import numpy as np
@@ -218,9 +219,11 @@ def score_table(
     columns = [[values[row] for row in rows] for values in columns]
     for note in table.notes:
         print(f"note: {note}", file=sys.stderr)
-    left_out = f"; {len(faults):,} faulty rows are left out" if faults else ""
+    left_out = (
+        f"; {counted(len(faults), 'faulty rows are left out', 'faulty row is left out')}" if faults else ""
+    )
     print(
-        f"{path}: {len(rows):,} rows; {table.format}; {names[0]} is compared with {names[1]}{left_out}",
+        f"{path}: {counted(len(rows), 'rows')}; {table.format}; {names[0]} is compared with {names[1]}{left_out}",
         file=sys.stderr,
     )
     first, second = (columns[place] for place in places)

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from juzhen.core.paths import DISTRIBUTION
+from juzhen.core.text import counted
 
 INFO = ("--info", "-i")
 OF_HYDRA = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
@@ -49,7 +50,7 @@ def info_lines(conf_dir: Path) -> Iterator[str]:
     yield f"juzhen {_version(DISTRIBUTION)}" + (f", commit {commit[:10]}{changed}" if commit else "")
     yield f"libraries      {', '.join(f'{name} {_version(name)}' for name in SHOWN)}"
     yield f"python         {facts['python']}"
-    yield f"machine        {facts['platform']}, {facts['cpu_cores']} cores, {facts['processor']}"
+    yield f"machine        {facts['platform']}, {counted(facts['cpu_cores'], 'cores')}, {facts['processor']}"
     option, why = found_hardware()
     yield f"device         auto takes {option}: {why}"
     yield f"configuration  {conf_dir}"

@@ -10,7 +10,7 @@ from typer import Argument, Option
 
 from juzhen.cli.options import AS_IT_LOOKS, Encoder, TableOptions
 from juzhen.core.process import without_hub
-from juzhen.core.text import percent
+from juzhen.core.text import counted, percent
 
 if TYPE_CHECKING:
     from juzhen.data.tables import TableReading
@@ -71,7 +71,10 @@ def _texts(file: Path, limit: int, reading: "TableReading") -> list[str]:
     table = with_split_cells(table, [place], reading.split_cells)
     chosen, faults = good_texts(table, [place], reading)
     if faults:
-        print(f"note: {file}: {len(faults):,} faulty rows are left out", file=sys.stderr)
+        print(
+            f"note: {file}: {counted(len(faults), 'faulty rows are left out', 'faulty row is left out')}",
+            file=sys.stderr,
+        )
     values = column_values(table, place)
     texts = [*dict.fromkeys(values[row] for row in chosen)]
     step = max(len(texts) / limit, 1.0)
@@ -111,7 +114,8 @@ def _notes(found: "KnownCharacters") -> Iterator[str]:
         return
     yield (
         f"{unknown.texts:,} of {unknown.looked_at:,} texts ({percent(unknown.texts, unknown.looked_at)}) hold pieces "
-        f"that this encoder does not know; {unknown.pairs:,} pairs of different texts have equal token numbers"
+        f"that this encoder does not know; "
+        f"{counted(unknown.pairs, 'pairs of different texts have', 'pair of different texts has')} equal token numbers"
     )
     if found.characters:
         counts = [f"{one} {count:,}" for one, count in found.characters.items()]

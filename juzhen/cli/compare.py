@@ -12,7 +12,7 @@ from juzhen.core.errors import UserError
 from juzhen.core.file_guard import check_overwritable
 from juzhen.core.kinds import metric_title
 from juzhen.core.result import without_size
-from juzhen.core.text import short
+from juzhen.core.text import counted, short
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -69,7 +69,7 @@ def compare(
     else:
         if len(runs) > len(LETTERS):
             raise UserError(
-                f"{len(runs)} runs: at most {len(LETTERS)} can be compared. juzhen table shows all"
+                f"{counted(len(runs), 'runs')}: at most {len(LETTERS)} can be compared. juzhen table shows all"
             )
         if len(runs) < 2:
             raise UserError(

@@ -15,7 +15,7 @@ from juzhen.cli import options
 from juzhen.cli.options import DataDir, data_folder
 from juzhen.core.errors import UserError, command, setting
 from juzhen.core.paths import CONFIGURATION, IS_CLONE, ROOT
-from juzhen.core.text import LARGEST, short
+from juzhen.core.text import LARGEST, counted, short
 from juzhen.models.settings import LEXICAL
 
 if TYPE_CHECKING:
@@ -244,7 +244,9 @@ def _make_search(
     for place, lines in search.left_out.items():
         print("\n".join(f"{place}: {line}" for line in _left_out(lines)))
     sizes = ", ".join(f"{split} {len({query for query, *_ in rows}):,}" for split, rows in judged.items())
-    print(f"{name}: {len(search.queries):,} queries ({sizes}) in {len(search.corpus):,} documents")
+    print(
+        f"{name}: {counted(len(search.queries), 'queries')} ({sizes}) in {counted(len(search.corpus), 'documents')}"
+    )
     print(f"written: {path}")
     tree = ["--config-dir", config_dir] if config_dir else []
     if IS_CLONE:
@@ -358,7 +360,7 @@ def _descriptions(config_dir: Path | None) -> Path:
 
 def _described(table: "RawTable", rows: "Guess") -> Iterator[str]:
     """Describe how the table was recognised."""
-    yield f"{table.place}: {len(table.cells):,} rows; {table.format}"
+    yield f"{table.place}: {counted(len(table.cells), 'rows')}; {table.format}"
     scores = ", scores from {} to {}".format(*rows.score_range) if rows.score_range else ""
     yield f"each row is a {rows.kind}{scores}:"
     for field, column in rows.columns.items():
@@ -388,9 +390,9 @@ def _left_out(lines: Mapping[int, str]) -> Iterator[str]:
         numbers = ", ".join(map(str, line_numbers[:NUM_LINES])) + (
             ", …" if len(line_numbers) > NUM_LINES else ""
         )
-        yield f"left out, {reason}: {len(line_numbers):,} rows (line {numbers})"
+        yield f"left out, {reason}: {counted(len(line_numbers), 'rows')} (line {numbers})"
     if len(by_reason) > NUM_LINES:
-        yield f"left out for other reasons: {sum(map(len, by_reason.values())):,} rows in all"
+        yield f"left out for other reasons: {counted(sum(map(len, by_reason.values())), 'rows')} in all"
 
 
 def _next(new_set: "NewSet", config_dir: Path | None, data_dir: Path) -> Iterator[str]:

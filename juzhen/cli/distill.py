@@ -7,6 +7,7 @@ from typer import Argument, Option
 
 from juzhen.cli import options
 from juzhen.core.process import without_hub
+from juzhen.core.text import counted
 
 
 def distill(
@@ -75,13 +76,13 @@ def distill(
         written = rows.write(
             out, grades, grade=scorer.grade, source=source, like=config, graded_by=scorer.name
         )
-        print(f"{len(rows.rows):,} triplets of {source} with scores: {out}")
+        print(f"{counted(len(rows.rows), 'triplets')} of {source} with scores: {out}")
         print(f"the positive scores above its negatives in {rows.agreement(scores):.1%} of them")
     else:
         written = write_set(
             out, pairs, grades, grade=scorer.grade, source=source, like=config, graded_by=scorer.name
         )
-        print(f"{len(pairs.first):,} pairs of {source} with scores: {out}")
+        print(f"{counted(len(pairs.first), 'pairs')} of {source} with scores: {out}")
         if (agreement := pairs.agreement(scores)) is not None:
             print(f"Spearman of the scores with the gold labels: {100 * agreement:.2f}")
     print(f"configuration: {written}")

@@ -25,6 +25,7 @@ from juzhen.core.errors import UserError
 from juzhen.core.file_guard import check_overwritable
 from juzhen.core.process import without_hub
 from juzhen.core.safe_open import require_file
+from juzhen.core.text import counted
 from juzhen.core.text_warnings import collected
 
 
@@ -163,8 +164,14 @@ def encode(
         )
     kind = "" if precision == "float32" else f", in {precision}"
     if faults:
-        print(f"left out: {len(faults):,} faulty rows, the first in line {min(faults):,}", file=sys.stderr)
-    print(f"{len(embeddings):,} embeddings of {embeddings.shape[1]} numbers{kind}: {output}", file=sys.stderr)
+        print(
+            f"left out: {counted(len(faults), 'faulty rows')}, the first in line {min(faults):,}",
+            file=sys.stderr,
+        )
+    print(
+        f"{counted(len(embeddings), 'embeddings')} of {embeddings.shape[1]} numbers{kind}: {output}",
+        file=sys.stderr,
+    )
 
 
 def _byte_ranges(path: Path) -> Any:

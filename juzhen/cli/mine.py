@@ -11,6 +11,7 @@ from juzhen.cli import options
 from juzhen.core.file_guard import check_claimable
 from juzhen.core.paths import DATASETS
 from juzhen.core.process import without_hub
+from juzhen.core.text import counted
 from juzhen.mining.options import MiningOptions
 
 USUAL = MiningOptions()
@@ -111,7 +112,8 @@ def mine(
     if range_max is None and 0 < len(ranking.corpus) < rules.range_max:
         rules = replace(rules, range_max=len(ranking.corpus))
         print(
-            f"range_max: all {rules.range_max:,} documents of {ranking.column}, fewer than {MiningOptions.range_max}"
+            f"range_max: all {counted(rules.range_max, 'documents')} of {ranking.column}, "
+            f"fewer than {MiningOptions.range_max}"
         )
     excluded = [] if sets is None else sets.evaluation(exclude_from)
     if sets is not None:
@@ -134,11 +136,11 @@ def mine(
     report = mined.report()
     miner.clear_shards(shards)
     sizes = (
-        f"up to {rules.num_negatives} negatives"
+        f"up to {counted(rules.num_negatives, 'negatives')}"
         if report["rows"]["fewer"]
-        else f"{rules.num_negatives} negatives each"
+        else f"{counted(rules.num_negatives, 'negatives')} each"
     )
-    print(f"{count:,} rows of {config.name}/{split} with {sizes}: {out}")
+    print(f"{counted(count, 'rows')} of {config.name}/{split} with {sizes}: {out}")
     print(f"all candidates with their reasons: {out.with_suffix('.parquet')}\nconfiguration: {yaml}")
     print("\n".join(report_lines(report)))
     if (warning := misfit(report, calibrate_on)) is not None:

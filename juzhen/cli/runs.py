@@ -9,6 +9,7 @@ from typer import Argument, Option
 from juzhen.cli import options
 from juzhen.core.atomic_write import write_text
 from juzhen.core.file_guard import check_overwritable
+from juzhen.core.text import counted
 
 if TYPE_CHECKING:  # it loads numpy, and --help should not wait for that
     from juzhen.report.matrix import Matrix
@@ -126,7 +127,7 @@ def archive(folder: options.Runs, target: Annotated[Path, Argument(help="folder 
     """
     from juzhen.report.collect import export
 
-    print(f"{target}: {export(folder, target, report=warn)} results")
+    print(f"{target}: {counted(export(folder, target, report=warn), 'results')}")
 
 
 def write_page(path: Path | None, text: str) -> None:

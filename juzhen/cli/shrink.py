@@ -9,6 +9,7 @@ from juzhen.cli.options import SEED, ConfigDir, DataDir, OnBadRow, Seed, data_fo
 from juzhen.core.errors import UserError, command, setting
 from juzhen.core.file_guard import check_overwritable, require_apart, require_outside
 from juzhen.core.process import without_hub
+from juzhen.core.text import counted
 
 
 def shrink(
@@ -135,7 +136,7 @@ def shrink(
     save_encoder(smaller, folder, card={"name": folder.name, "begins_as": f"a student of {teacher}"})
     size = sum(weights.numel() for weights in smaller.backbone.parameters())
     print(
-        f"{folder}: {smaller.backbone.config.num_hidden_layers} layers of {smaller.dim}, "
+        f"{folder}: {counted(smaller.backbone.config.num_hidden_layers, 'layers')} of {smaller.dim}, "
         f"{len(smaller.tokenizer):,} tokens, {size / 1e6:.1f} million numbers"
     )
     if encoder.score_head is not None:

@@ -13,6 +13,7 @@ from juzhen.core.atomic_write import write_json
 from juzhen.core.errors import require_choice
 from juzhen.core.file_guard import check_overwritable
 from juzhen.core.process import without_hub
+from juzhen.core.text import counted
 
 SHOWN = 40
 
@@ -99,7 +100,7 @@ def verify(
         console.print(console_table(head, rows, numbers=head[1:3]))
     else:
         print(markdown_table(head, rows, numbers=(1, 2)))
-    print(f"{len(texts):,} texts, beside transformers, one text at a time")
+    print(f"{counted(len(texts), 'texts')}, beside transformers, one text at a time")
     if json is not None:
         write_json(json, [way.as_dict() for way in results])
     none_computed = all(way.largest is None for way in results)

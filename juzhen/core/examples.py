@@ -17,6 +17,7 @@ from juzhen.core.kinds import RANKED as RANKED
 from juzhen.core.kinds import TARGET_COLUMN as TARGET_COLUMN
 from juzhen.core.kinds import TEXT_COLUMNS as TEXT_COLUMNS
 from juzhen.core.kinds import Kind as Kind
+from juzhen.core.text import counted
 
 NLI_CLASSES = ("entailment", "neutral", "contradiction")
 NLI_GRADES = (1.0, 0.5, 0.0)
@@ -398,7 +399,7 @@ def too_few(labels: Mapping[str, np.ndarray]) -> str | None:
     fitted_on = labels[name if in_folds else "train"]
     _, counts = np.unique(fitted_on, return_counts=True)
     if len(counts) < 2:
-        return f"all {len(fitted_on):,} rows to learn from are of one class"
+        return f"{counted(len(fitted_on), 'rows')} to learn from, of one class alone"
     if in_folds and counts.min() < 2:
         return "a class has only 1 row, and a classifier needs 2 of each"
     return None

@@ -24,6 +24,11 @@ LONGEST_WORD = 240
 LONGEST_NAME = 200
 """Bytes of a file name. File systems take 255, and a key or a suffix is added."""
 
+SINGULAR = {"ies": "y", "sses": "ss", "ches": "ch", "xes": "x"}
+"""End of a noun for several → for one."""
+
+ONE_OF_SEVERAL = re.compile("(ies|sses|ches|xes|s)$")
+
 NUL_FAULT = "holds a NUL byte, which is no character: the file is damaged, or no text"
 
 
@@ -78,6 +83,22 @@ def name_fault(name: str) -> str | None:
     if len(os.fsencode(name)) > LONGEST_NAME:
         return f"it is longer than {LONGEST_NAME} bytes"
     return None
+
+
+def counted(number: int, several: str, one: str | None = None) -> str:
+    """Write a number with its noun.
+
+    Args:
+        number: At least 0.
+        several: Words behind other numbers than 1. They end with their noun, or `one` is given.
+        one: Words behind 1.
+
+    >>> counted(1, "faulty rows"), counted(1200, "queries"), counted(1, "rows are left", "row is left")
+    ('1 faulty row', '1,200 queries', '1 row is left')
+    """
+    if number != 1:
+        return f"{number:,} {several}"
+    return f"1 {one or ONE_OF_SEVERAL.sub(lambda ending: SINGULAR.get(ending[0], ''), several)}"
 
 
 def short(text: str, length: int = 60) -> str:

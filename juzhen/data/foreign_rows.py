@@ -15,7 +15,7 @@ import numpy as np
 
 from juzhen.core.errors import UserError
 from juzhen.core.examples import TARGET_COLUMN, TEACHER_SCORE, TEXT_COLUMNS, Kind, negative_columns
-from juzhen.core.text import short, text_fault
+from juzhen.core.text import counted, short, text_fault
 from juzhen.data.readers import FileTable
 
 log = logging.getLogger(__name__)
@@ -237,7 +237,7 @@ def _sentence_transformers(record: Mapping[str, Any]) -> ForeignRow:
         raise RowError(f"{' and '.join(gold)}: expected one column of gold values")
     texts = [key for key in record if key not in LABELS]
     if len(texts) < 2:
-        raise RowError(f"{len(texts)} columns of texts, expected two at least")
+        raise RowError(f"{counted(len(texts), 'columns')} of texts, expected two at least")
     anchor, positive, *negatives = (_text(record[key], key) for key in texts)
     value = record[gold[0]] if gold else None
     if not gold:

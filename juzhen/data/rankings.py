@@ -13,6 +13,7 @@ from scipy.sparse.csgraph import connected_components
 from juzhen.core.columns import as_column
 from juzhen.core.errors import UserError
 from juzhen.core.examples import JUDGED, TEXT_COLUMNS, Examples, Kind
+from juzhen.core.text import counted
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,9 @@ class RankingSet:
                 object.__setattr__(self, name, as_column(values, f"{self.column}: {name}"))
         for column in (self.relevant, self.candidates, self.own, self.irrelevant, self.unreachable):
             if column is not None and len(column) != len(self.queries):
-                raise UserError(f"{self.column}: {len(self.queries)} queries, but answers of {len(column)}")
+                raise UserError(
+                    f"{self.column}: {counted(len(self.queries), 'queries')}, but answers of {len(column)}"
+                )
         for query, gains in enumerate(self.relevant):
             beyond = [] if self.unreachable is None else self.unreachable[query]
             if not (gains or beyond) or min([*gains.values(), *beyond]) <= 0:

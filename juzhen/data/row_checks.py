@@ -17,7 +17,7 @@ from juzhen.core.examples import (
     Examples,
     Kind,
 )
-from juzhen.core.text import is_unseen, short, text_fault
+from juzhen.core.text import counted, is_unseen, short, text_fault
 from juzhen.data.readers import FileTable
 from juzhen.data.spec import DatasetConfig, SplitRequest
 
@@ -179,7 +179,7 @@ def raw_values(table: FileTable, field: str, column: str | int, key: str) -> Seq
         if not 0 <= column < len(table.columns):
             raise UserError(
                 f"{table.place}: {field} is read from column {column} (counted from 0), but there are "
-                f"only {len(table.columns)} columns. {header}. Fix `columns` in the layout of {key}"
+                f"only {counted(len(table.columns), 'columns')}. {header}. Fix `columns` in the layout of {key}"
             )
         position = column
     elif names and column in names:
@@ -251,7 +251,7 @@ def refuse_faults(table: FileTable, faults: dict[int, str], on_bad_row: str) -> 
     if not faults or on_bad_row != "error":
         return
     first, num_others = min(faults), len(faults) - 1
-    ending = {0: "", 1: " One more row is faulty."}.get(num_others, f" {num_others} more rows are faulty.")
+    ending = f" {counted(num_others, 'more rows are faulty', 'more row is faulty')}." if num_others else ""
     raise UserError(
         f"{table.at(first)}: {faults[first]}.{ending} Fix the file, or choose on_bad_row=drop to leave such "
         f"rows out and count them"
@@ -267,8 +267,8 @@ def _check_count(
         raise UserError(f"{table.place}: no rows are left ({num_rows + num_dropped} were read{dropped})")
     if promised is not None and num_rows + num_dropped != promised:
         raise UserError(
-            f"{table.place}: {num_rows + num_dropped} rows{dropped}, but {rows_key} promises {promised}. Is the file "
-            f"complete? If this is another release, type {rows_key}=null"
+            f"{table.place}: {counted(num_rows + num_dropped, 'rows')}{dropped}, but {rows_key} promises {promised}. "
+            f"Is the file complete? If this is another release, type {rows_key}=null"
         )
 
 

@@ -15,7 +15,7 @@ import pandas as pd
 from juzhen.core.errors import UserError
 from juzhen.core.examples import NLI_CLASSES, TEACHER_SCORE, negative_columns
 from juzhen.core.kinds import JUDGED, TARGET_COLUMN, TEXT_COLUMNS, Kind
-from juzhen.core.text import text_fault
+from juzhen.core.text import counted, text_fault
 from juzhen.data.foreign_rows import TOOLS, as_fields, format_of
 from juzhen.data.headers import (
     HYPOTHESIS_NAMES,
@@ -399,7 +399,7 @@ def odd_labels(table: RawTable, kind: Kind, texts: Sequence[str], target: str) -
     if classes is None or odd.empty:
         return []
     found = (
-        f"{len(odd):,} of {(column != '').sum():,} rows hold none of {listed(sorted(classes))}, the first is "
+        f"{len(odd):,} of {counted((column != '').sum(), 'rows')} hold none of {listed(sorted(classes))}, the first is "
         f"{odd.iloc[0]} in {table.table.at(odd.index[0])}"
     )
     fields = dict(zip(("text_a", "text_b"), texts, strict=True))

@@ -22,7 +22,7 @@ from juzhen.core.aliases import require_set
 from juzhen.core.columns import table_columns
 from juzhen.core.errors import UserError, require_choice
 from juzhen.core.examples import Examples, Kind, negative_columns
-from juzhen.core.text import number_or_nan, short
+from juzhen.core.text import counted, number_or_nan, short
 from juzhen.data.headers import language_of
 from juzhen.data.readers import FileTable
 from juzhen.data.row_checks import listed, verified
@@ -305,7 +305,7 @@ def _columns_of(rows: Any, name: str) -> tuple[list[str] | None, list[list[Any]]
         usual = Counter(map(len, tuples)).most_common(1)[0][0]
         number, row = next((number, row) for number, row in enumerate(tuples, 1) if len(row) != usual)
         raise UserError(
-            f"{name}, row {number}: {len(row)} values, expected {usual} as in most rows. Complete it."
+            f"{name}, row {number}: {counted(len(row), 'values')}, expected {usual} as in most rows. Complete it."
         )
     return None, [[*column] for column in zip(*tuples, strict=True)], {}
 
@@ -459,7 +459,10 @@ class ConfiguredSets:
         """Print the number of faulty rows that were left out."""
         for name, rows in self._read.items():
             if rows is not None and rows.num_dropped:
-                print(f"{name}: {rows.num_dropped:,} faulty rows are left out", file=sys.stderr)
+                print(
+                    f"{name}: {counted(rows.num_dropped, 'faulty rows are left out', 'faulty row is left out')}",
+                    file=sys.stderr,
+                )
 
     def splits(
         self, name: str, splits: Sequence[str] = ("train", "dev", "test"), *, option: str = ""

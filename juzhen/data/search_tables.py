@@ -19,7 +19,7 @@ import yaml
 from juzhen.core.errors import UserError, require_number
 from juzhen.core.kinds import Kind
 from juzhen.core.safe_open import csv_text, read_bytes
-from juzhen.core.text import is_position, name_fault, short, text_fault
+from juzhen.core.text import counted, is_position, name_fault, short, text_fault
 from juzhen.data.dataset_from_table import ORIGIN, Origin, connected_groups, split_groups, write_described
 from juzhen.data.headers import NUMBER, language_of, share_of_numbers
 from juzhen.data.leaks.matching import normalize
@@ -221,9 +221,13 @@ def search_of_tables(
     judgements = {key: gain for key, gain in kept.items() if key[0] in answered}
     taken = [line for part in ("queries", "corpus") for line in found[part].taken] + judged.taken
     if silent := len(texts["queries"]) - len(answered):
-        taken.append(f"{silent:,} queries have no answer, and are left out")
+        taken.append(
+            f"{counted(silent, 'queries have no answer, and are', 'query has no answer, and is')} left out"
+        )
     if missing := sum(document not in texts["corpus"] for _, document in judgements):
-        taken.append(f"{missing:,} answers are not in the corpus: they count as not found")
+        taken.append(
+            f"{counted(missing, 'answers are', 'answer is')} not in the corpus: counted as not found"
+        )
     left_out = {part.place: part.left_out for part in found.values() if part.left_out}
     if judged.left_out:
         left_out[judged.place] = left_out.get(judged.place, {}) | judged.left_out
@@ -480,7 +484,7 @@ def _judged(raw: RawTable, queries: _Part, corpus: _Part) -> _Judged:
     gain = picked.get("gain") or _named(rest, GAIN_NAMES) or next(iter(numeric), None)
     columns = {"query": query, "document": document} | ({"gain": gain} if gain else {})
     answers = raw.cells[[*columns.values()]].set_axis([*columns], axis=1)
-    taken = [f"{raw.place}: {len(answers):,} answers; {raw.format}"]
+    taken = [f"{raw.place}: {counted(len(answers), 'answers')}; {raw.format}"]
     taken += [f"  {key:11} = {short(name, 30)}" for key, name in columns.items()]
     return _gains(raw, answers, queries, corpus, taken)
 

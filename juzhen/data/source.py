@@ -15,7 +15,7 @@ import numpy as np
 from juzhen.core.errors import UserError, foreign_reason, require_choice
 from juzhen.core.examples import JUDGED, TARGET_COLUMN, TEXT_COLUMNS, Examples, Kind
 from juzhen.core.process import hub_problem
-from juzhen.core.text import short
+from juzhen.core.text import counted, short
 from juzhen.data.convert import with_equal_columns
 from juzhen.data.foreign_rows import as_fields
 from juzhen.data.rankings import as_retrieval
@@ -436,7 +436,7 @@ def joined(parts: Sequence[Examples | None], request: SplitRequest) -> Examples 
     missing = [path for path, part in zip(paths, parts, strict=True) if part is None]
     if missing and request.required and len(missing) < len(parts):
         raise UserError(
-            f"{key}: {split} is read from {len(parts)} files, and {', '.join(missing)} "
+            f"{key}: {split} is read from {counted(len(parts), 'files')}, and {', '.join(missing)} "
             f"{'is' if len(missing) == 1 else 'are'} missing. Fetch them, or choose another layout: "
             f"{key}.layout=…"
         )

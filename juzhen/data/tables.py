@@ -21,7 +21,7 @@ import numpy as np
 
 from juzhen.core.errors import UserError, command, foreign_reason, nearest, require_packages
 from juzhen.core.safe_open import open_regular_file
-from juzhen.core.text import is_position, short, split_lines, text_fault
+from juzhen.core.text import counted, is_position, short, split_lines, text_fault
 from juzhen.data.headers import is_header, is_name
 from juzhen.data.readers import (
     BYTE_ORDER_MARK,
@@ -384,7 +384,11 @@ def _delimited(path: Path, text: str, encoding: str, candidates: str, reading: T
             f"{path}:{first[0]}: the line that names the columns has {widths[0]} cells, and most others have {width}. "
             "Give each column a name"
         )
-    faults = {line: f"{len(cells)} cells, expected {width}" for line, cells in records if len(cells) != width}
+    faults = {
+        line: f"{counted(len(cells), 'cells')}, expected {width}"
+        for line, cells in records
+        if len(cells) != width
+    }
     rows = [record for record in records if len(record[1]) == width]
     form = f"{encoding}, {DELIMITER_NAMES[delimiter]} between columns" if width > 1 else encoding
     return _table(path, rows, faults, reading, form, delimiter=delimiter, quoted=quoted)
@@ -596,7 +600,7 @@ def refuse_rows(table: FileTable, faults: Mapping[int, str], left: int, reading:
     """Raises UserError for the first faulty row, unless such rows are left out, and if no row is left."""
     if faults and reading.on_bad_row == "error":
         line, others = min(faults), len(faults) - 1
-        more = f" {others:,} more rows are faulty." if others else ""
+        more = f" {counted(others, 'more rows are faulty', 'more row is faulty')}." if others else ""
         raise UserError(
             f"{table.at(line)}: {faults[line]}.{more} Fix the file, or leave such rows out: "
             f"{reading.spell('on_bad_row', 'drop')}"
@@ -604,11 +608,14 @@ def refuse_rows(table: FileTable, faults: Mapping[int, str], left: int, reading:
     if not left:
         line = min(faults)
         raise UserError(
-            f"{table.place}: all {len(faults):,} rows are faulty, and none is left. {table.at(line)}: {faults[line]}"
+            f"{table.place}: {counted(len(faults), 'rows are faulty', 'row is faulty')}, and none is left. "
+            f"{table.at(line)}: {faults[line]}"
         )
 
 
 def warn_dropped(place: str, count: int) -> None:
     """Warn about the number of faulty rows that are left out, if there are any."""
     if count:
-        warnings.warn(f"{place}: {count:,} faulty rows are left out", stacklevel=5)
+        warnings.warn(
+            f"{place}: {counted(count, 'faulty rows are left out', 'faulty row is left out')}", stacklevel=5
+        )

@@ -19,7 +19,7 @@ from juzhen.core.columns import as_column, check_texts
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Side
 from juzhen.core.progress import progress_bar
-from juzhen.core.text import short
+from juzhen.core.text import counted, short
 from juzhen.encoders.backbone import StaticTokens, without_cache
 from juzhen.encoders.forward import (
     PackedSentences,
@@ -111,7 +111,7 @@ class Prompted(GuardedAttributesMixin):
         ids = self.tokenizer(prompt, verbose=False)["input_ids"]
         if len(ids) >= self.max_length:
             raise UserError(
-                f"max_length={self.max_length}: the {quoted} takes {len(ids)} tokens of it, special ones "
+                f"max_length={self.max_length}: the {quoted} takes {counted(len(ids), 'tokens')} of it, special ones "
                 f"included, and leaves none for the sentence. Set at least max_length={len(ids) + 16}"
             )
         # Counted as sentence-transformers does: alone, and without the special token behind it.

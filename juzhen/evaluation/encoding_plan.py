@@ -20,6 +20,7 @@ from juzhen.core.errors import UserError
 from juzhen.core.examples import JUDGED, TEXT_COLUMNS, Examples, Kind, SentenceUnion, Side, sides_of
 from juzhen.core.kinds import UNSCORED
 from juzhen.core.result import Score
+from juzhen.core.text import counted
 from juzhen.data.probe import TransferTask
 from juzhen.data.rankings import RankingSet, StandardQuestions, as_ranking, as_standard_questions
 from juzhen.encoders.chunks import computed
@@ -196,7 +197,8 @@ class EncodingPlan(ABC):
         for dataset in self.rankings:
             if not dataset.queries or not dataset.corpus:
                 raise UserError(
-                    f"{dataset.column}: {len(dataset.queries)} queries and {len(dataset.corpus)} documents. Expected "
+                    f"{dataset.column}: {counted(len(dataset.queries), 'queries')} and "
+                    f"{counted(len(dataset.corpus), 'documents')}. Expected "
                     "one of each at least"
                 )
         rows = [dataset for dataset in sets if isinstance(dataset, Examples) and dataset.kind not in JUDGED]

@@ -16,6 +16,7 @@ from juzhen.core.errors import UserError, require_choice
 from juzhen.core.examples import NLI_GRADES, Comparisons, Kind, SentenceUnion, Side
 from juzhen.core.kinds import UNSCORED_BY_BM25, UNSCORED_BY_PAIRS
 from juzhen.core.result import Score
+from juzhen.core.text import counted
 from juzhen.data.probe import TransferTask
 from juzhen.data.rankings import RankingSet
 from juzhen.encoders.pair_encoder import PairEncoder
@@ -87,8 +88,8 @@ def _candidates(ranking: RankingSet) -> list[Int[np.ndarray, "documents"]]:
     """Distinct candidates of each query. Raises UserError without candidates."""
     if ranking.candidates is None:
         raise UserError(
-            f"{ranking.column}: a cross-encoder would read each of {len(ranking.queries):,} queries with each "
-            f"of {len(ranking.corpus):,} documents. Give candidates, or rank with a bi-encoder"
+            f"{ranking.column}: a cross-encoder would read each of {counted(len(ranking.queries), 'queries')} with "
+            f"each of {counted(len(ranking.corpus), 'documents')}. Give candidates, or rank with a bi-encoder"
         )
     return [np.unique(named) for named in ranking.candidates]
 
@@ -317,7 +318,8 @@ class VectorEvaluator(Evaluator):
             vectors = np.asarray(given.cpu() if isinstance(given, Tensor) else given, dtype=np.float32)
             if vectors.ndim != 2 or len(vectors) != len(texts):
                 raise UserError(
-                    f"encode: {len(texts)} texts became an array of shape {vectors.shape}. Expected a vector for each"
+                    f"encode: {counted(len(texts), 'texts')} became an array of shape {vectors.shape}. "
+                    "Expected a vector for each"
                 )
             require_finite(vectors, texts)
             parts[side] = vectors

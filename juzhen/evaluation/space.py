@@ -15,7 +15,7 @@ from juzhen.core.errors import UserError, require_choice
 from juzhen.core.kinds import Kind
 from juzhen.core.result import Result
 from juzhen.core.space import PCA, TITLES, TSNE, EmbeddingAnalysis, WordPairs
-from juzhen.core.text import text_fault
+from juzhen.core.text import counted, text_fault
 from juzhen.data.probe import Probe
 from juzhen.data.readers import suffix_of
 from juzhen.data.row_checks import listed
@@ -59,7 +59,8 @@ def require_maps(methods: Sequence[str], num_texts: int) -> None:
         require_choice("map", method, FEWEST)
         if num_texts < FEWEST[method]:
             raise UserError(
-                f"{TITLES[method]} of {num_texts} texts: it needs at least {FEWEST[method]}. Give more texts"
+                f"{TITLES[method]} of {counted(num_texts, 'texts')}: it needs at least {FEWEST[method]}. "
+                "Give more texts"
             )
 
 

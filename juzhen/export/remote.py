@@ -16,6 +16,7 @@ from juzhen.core.columns import require_finite
 from juzhen.core.errors import UserError
 from juzhen.core.safe_open import parse_json
 from juzhen.core.schema import Number, Text, Whole, require_form
+from juzhen.core.text import counted
 
 SECONDS = 120.0
 AT_ONCE = 64
@@ -85,7 +86,7 @@ class RemoteServer:
             data.sort(key=lambda item: item["index"])
             if [item["index"] for item in data] != list(range(len(batch))):
                 raise self._odd(
-                    f"{len(data):,} embeddings for {len(batch):,} texts, or numbers of other texts"
+                    f"{counted(len(data), 'embeddings')} for {counted(len(batch), 'texts')}, or numbers of other texts"
                 )
             try:
                 rows = [_vector(item["embedding"]) for item in data]

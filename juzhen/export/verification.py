@@ -16,7 +16,7 @@ from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples
 from juzhen.core.kinds import CORRELATIONS, MEASURES
 from juzhen.core.machine import processor_name
-from juzhen.core.text import markdown_table
+from juzhen.core.text import counted, markdown_table
 from juzhen.data.source import load_examples
 from juzhen.data.spec import DatasetConfig, Source
 from juzhen.encoders.batch_invariance import embedding_alone
@@ -119,7 +119,11 @@ class ExportReport:
             [f"largest difference, {name}", "", f"{value:.1e}"] for name, value in self.differences.items()
         ]
         table += [
-            [f"Spearman × 100, {name} ({pair.rows:,} rows)", f"{pair.before:.2f}", f"{pair.after:.2f}"]
+            [
+                f"Spearman × 100, {name} ({counted(pair.rows, 'rows')})",
+                f"{pair.before:.2f}",
+                f"{pair.after:.2f}",
+            ]
             for name, pair in self.correlations.items()
         ]
         table += [
@@ -135,8 +139,9 @@ class ExportReport:
     def words(self) -> str:
         """Describe the measurement in a sentence."""
         return (
-            f"{self.texts} texts of {self.lengths[0]} to {self.lengths[1]} tokens and with special tokens, beside "
-            f"transformers, one text at a time; {torch.get_num_threads()} threads of {processor_name() or 'a CPU'}."
+            f"{counted(self.texts, 'texts')} of {self.lengths[0]} to {self.lengths[1]} tokens and with special tokens, "
+            f"beside transformers, one text at a time; "
+            f"{torch.get_num_threads()} threads of {processor_name() or 'a CPU'}."
         )
 
     def as_dict(self) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from juzhen.core.atomic_write import atomic_write
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind, negative_columns
-from juzhen.core.text import percent
+from juzhen.core.text import counted, percent
 from juzhen.data.rankings import RankingSet
 from juzhen.data.spec import DatasetConfig, made_from
 from juzhen.mining.filters import REASONS, SUSPECTED, Reason
@@ -45,9 +45,9 @@ def report_lines(report: Mapping[str, Any]) -> list[str]:
     ]
     if (fitted := report.get("threshold")) is not None:
         sentences.append(
-            f"threshold {fitted['value']:.4f}, fitted on {fitted['positives']:,} pairs with label 1, of which "
-            f"{100 * fitted['kept_positives']:.1f} % lie below, and {fitted['negatives']:,} with label 0, of which "
-            f"{100 * fitted['refused_negatives']:.1f} % do not"
+            f"threshold {fitted['value']:.4f}, fitted on {counted(fitted['positives'], 'pairs')} with label 1, of "
+            f"which {100 * fitted['kept_positives']:.1f} % lie below, and {fitted['negatives']:,} with label 0, of "
+            f"which {100 * fitted['refused_negatives']:.1f} % do not"
         )
     before, after = report["known_before"], report["known_after"]
     wrong, wrong_after = report["false_negatives_before"], report["false_negatives_after"]
@@ -74,8 +74,16 @@ def report_lines(report: Mapping[str, Any]) -> list[str]:
 def fewer_line(report: Mapping[str, Any]) -> str:
     """Count rows with fewer negatives than requested and positives without a row. "" if all rows are full."""
     rows, reasons = report["rows"], report["reasons"]
-    parts = [f"{rows['fewer']:,} rows have fewer than {rows['negatives']} negatives"] if rows["fewer"] else []
-    parts += [f"{rows['none']:,} positives have none and no row"] if rows["none"] else []
+    parts = (
+        [
+            f"{counted(rows['fewer'], 'rows have', 'row has')} fewer than {counted(rows['negatives'], 'negatives')}"
+        ]
+        if rows["fewer"]
+        else []
+    )
+    parts += (
+        [f"{counted(rows['none'], 'positives have', 'positive has')} none and no row"] if rows["none"] else []
+    )
     if not parts:
         return ""
     refused = {name: count for name, count in reasons.items() if name != "kept"}

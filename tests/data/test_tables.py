@@ -283,7 +283,7 @@ def test_what_columns_are_called_goes_before_what_they_look_like(tmp_path):
     path.write_text("\n".join(["答案,问题", *(f"答{n},问{n}" for n in range(6))]), "utf-8")
     assert as_examples(path).texts("anchor") == [f"问{n}" for n in range(6)]
     (tmp_path / "odd.json").write_text("[1, 2]", encoding="utf-8")
-    with pytest.raises(UserError, match=r"odd\.json.*all 2 rows are faulty"):
+    with pytest.raises(UserError, match=r"odd\.json.*2 rows are faulty, and none is left"):
         as_examples(tmp_path / "odd.json")
 
 

@@ -122,7 +122,7 @@ def test_the_verb_writes_a_folder_that_loads(teacher, tmp_path, capsys):
     places = str(tmp_path / "teacher"), str(tmp_path / "small")
     words = ["--layers=1", "--dim=64", "--vocabulary=200", "--dataset", "demo_qmc"]
     assert main(["shrink", *places, *words]) == 0
-    assert "1 layers of 64, 200 tokens" in capsys.readouterr().out
+    assert "1 layer of 64, 200 tokens" in capsys.readouterr().out
     assert SentenceEncoder.load(tmp_path / "small").encode(TEXTS).shape == (3, 64)
 
 

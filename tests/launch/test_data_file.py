@@ -141,7 +141,7 @@ def test_the_verb_says_what_it_takes_a_file_for_and_what_comes_next(desk, capsys
     assert "GBK, comma between columns, first line names the columns" in text
     assert "each row is a labelled_pair" in text
     assert "label      = 是否相同: 0 · 1" in text
-    assert "left out, 4 cells, expected 3: 1 rows (line " in text
+    assert "left out, 4 cells, expected 3: 1 row (line " in text
     *_, following = text.splitlines()
     program, script, *arguments = shlex.split(following.removeprefix("next: "))
     assert (program, script) == ("python", str(train.CONFIGURATION.parent / "train.py"))

@@ -47,7 +47,7 @@ def test_one_cell_fails_and_the_other_is_there(tmp_path, capsys):
     sweep = start_program("train.py", "-m", *words, cwd=ROOT)
     told, _ = sweep.communicate(timeout=200)
     assert sweep.returncode == 1, told
-    assert "1 runs finished, 0 were finished before, 1 failed" in told
+    assert "1 run finished, 0 were finished before, 1 failed" in told
     assert "error: /nowhere: no such folder" in told
     (result,) = tmp_path.glob("*/result.json")
     assert Result.read(result).config["model"]["_target_"] == "lightning_modules.lexical.Lexical"
