@@ -34,7 +34,7 @@ from juzhen.encoders.peer_options import GuardedAttributesMixin, check_count, ch
 from juzhen.encoders.pooling import POOLINGS, check_pooling
 from juzhen.encoders.projection import BilinearScore, OutputLayer
 from juzhen.encoders.prompts import Prompts, Templates, as_prompts
-from juzhen.encoders.tokens import TEXTS_PER_CALL, TokenTable, no_garbage_collection
+from juzhen.encoders.tokens import TEXTS_PER_CALL, TokenTable, no_garbage_collection, token_ids
 
 CHARACTERS_PER_TOKEN = 64
 """Characters for each token of `max_length` with which a very long text is tried."""
@@ -462,15 +462,8 @@ class PooledEncoder(Prompted):
             for start in range(0, len(texts), TEXTS_PER_CALL):
                 portion = texts[start : start + TEXTS_PER_CALL]
                 check_texts(portion, start=start, may_be_empty=True)
-                encoding = self.tokenizer(
-                    self.prompted([self.beginning(text) for text in portion]),
-                    truncation=True,
-                    max_length=self.max_length,
-                    padding=False,
-                    return_attention_mask=False,
-                    return_token_type_ids=False,
-                )
-                portions.append(TokenTable.of(encoding["input_ids"]))
+                inputs = self.prompted([self.beginning(text) for text in portion])
+                portions.append(TokenTable.of(token_ids(self.tokenizer, inputs, max_length=self.max_length)))
                 if not portions[-1].lengths.all():
                     text = portion[int(portions[-1].lengths.argmin())]
                     raise UserError(f"{short(repr(text))}: the tokenizer knows nothing in this text")

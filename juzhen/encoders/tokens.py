@@ -21,6 +21,9 @@ import transformers
 from jaxtyping import Bool, Int, UInt64
 from tokenizers.processors import TemplateProcessing
 from transformers import PreTrainedTokenizerBase
+from transformers.tokenization_utils_base import TruncationStrategy
+from transformers.tokenization_utils_tokenizers import TokenizersBackend
+from transformers.utils import PaddingStrategy
 
 from juzhen.core.array_cache import ArrayCache, Stored
 from juzhen.core.atomic_write import write_json
@@ -34,6 +37,32 @@ from juzhen.encoders.folder_settings import read_settings
 TOKENIZER_SETTINGS = "tokenizer_config.json"
 NAMES_BEFORE_5 = {"TokenizersBackend": "PreTrainedTokenizerFast"}
 """Class of a tokenizer in transformers 5 → its name in 4, which both read."""
+
+
+def token_ids(tokenizer: PreTrainedTokenizerBase, texts: list[str], *, max_length: int) -> list[list[int]]:
+    """Token ids of texts with special tokens, truncated.
+
+    A tokenizer that leaves its work to the package tokenizers is asked there: what transformers makes of the answer,
+    one text at a time in Python, takes half as long again.
+    """
+    kind = type(tokenizer)
+    if (
+        getattr(kind, "_encode_plus", None) is not TokenizersBackend._encode_plus
+        or kind.__call__ is not PreTrainedTokenizerBase.__call__
+    ):
+        options = {"return_attention_mask": False, "return_token_type_ids": False, "padding": False}
+        return tokenizer(texts, truncation=True, max_length=max_length, **options)["input_ids"]
+    tokenizer.set_truncation_and_padding(
+        padding_strategy=PaddingStrategy.DO_NOT_PAD,
+        truncation_strategy=TruncationStrategy.LONGEST_FIRST,
+        max_length=max_length,
+        stride=0,
+        pad_to_multiple_of=None,
+        padding_side=None,
+    )
+    backend = tokenizer.backend_tokenizer
+    backend.encode_special_tokens = tokenizer.split_special_tokens
+    return [encoding.ids for encoding in backend.encode_batch_fast(texts)]
 
 
 def special_around(tokenizer: PreTrainedTokenizerBase, *, prompt: str = "") -> tuple[int, int]:

@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from transformers import AutoTokenizer
 
-from juzhen.encoders.tokens import TokenTable
+from juzhen.core.paths import BUILTIN
+from juzhen.encoders.tokens import TokenTable, token_ids
 
 TOKEN_LISTS = st.lists(st.lists(st.integers(0, 2**31 - 1), max_size=12), max_size=12)
 
@@ -62,3 +64,18 @@ def test_there_is_nothing_behind_the_end():
     with pytest.raises(IndexError):
         table[2]
     assert table[2:].tolist() == []
+
+
+@pytest.mark.parametrize("side", ["right", "left"])
+@pytest.mark.parametrize("name", ["encoder", "mini_zh@1", "mini_zh@2"])
+def test_tokens_are_those_of_transformers(name, side):
+    tokenizer = AutoTokenizer.from_pretrained(BUILTIN / name)
+    tokenizer.truncation_side = side
+    texts = ["", "怎么退货", "<s>[SEP]</s>", "ＡＢ１ 養 🐱\ud7ff", "长" * 40, f"a {tokenizer.sep_token} b"]
+    for splits in (False, True):
+        tokenizer.split_special_tokens = splits
+        expected = tokenizer(texts, truncation=True, max_length=8)["input_ids"]
+        tokenizer(
+            texts[:2], padding="max_length", max_length=5, truncation=False
+        )  # leaves its settings behind
+        assert token_ids(tokenizer, texts, max_length=8) == expected
