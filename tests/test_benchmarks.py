@@ -169,6 +169,7 @@ def test_the_table_has_a_line_for_each_measurement_of_ours():
 
 
 @pytest.mark.parametrize("made", [TRAINING, MEMORY], ids=lambda made: made["benchmark"])
+@pytest.mark.slow
 def test_what_is_written_is_read_back_and_drawn_the_same_again(made, tmp_path):
     pytest.importorskip("matplotlib")
     path = report.write(made, tmp_path / "out")

@@ -166,6 +166,7 @@ def test_texts_with_classes_and_a_cross_encoder(encoder):
 @pytest.mark.parametrize(
     ("rows", "measure"), [(FAQ, "recall_at_1"), (LABELLED, "spearman"), (TRIPLETS, "triplet_accuracy")]
 )
+@pytest.mark.sampled(3)
 def test_fit_says_what_dev_was_and_became_and_leaves_a_threshold(rows, measure, tmp_path, capsys):
     start = SentenceEncoder.load("builtin/mini_zh")
     before = evaluate(start, rows).scores[f"dev/rows/{measure}"]

@@ -33,6 +33,7 @@ def worthless_training(draw, *, sets=4):
     return judge(after, before, ["0"])
 
 
+@pytest.mark.slow
 def test_a_training_of_no_worth_rarely_wins_and_its_intervals_hold_the_truth():
     draw = np.random.default_rng(5)
     verdicts = [worthless_training(draw) for _ in range(200)]
@@ -103,6 +104,7 @@ def test_a_target_that_cannot_be_compared_is_refused(two_runs, tmp_path, capsys)
     assert "demo_qmc: the target cannot be compared" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_training_ends_with_its_verdict_where_the_start_was_scored(tmp_path, tiny_backbone, capfd):
     words = ("dataset=[demo_qmc]", "benchmark=demo", "loss=cosent")
     run_job(tmp_path, tiny_backbone, *words, "evaluation.untrained=true")

@@ -169,6 +169,7 @@ def test_tables_show_a_measure_and_the_sets_that_have_it(run):
     assert 0 < results[0].scores["test/tnews/v_measure"].value <= 1
 
 
+@pytest.mark.slow
 def test_the_console_names_the_measures(run, data, tmp_path, tiny_backbone, capsys):
     run_job(tmp_path, tiny_backbone, *FEW, *sets(data, "triclue"), "evaluation.transfer=[demo_qmc]")
     shown = capsys.readouterr().out

@@ -145,6 +145,7 @@ def test_a_renamed_key_is_renamed_in_the_reference():
     ]
 
 
+@pytest.mark.slow
 def test_the_reference_has_every_option_verb_and_public_name():
     from juzhen.cli.verbs import VERBS
     from juzhen.losses import __all__ as losses

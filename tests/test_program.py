@@ -191,6 +191,7 @@ SLIPS = [
 
 
 @pytest.mark.parametrize(("words", "parts"), SLIPS, ids=lambda value: " ".join(value))
+@pytest.mark.sampled(2)
 def test_a_slip_is_met_with_what_there_is(capsys, words, parts):
     assert verbs(words) == 2
     told = capsys.readouterr().err

@@ -98,6 +98,7 @@ def test_a_prompt_that_was_given_stands_before_everything(prompted):
 @pytest.mark.parametrize("default", DEFAULTS)
 @pytest.mark.parametrize("include", [True, False])
 @pytest.mark.parametrize("symmetric", READ)
+@pytest.mark.sampled(2)
 def test_a_ranking_is_scored_behind_its_prompts(prompted, default, include, symmetric):
     encoder = prompted(default, include)
     run = EvaluationRun(encoder, EvaluationSettings())

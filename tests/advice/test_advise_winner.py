@@ -61,6 +61,7 @@ def searched(draw, gains, **options):
     return search
 
 
+@pytest.mark.slow
 def test_the_interval_of_the_winner_of_ten_equals_covers_the_truth():
     draw, times = np.random.default_rng(1), 1500
     covered = plain = above = 0

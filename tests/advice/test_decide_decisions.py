@@ -88,6 +88,7 @@ def test_missing_cells_of_a_matrix_of_rank_one_are_found():
     )
 
 
+@pytest.mark.slow
 def test_intervals_of_differences_cover_the_truth_in_93_to_97_percent():
     """Scores are means of rows; both rows and seeds are drawn anew in each of 1,500 simulated comparisons."""
     draw, covered, trials = np.random.default_rng(2), 0, 1500

@@ -55,6 +55,7 @@ def test_the_numbers_are_those_of_the_embeddings(encoder_folder, here, capsys):
     assert (here / "space" / "space.svg").is_file()
 
 
+@pytest.mark.slow
 def test_classes_of_a_table_are_measured_and_two_encoders_compared(encoder_folder, here, capsys):
     texts = [f"{word}{number}" for word in ("足球篮球", "手机电脑", "小说故事") for number in range(6)]
     rows = [f"{text},{text[:2]}" for text in texts]

@@ -70,6 +70,7 @@ def test_only_what_decides_weights_is_part_of_the_key():
     assert len({keys[0], *keys[3:]}) == 3
 
 
+@pytest.mark.slow
 def test_a_run_without_any_has_a_result_and_the_same_row(tmp_path, tiny_backbone):
     watched, alone = (
         run_job(tmp_path / str(len(words)), tiny_backbone, *QUICK, *words)

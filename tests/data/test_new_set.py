@@ -99,6 +99,7 @@ def test_traditional_characters_are_read_in_their_encoding(tmp_path, encoding):
         ([row[:1] for row in PAIRS], "utf-8", "\t", ".txt", "sentence", {"text": 0}),
     ],
 )  # fmt: skip
+@pytest.mark.sampled(2)
 def test_what_a_file_holds(tmp_path, rows, encoding, delimiter, suffix, kind, columns):
     path = write(tmp_path / f"pairs{suffix}", rows, encoding, delimiter)
     table = read_raw(path)

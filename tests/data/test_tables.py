@@ -299,6 +299,7 @@ def test_cells_keep_what_they_are(tmp_path):
     assert np.issubdtype(book.lines.dtype, np.int32)
 
 
+@pytest.mark.slow
 def test_a_table_of_very_many_columns_costs_a_little_per_column(tmp_path):
     columns = 30_000
     path = tmp_path / "wide.csv"

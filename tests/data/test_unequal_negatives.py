@@ -140,6 +140,7 @@ def test_what_a_row_lacks_is_no_pair_and_no_candidate():
 
 
 @pytest.mark.parametrize("loss", ["info_nce", "triplet", "lambda_loss"])
+@pytest.mark.sampled(3)
 def test_fit_learns_from_them_as_list_by_list(loss):
     """Of one row a step is the step of that row alone, whatever the others have."""
     weights = []

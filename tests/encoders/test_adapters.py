@@ -85,6 +85,7 @@ def test_it_starts_as_the_base_learns_alone_and_merges(any_folder, tmp_path, kin
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.sampled(2)
 def test_peft_reads_the_folder(bert_folder, tmp_path, kind):
     from peft import PeftModel
     from transformers import AutoModel
@@ -248,6 +249,7 @@ def test_settings_that_import_code_are_not_read(bert_folder, tmp_path):
         SentenceEncoder.load(folder)
 
 
+@pytest.mark.slow
 def test_exports_hold_the_merged_weights(bert_folder, tmp_path):
     encoder = with_adapter(bert_folder)
     proof = export_encoder(encoder, tmp_path / "whole", Format.SENTENCE_TRANSFORMERS, limit=8)

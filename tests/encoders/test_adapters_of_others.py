@@ -83,6 +83,7 @@ HONOURED = {
 
 
 @pytest.mark.parametrize("options", HONOURED.values(), ids=HONOURED)
+@pytest.mark.sampled(2)
 def test_it_gives_the_numbers_of_peft(bert_folder, tmp_path, options):
     folder, theirs = written(bert_folder, tmp_path / "adapter", **options)
     encoder = SentenceEncoder.load(folder)
@@ -109,6 +110,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("key", REFUSED)
+@pytest.mark.sampled(2)
 def test_what_would_change_the_numbers_is_refused_by_its_key(bert_folder, tmp_path, key):
     folder, _ = written(bert_folder, tmp_path / "adapter")
     settings = json.loads((folder / "adapter_config.json").read_text())
@@ -154,6 +156,7 @@ def test_what_would_change_the_numbers_is_refused_by_its_key(bert_folder, tmp_pa
         ("fan_in_fan_out", "no"),
     ],
 )
+@pytest.mark.sampled(3)
 def test_a_value_that_peft_cannot_compute_with_is_refused_by_its_key(bert_folder, tmp_path, key, value):
     folder, _ = written(bert_folder, tmp_path / "adapter")
     path = folder / "adapter_config.json"
@@ -207,6 +210,7 @@ WHOLE = {
 
 
 @pytest.mark.parametrize(("kind", "options"), WHOLE.values(), ids=WHOLE)
+@pytest.mark.sampled(2)
 def test_an_adapter_of_a_whole_model_gives_its_states(bert_folder, tmp_path, kind, options):
     folder, theirs = written(bert_folder, tmp_path / "adapter", kind=kind, **options)
     settings = json.loads((folder / "adapter_config.json").read_text()) | {"task_type": None}
@@ -299,6 +303,7 @@ def test_what_its_base_says_beside_the_weights_does_not_count_where_it_says_more
 
 @pytest.mark.parametrize("targets", [["query", "value"], "all-linear", ["dense"]], ids=str)
 @pytest.mark.parametrize("family", ["bert", "roberta"])
+@pytest.mark.sampled(2)
 def test_a_classifier_beside_an_adapter(tmp_path, targets, family):
     base = tmp_path / "base"
     base.mkdir()

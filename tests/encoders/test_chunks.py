@@ -29,6 +29,7 @@ def plain_mean(encoder, text: str, size: int, overlap: int) -> np.ndarray:
 
 @pytest.mark.parametrize("normalize", [True, False])
 @pytest.mark.parametrize("overlap", [0, 5])
+@pytest.mark.sampled(2)
 def test_a_long_text_is_the_mean_of_its_pieces_by_tokens(any_folder, load, normalize, overlap):
     encoder = load(any_folder, max_length=16, normalize=normalize).eval()
     texts = [text_of(count, start) for start, count in enumerate((3, 14, 15, 28, 40))]

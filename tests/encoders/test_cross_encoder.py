@@ -197,6 +197,7 @@ def test_the_score_of_classes_is_the_logit_of_the_expected_grade():
 
 
 @pytest.mark.parametrize("outputs", [1, 3])
+@pytest.mark.sampled(2)
 def test_saved_and_loaded_it_is_the_same(any_folder, joint, tmp_path, outputs):
     encoder = joint(any_folder, outputs=outputs, pooling="mean", symmetric=True, max_length=20, seed=4)
     with torch.no_grad():
@@ -311,6 +312,7 @@ HEADS = [
 
 
 @pytest.mark.parametrize(("family", "settings"), HEADS, ids=str)
+@pytest.mark.sampled(2)
 def test_heads_of_transformers_give_their_logits(tmp_path, family, settings):
     config = families.config_of(family)
     config.num_labels = 1

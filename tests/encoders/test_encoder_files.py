@@ -85,6 +85,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
+@pytest.mark.sampled(2)
 def test_a_broken_folder_is_refused_by_its_files_and_by_who_loads_it(folder, name):
     spoil, seen, told = BROKEN[name]
     config = BackboneConfig(path=str(folder), initialize="pretrained")

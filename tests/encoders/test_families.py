@@ -124,6 +124,7 @@ def test_a_text_that_spells_a_special_token_is_read_as_that_token(tmp_path):
 
 
 @pytest.mark.parametrize("family", REFUSED)
+@pytest.mark.sampled(2)
 def test_a_family_whose_texts_depend_on_their_neighbours_is_refused(family, tmp_path):
     with pytest.raises(UserError, match=REFUSED[family]):
         SentenceEncoder.load(written(family, tmp_path))

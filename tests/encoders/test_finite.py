@@ -141,6 +141,7 @@ def poisoned(path, name, value=torch.nan):
 
 
 @pytest.mark.parametrize("value", [torch.nan, -torch.inf])
+@pytest.mark.sampled(3)
 def test_tensors_are_named_wherever_they_are_read(bert_folder, tmp_path, value):
     def refused(load, path, name):
         poisoned(path, name, value)

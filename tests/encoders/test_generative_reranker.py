@@ -310,6 +310,7 @@ def test_what_sentence_transformers_would_compute_otherwise_is_refused(encoder, 
 
 @pytest.mark.parametrize("special", [False, True])
 @pytest.mark.parametrize("instruction", [None, "judge: "])
+@pytest.mark.sampled(2)
 def test_pairs_without_a_chat_template_are_those_of_the_tokenizer(
     folder, encoder, instruction, special, tmp_path
 ):

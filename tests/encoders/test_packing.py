@@ -76,6 +76,7 @@ def packing_encoder(load, folder, pooling):
 
 
 @pytest.mark.parametrize("pooling", ["mean", "cls", "max", "first_last", "weighted", "last"])
+@pytest.mark.sampled(2)
 def test_packed_equals_padded(any_folder, load, pooling):
     encoder = packing_encoder(load, any_folder, pooling)
     assert encoder.backbone.config._attn_implementation == PACKED

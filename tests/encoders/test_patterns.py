@@ -64,6 +64,7 @@ def gradients(forward, states):
 
 @pytest.mark.parametrize("key_heads", [4, 2, 1])
 @pytest.mark.parametrize("pattern", PATTERNS, ids=str)
+@pytest.mark.sampled(2)
 def test_groups_equal_the_definition(pattern, key_heads):
     tokens = pack([[5] * length for length in LENGTHS])
     states = columns(key_heads=key_heads)

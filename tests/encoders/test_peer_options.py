@@ -57,6 +57,7 @@ def test_others_are_answered_with_what_to_type(encoder, option, way_out):
         encoder.similarity(TEXTS, TEXTS, **option)
 
 
+@pytest.mark.slow
 def test_other_families_answer_too(encoder):
     tiny = SentenceEncoder.load("builtin/mini_zh")
     reading = MultiVectorSettings(query_length=16, document_length=40, expand_to=16)

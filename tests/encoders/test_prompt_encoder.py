@@ -90,6 +90,7 @@ def by_hand(encoder, text, view="anchor"):
 
 
 @pytest.mark.parametrize("stage_2", [STAGE_2, None])
+@pytest.mark.sampled(2)
 def test_two_stages_equal_sentence_by_sentence(any_folder, build, stage_2):
     encoder = build(any_folder, stage_2=stage_2).eval()
     plain = copy.deepcopy(encoder)

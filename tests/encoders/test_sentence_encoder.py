@@ -15,6 +15,7 @@ TEXTS = ["今天天气很好吗", "我", "你他们是的在不了有和人这�
 
 
 @pytest.mark.parametrize("pooling", POOLINGS)
+@pytest.mark.sampled(3)
 def test_a_sentence_does_not_depend_on_its_neighbours(any_folder, load, pooling):
     encoder = load(any_folder, pooling=pooling).eval()
     together = encoder(encoder.collate(encoder.tokenize(TEXTS)))

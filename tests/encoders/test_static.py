@@ -90,6 +90,7 @@ def run(exported, tmp_path_factory):
     return run_job(tmp_path_factory.mktemp("runs"), exported, *words)
 
 
+@pytest.mark.slow
 def test_it_learns_and_what_is_saved_is_what_was_scored(run, exported):
     assert Result.read(run).scores["dev/demo_sts/spearman"].value is not None
     encoder, before = SentenceEncoder.load(run), SentenceEncoder.load(exported)

@@ -143,6 +143,7 @@ def test_what_would_change_numbers_is_refused_by_name(saved, loaded, file, key, 
 
 
 @pytest.mark.parametrize("key", ["query_length", "document_length", "query_expansion"])
+@pytest.mark.sampled(3)
 def test_lengths_of_sides_are_read_or_refused(saved, loaded, key):
     kind, value = saved[0], {"strategy": "fixed", "length": 8} if key == "query_expansion" else 3
     if kind == "pairs":  # they read a pair as none of the two

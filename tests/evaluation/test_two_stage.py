@@ -39,6 +39,7 @@ def reader(tiny_backbone):
     return CrossEncoder(inner, outputs=1, segments=True, symmetric=False, seed=0).eval()
 
 
+@pytest.mark.slow
 def test_each_depth_is_what_a_plain_loop_gives(ranking, encoder, reader):
     found = two_stage(encoder, reader, ranking, depths=[3, 12])
     cosines = encoder.similarity(ranking.queries, ranking.corpus).round(6)

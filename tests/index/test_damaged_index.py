@@ -250,6 +250,7 @@ def numbers_of(results):
 
 
 @pytest.mark.parametrize("case", MENDED)
+@pytest.mark.sampled(3)
 def test_quick_files_that_differ_are_made_anew_in_one_line(
     case, built, found, expected, capsys, tmp_path, monkeypatch
 ):

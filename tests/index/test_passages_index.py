@@ -122,6 +122,7 @@ def test_an_index_of_means_is_searched_and_added_to_with_means(encoder, tmp_path
         Index.open(tmp_path / "cut", short.with_long_texts("chunk", 3))
 
 
+@pytest.mark.slow
 def test_the_command_line(encoder_folder, tmp_path, capsys):
     table, place = tmp_path / "laws.jsonl", str(tmp_path / "laws")
     lines = [

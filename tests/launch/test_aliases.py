@@ -114,6 +114,7 @@ def test_each_target_is_a_word_that_can_be_typed():
         (["-m", "optimizer.lrr=1,2"], "Did you mean lr?"),
     ],
 )
+@pytest.mark.sampled(2)
 def test_words_of_other_toolkits_are_answered_with_ours(words, meant):
     assert meant in refused(*words).replace("-m benchmark=none ", "")
 

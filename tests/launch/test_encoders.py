@@ -60,6 +60,7 @@ def lines_of(out, column):
     return {row[0]: row[1:] for row in rows[2:]}, rows[0]
 
 
+@pytest.mark.slow
 def test_a_search_of_tables_by_an_encoder_bm25_and_a_server(tables, address, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("JUZHEN_API_KEY", "of_test")
     words = [

@@ -62,6 +62,7 @@ def refused(folder, *words):
         ),
     ],
 )
+@pytest.mark.sampled(3)
 def test_another_job_is_refused_and_what_differs_is_named(tmp_path, then, now, named):
     message = refused(begun(tmp_path / "run", *then), *now)
     assert [part for part in named if part not in message] == []

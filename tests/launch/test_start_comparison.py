@@ -26,6 +26,7 @@ def training_of(folder):
     return json.loads((folder / RESULT_FILE).read_text("utf-8"))["training"]
 
 
+@pytest.mark.slow
 def test_a_verdict_changes_no_number(tmp_path, tiny_backbone, trained, capfd):
     plain = run_job(tmp_path / "a", tiny_backbone, *trained, "evaluation.verdict=never")
     assert " on demo_qmc; others " not in capfd.readouterr().err

@@ -170,6 +170,7 @@ MISMATCHES = [
 
 
 @pytest.mark.parametrize(("words", "message"), MISMATCHES, ids=[words for words, _ in MISMATCHES])
+@pytest.mark.sampled(2)
 def test_models_and_losses_that_do_not_suit_are_refused(words, message):
     with pytest.raises(UserError, match=message):
         match_losses(typed_job("benchmark=none", *words.split()))

@@ -31,6 +31,7 @@ def run(tmp_path_factory, backbone):
     return run_job(tmp_path_factory.mktemp("runs"), backbone, *RERANKER, *words)
 
 
+@pytest.mark.slow
 def test_a_run_learns_and_its_encoder_gives_what_its_result_says(run, tmp_path, backbone, capsys):
     losses = logged(run)
     assert np.isfinite(losses).all()

@@ -22,6 +22,7 @@ def run(tmp_path_factory, tiny_backbone):
     return run_job(tmp_path_factory.mktemp("runs"), tiny_backbone, *SPLADE, *words, "logger.every_steps=1")
 
 
+@pytest.mark.slow
 def test_a_run_learns_and_its_encoder_gives_what_its_result_says(run, tmp_path, tiny_backbone):
     losses = logged(run)
     assert np.isfinite(losses).all()

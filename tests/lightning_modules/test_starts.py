@@ -51,6 +51,7 @@ def made_by(encoder_folder, tmp_path_factory):
 
 
 @pytest.mark.parametrize("model", MODELS)
+@pytest.mark.sampled(2)
 def test_an_encoder_of_another_model_is_refused_with_the_way_out(made_by, model):
     teacher = ["model.teacher=builtin/mini_zh@2"] if model in ("guided", "distill") else []
     job = typed_job("benchmark=none", f"model={model}", *teacher)

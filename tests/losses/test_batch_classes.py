@@ -93,6 +93,7 @@ CASES = [
 @pytest.mark.parametrize(("loss", "score", "loop"), CASES, ids=lambda value: type(value).__name__)
 @given(CLASSES, st.integers(0, 10**6))
 @settings(max_examples=25)
+@pytest.mark.sampled(2)
 def test_losses_are_what_loops_say_and_gradients_are_finite(loss, score, loop, classes, seed):
     vectors, classes = drawn(classes, seed)
     leaf = torch.tensor(vectors, requires_grad=True)

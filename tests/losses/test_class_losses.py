@@ -139,6 +139,7 @@ def test_bilinear_bce_is_for_two_classes():
         (lambda: CoSENTAndSoftmax(temperature=0.1, entropy_weight=1, dim=DIM, num_classes=3), Kind.NLI_PAIR),
     ],
 )
+@pytest.mark.sampled(2)
 def test_heads_learn_and_travel_in_the_state_dict(build, kind):
     torch.manual_seed(0)
     loss, rows = build(), encoded_rows(kind, count=9, dtype=torch.float32)

@@ -47,6 +47,7 @@ def shortened(rows, count):
 
 
 @each_loss
+@pytest.mark.sampled(3)
 def test_places_that_all_rows_lack_change_nothing(case):
     """Neither the value, nor a gradient, nor what is logged."""
     rows, loss = case.rows(), case.build()
@@ -61,6 +62,7 @@ def test_places_that_all_rows_lack_change_nothing(case):
 
 
 @each_loss
+@pytest.mark.sampled(3)
 def test_what_fills_the_places_does_not_matter(case):
     rows, loss = case.rows(), case.build()
     other = replace(
@@ -87,6 +89,7 @@ def test_what_fills_the_places_does_not_matter(case):
 @pytest.mark.parametrize(
     "case", [case for case in TRIPLETS if not case.build().is_batchwise], ids=lambda c: c.name
 )
+@pytest.mark.sampled(3)
 def test_a_loss_that_does_not_couple_is_the_mean_of_the_lists(case):
     rows = case.rows()
     value = value_of(case.build(), with_missing(rows, MISSING))[0]

@@ -203,6 +203,7 @@ OF_OTHERS = {
 
 
 @pytest.mark.parametrize("verb", OUTPUTS)
+@pytest.mark.sampled(2)
 def test_no_verb_replaces_a_file_of_the_user(tmp_path, encoder_folder, verb, capsys):
     there = write(tmp_path / "there", *OF_OTHERS)
     (there / "pairs.tsv").write_text("sentence1\tsentence2\n今天\t明天\n", encoding="utf-8")

@@ -207,6 +207,7 @@ def program(*words: str, cwd: Path) -> subprocess.CompletedProcess:
     )
 
 
+@pytest.mark.slow
 def test_the_program_refuses_the_folder_it_stands_in_and_changes_nothing(tmp_path):
     folder = write(tmp_path / "repository", *REPOSITORY)
     before = tree(tmp_path)

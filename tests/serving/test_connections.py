@@ -153,6 +153,7 @@ def test_where_all_connections_are_at_work_a_new_one_is_told_so(prompted_folder)
         assert all(each.result() == 200 for each in answers)
 
 
+@pytest.mark.slow
 def test_an_answer_that_nobody_reads_ends(prompted_folder):
     servers = []
     with serving(prompted_folder, change=servers.append, seconds=1.0, texts=2048) as address:

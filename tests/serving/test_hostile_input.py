@@ -91,6 +91,7 @@ def port(address):
 
 
 @pytest.mark.parametrize("path", BODIES)
+@pytest.mark.sampled(3)
 def test_a_value_of_any_type_in_any_field_is_answered(client, path):
     kind, body = BODIES[path]
 
@@ -198,6 +199,7 @@ MAY_CLOSE = {
 
 
 @pytest.mark.parametrize("name", RAW)
+@pytest.mark.sampled(3)
 def test_strange_bytes_are_answered_in_time(client, port, name):
     content, expected = RAW[name]
     found = statuses(said(port, content, silence=0.5 if name.endswith("at once") else 0.1))

@@ -88,6 +88,7 @@ def test_an_iterator_is_written_as_a_list():
     assert json.loads(response.body) == {"data": [{"index": 0}, {"index": 1}, {"index": 2}]}
 
 
+@pytest.mark.slow
 def test_large_answers_are_whole_and_others_are_answered_meanwhile(prompted_folder):
     texts = [f"{number}" for number in range(256)]
     encoder = SentenceEncoder.load(prompted_folder)

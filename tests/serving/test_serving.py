@@ -433,6 +433,7 @@ def test_prompts_states_and_the_document(client):
     assert "<script" not in page
 
 
+@pytest.mark.slow
 def test_the_lines_of_the_guide_run(tmp_path, capsys):
     curl = [line for line in commands("docs/guides/serving.md") if line.startswith("curl")]
     assert curl == [line for line in commands("docs/guides/serving.zh.md") if line.startswith("curl")]

@@ -82,6 +82,7 @@ def test_the_group_is_that_of_the_runs(make_result):
     assert group("picture", None) == "picture"
 
 
+@pytest.mark.slow
 def test_single_runs_are_a_dashboard_by_their_names(tmp_path, make_result, monkeypatch, capsys):
     pytest.importorskip("wandb_workspaces", reason='pip install -e ".[dashboards]"')
     logged = []

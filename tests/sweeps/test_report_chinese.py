@@ -126,6 +126,7 @@ def report(request, make_result, tmp_path):
     return build_report(results, metric=None, reference=load_reference(None), audit=audit)
 
 
+@pytest.mark.sampled(2)
 def test_no_text_of_a_page_goes_without_chinese(report, monkeypatch):
     made, begin = [], Words.__init__
     monkeypatch.setattr(Words, "__init__", lambda self, *scripts: made.append(self) or begin(self, *scripts))

@@ -35,6 +35,7 @@ def trained(bits, steps, *, model=None, state=None, first=0):
     return model, optimizer
 
 
+@pytest.mark.slow
 def test_it_learns_nearly_the_same_in_a_quarter_of_the_memory():
     (whole, states), (small, small_states) = trained(32, 60), trained(8, 60)
     start, _ = trained(32, 0)

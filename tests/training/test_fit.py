@@ -207,6 +207,7 @@ def test_losses_that_cannot_learn_from_rows_are_named(encoder):
         ("warmup", 2),
     ],
 )
+@pytest.mark.sampled(2)
 def test_numbers_that_none_of_the_options_can_be_are_refused(encoder, key, value):
     before = {name: weight.clone() for name, weight in encoder.state_dict().items()}
     with pytest.raises(UserError, match=f"^{key}="):
