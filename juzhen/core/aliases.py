@@ -357,6 +357,7 @@ RENAMED_IN_LOSSES = {
     "smoothing": "label_smoothing",
     "weighting": "weighting_scheme",
     "hardness": "hardness_strength",
+    "weigh": "hardness_mode",
 }
 """Option of our losses in 0.2 → its name from 0.3 on, as in torch and sentence-transformers. Accepted until 0.4."""
 

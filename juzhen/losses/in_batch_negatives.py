@@ -341,10 +341,10 @@ class InfoNCEWeighted(Loss):
     Args:
         temperature: Divides the cosines.
         hardness_strength: α. 0: no weights.
-        weigh: Negatives to weight, "own", "others" or "all". Rows without explicit negatives have none of their own.
+        hardness_mode: Negatives to weight: "own" (the explicit negatives of the row), "others" or "all".
 
     Raises:
-        UserError: weigh="own" for rows without negatives.
+        UserError: hardness_mode="own" for rows without negatives.
 
     Example:
         >>> InfoNCEWeighted()(torch.eye(3), torch.eye(3) + 2)
@@ -361,7 +361,7 @@ class InfoNCEWeighted(Loss):
 
     temperature: Temperature = 0.05
     hardness_strength: Weight = 5.0
-    weigh: Annotated[str, Among(WEIGHED)] = "all"
+    hardness_mode: Annotated[str, Among(WEIGHED)] = "all"
 
     def with_logs(
         self,
@@ -371,10 +371,10 @@ class InfoNCEWeighted(Loss):
         *,
         text_ids: Tensor | None = None,
     ) -> LossOutput:
-        if negatives is None and self.weigh == "own":
-            raise UserError("weigh=own: these rows have no hard negatives. Choose weigh=all or others")
+        if negatives is None and self.hardness_mode == "own":
+            raise UserError("hardness_mode=own: these rows have no hard negatives. Choose hardness_mode=all or others")
         scores, excluded = batch_candidates(anchors, positives, negatives, text_ids)
-        weights = hardness(scores, strength=self.hardness_strength, of=self.weigh)
+        weights = hardness(scores, strength=self.hardness_strength, of=self.hardness_mode)
         loss = info_nce(scores + self.temperature * weights, excluded, temperature=self.temperature)
         positions = torch.arange(len(scores), device=scores.device)
         is_negative = ~excluded & (positions[:, None] != torch.arange(scores.shape[1], device=scores.device))

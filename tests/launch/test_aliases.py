@@ -307,12 +307,12 @@ def test_options_of_losses_are_taken_by_their_earlier_names(capsys):
     assert with_current_names(["loss=mine", "loss.smoothing=0.1"]) == ["loss=mine", "loss.smoothing=0.1"]
     of_users = {"loss": {"_target_": "theirs.Loss", "smoothing": 0.1}}
     assert with_current_keys(of_users) == of_users
-    for name, old, new in (
-        ("softmax", "smoothing", "label_smoothing"),
-        ("lambda_loss", "weighting", "weighting_scheme"),
-        ("info_nce_weighted", "hardness", "hardness_strength"),
+    for name, names in (
+        ("softmax", {"label_smoothing": "smoothing"}),
+        ("lambda_loss", {"weighting_scheme": "weighting"}),
+        ("info_nce_weighted", {"hardness_strength": "hardness", "hardness_mode": "weigh"}),
     ):
         node = read_yaml(CONF / "loss" / f"{name}.yaml")
-        before = {old if key == new else key: value for key, value in node.items()}
+        before = {names.get(key, key): value for key, value in node.items()}
         assert with_current_keys({"loss": before}) == {"loss": node}
         assert [*with_old_options(node)] == [*before] != [*node]

@@ -277,12 +277,12 @@ def test_ranks_of_lists(documents, ties):
 
 @pytest.mark.parametrize("num_negatives", [1, 3])
 @pytest.mark.parametrize(
-    ("weigh", "mode"),
+    ("weighted", "mode"),
     [("own", "hard_negatives"), ("others", "in_batch_negatives"), ("all", "all_negatives")],
 )
-def test_hardness_of_negatives(weigh, mode, num_negatives):
+def test_hardness_of_negatives(weighted, mode, num_negatives):
     rows = encoded_rows(Kind.TRIPLET, count=COUNT, num_negatives=num_negatives)
-    ours = losses.InfoNCEWeighted(temperature=0.05, hardness_strength=5.0, weigh=weigh)
+    ours = losses.InfoNCEWeighted(temperature=0.05, hardness_strength=5.0, hardness_mode=weighted)
     peer = theirs.MultipleNegativesRankingLoss(MODEL, scale=20.0, hardness_mode=mode, hardness_strength=5.0)
     assert_same(ours, peer, rows)
 

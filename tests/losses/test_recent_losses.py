@@ -18,18 +18,18 @@ def drawn(*shape, seed=0):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-@pytest.mark.parametrize("weigh", ["own", "others", "all"])
-def test_hardness_multiplies_negatives(weigh):
+@pytest.mark.parametrize("hardness_mode", ["own", "others", "all"])
+def test_hardness_multiplies_negatives(hardness_mode):
     """By numbers: w = exp(α s), of the row's own negatives, of others' texts, or of both; the weight is a constant."""
     texts = drawn(3, 4, DIM).requires_grad_()
     anchors, positives, negatives = texts
-    loss = losses.InfoNCEWeighted(temperature=0.1, hardness_strength=2.0, weigh=weigh)
+    loss = losses.InfoNCEWeighted(temperature=0.1, hardness_strength=2.0, hardness_mode=hardness_mode)
     value = loss(anchors, positives, negatives[:, None])
     cosines = all_cosines(anchors, torch.cat([positives, negatives]))
     total = 0
     for row in range(4):
         weights = [
-            1 if c == row or (weigh != "all" and (c == row + 4) != (weigh == "own")) else
+            1 if c == row or (hardness_mode != "all" and (c == row + 4) != (hardness_mode == "own")) else
             math.exp(2 * cosines[row, c].item())
             for c in range(8)
         ]  # fmt: skip
@@ -44,8 +44,8 @@ def test_without_hardness_it_is_info_nce_and_own_negatives_must_be_there():
     rows = encoded_rows(Kind.TRIPLET)
     plain = loss_of(losses.InfoNCE(), rows)[0]
     torch.testing.assert_close(loss_of(losses.InfoNCEWeighted(hardness_strength=0), rows)[0], plain)
-    with pytest.raises(UserError, match="weigh=own: these rows have no hard negatives"):
-        losses.InfoNCEWeighted(weigh="own")(drawn(3, DIM), drawn(3, DIM))
+    with pytest.raises(UserError, match="hardness_mode=own: these rows have no hard negatives"):
+        losses.InfoNCEWeighted(hardness_mode="own")(drawn(3, DIM), drawn(3, DIM))
 
 
 def queue(size=8):
