@@ -20,7 +20,13 @@ LOG_TEMPERATURES = (-7.0, 7.0)
 
 @dataclass(frozen=True)
 class Bin:
-    """Rows whose probability is in one interval of [0, 1]: count, mean probability, share of positives."""
+    """Rows whose probability is in one interval of [0, 1].
+
+    Args:
+        count: Number of rows.
+        probability: Their mean probability. None without rows.
+        positives: Share of rows with label 1. None without rows.
+    """
 
     count: int
     probability: float | None
@@ -32,7 +38,15 @@ class UnfitError(UserError):
 
 
 def nll(logits: np.ndarray, labels: np.ndarray) -> float:
-    """Return the mean negative log likelihood of 0/1 labels, in nats."""
+    """Return the mean negative log likelihood of 0/1 labels, in nats.
+
+    Args:
+        logits: Logit of label 1 for each row.
+        labels: 0 or 1 for each row.
+
+    Returns:
+        The mean over the rows.
+    """
     logits, labels = as_numbers(logits=logits, labels=labels)
     return float(-np.mean(labels * log_expit(logits) + (1 - labels) * log_expit(-logits)))
 
@@ -42,6 +56,13 @@ def fit_temperature(scores: np.ndarray, labels: np.ndarray) -> float:
 
     (Guo et al. 2017, section 4.2, https://arxiv.org/abs/1706.04599) T changes no order and moves no 0: a
     score of 0 stays a probability of one half. Raises UserError for one class.
+
+    Args:
+        scores: Score of each row, higher = closer.
+        labels: 0 or 1 for each row.
+
+    Returns:
+        T.
     """
     scores, labels = _checked(scores, labels)
     unit = float(np.std(scores)) or 1.0
@@ -59,6 +80,13 @@ def fit_platt(scores: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
 
     These are (N₊ + 1)/(N₊ + 2) and 1/(N₋ + 2) instead of 1 and 0, so that separable rows have a finite
     answer. Raises UserError for one class.
+
+    Args:
+        scores: Score of each row, higher = closer.
+        labels: 0 or 1 for each row.
+
+    Returns:
+        a and b.
     """
     scores, labels = _checked(scores, labels)
     positives, negatives = labels.sum(), (1 - labels).sum()
@@ -76,7 +104,16 @@ def fit_platt(scores: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
 
 
 def reliability(probabilities: np.ndarray, labels: np.ndarray, *, num_bins: int = NUM_BINS) -> list[Bin]:
-    """Bin rows by their probability of label 1, in bins of equal width. Empty bins have no means."""
+    """Bin rows by their probability of label 1, in bins of equal width. Empty bins have no means.
+
+    Args:
+        probabilities: Probability of label 1 for each row.
+        labels: 0 or 1 for each row.
+        num_bins: Number of bins.
+
+    Returns:
+        The bins, from probability 0 to 1.
+    """
     probabilities, labels = as_numbers(probabilities=probabilities, labels=labels)
     indices = np.minimum((probabilities * num_bins).astype(int), num_bins - 1)
     bins = []
@@ -93,6 +130,12 @@ def expected_calibration_error(bins: list[Bin]) -> float:
 
     Bins are over the probability of label 1. Guo et al. 2017 bin the likelier class. With two classes, that
     folds the bins below one half onto the bins above.
+
+    Args:
+        bins: Output of `reliability`.
+
+    Returns:
+        The error, from 0 to 1.
     """
     total = sum(stretch.count for stretch in bins)
     gaps = (
@@ -104,7 +147,15 @@ def expected_calibration_error(bins: list[Bin]) -> float:
 
 
 def calibration_errors(logits: np.ndarray, labels: np.ndarray) -> dict[str, object]:
-    """Return ECE, Brier score, negative log likelihood and the bins of sigmoid(logits)."""
+    """Return ECE, Brier score, negative log likelihood and the bins of sigmoid(logits).
+
+    Args:
+        logits: Logit of label 1 for each row.
+        labels: 0 or 1 for each row.
+
+    Returns:
+        Name of the measure → its value.
+    """
     logits, labels = as_numbers(logits=logits, labels=labels)
     probabilities = expit(logits)
     bins = reliability(probabilities, labels)
@@ -118,6 +169,10 @@ def calibration_errors(logits: np.ndarray, labels: np.ndarray) -> dict[str, obje
 
 def calibrated(fitted: Labelled, judged: Labelled) -> dict[str, object]:
     """Fit temperature and Platt scaling, and report how each calibrates.
+
+    Args:
+        fitted: Scores and labels of the rows to fit on.
+        judged: Scores and labels of the rows to report.
 
     Returns:
         `fitted` with T, a and b, and `calibration_errors` of the judged rows as `raw`, `temperature` and `platt`.
@@ -141,7 +196,15 @@ STEPS = 100
 
 
 def standardised(fitted: np.ndarray, judged: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Subtract the mean of `fitted` from both, and divide by its standard deviation."""
+    """Subtract the mean of `fitted` from both, and divide by its standard deviation.
+
+    Args:
+        fitted: Scores that give mean and deviation.
+        judged: Other scores.
+
+    Returns:
+        The two arrays in units of the deviation.
+    """
     (fitted,), (judged,) = as_numbers(fitted=fitted), as_numbers(judged=judged)
     mean, unit = fitted.mean(), fitted.std() or 1.0
     return (fitted - mean) / unit, (judged - mean) / unit
@@ -151,6 +214,14 @@ def fit_weight(first: np.ndarray, second: np.ndarray, grades: np.ndarray) -> flo
     """Fit the α of [0, 1] for which α · first + (1 − α) · second correlates best with `grades` (Spearman).
 
     Ties choose the α nearest to one half. Raises UserError if the correlation is undefined.
+
+    Args:
+        first: Standardised scores of the first model.
+        second: Standardised scores of the second model.
+        grades: Gold value of each row, higher = closer.
+
+    Returns:
+        α.
     """
     first, second, grades = as_numbers(first=first, second=second, grades=grades)
     weights = np.linspace(0, 1, STEPS + 1)

@@ -33,6 +33,18 @@ SAME = "same"
 class Scorer:
     """The pair scorer of `juzhen score`, with its options. Creating one does not load torch.
 
+    Args:
+        encoder: Run, folder or built-in name. None with `fuse`.
+        fuse: Two runs whose scores are fused.
+        calibration: File of `juzhen calibrate`.
+        scaling: "temperature" or "platt". None: the scores themselves.
+        backend: Such as "torch" or "onnx".
+        cache: Folder of cached embeddings.
+        batch_tokens: Tokens of a batch, padding included.
+        decide: Also decide whether a pair counts as the same.
+        threshold: Threshold of the decision: a score, or a set.
+        truncate_dim: Keep the first dimensions only. None keeps all.
+
     Raises:
         UserError: --fuse and --calibration that do not match, or weights that the file was not fitted on.
     """
@@ -91,7 +103,14 @@ class Scorer:
         """Return one score for each pair, by the encoder or the two runs.
 
         Args:
+            first: First text of each pair.
+            second: Second text of each pair.
+            progress: Show a progress bar.
             columns: Names of the texts in the table `source`.
+            source: Name of the table in messages.
+
+        Returns:
+            float array (pairs,).
 
         Raises:
             UserError: A cross-encoder that reads such pairs in one order.
@@ -122,7 +141,16 @@ class Scorer:
         return encoder.score(list(zip(first, second, strict=True)), **options)
 
     def words(self, first: str, second: str, *, top: int = 10) -> str:
-        """Return the tokens of a pair's score with their parts. Raises UserError without such parts."""
+        """Return the tokens of a pair's score with their parts. Raises UserError without such parts.
+
+        Args:
+            first: First text.
+            second: Second text.
+            top: Number of tokens, largest part first.
+
+        Returns:
+            Lines for the terminal.
+        """
         encoder: Any = None if self.fuse is not None else self._loaded[1]
         if not hasattr(encoder, "words"):
             raise UserError(
@@ -132,7 +160,14 @@ class Scorer:
         return "\n".join(f"{part:8.4f} {token}" for token, part in parts) or "no token in common"
 
     def shown(self, scores: "np.ndarray") -> "np.ndarray":
-        """Return the scores, or probabilities of label 1 if --calibration or --scaling request them."""
+        """Return the scores, or probabilities of label 1 if --calibration or --scaling request them.
+
+        Args:
+            scores: Scores of the encoder, (pairs,).
+
+        Returns:
+            Array of the same shape.
+        """
         import numpy as np
         from scipy.special import expit
 
@@ -179,9 +214,15 @@ def score_table(
     The file is written completely or not at all.
 
     Args:
+        scorer: The encoder or the two runs.
+        path: File of the table.
         reading: How to read the table. Its columns are the two texts.
         output: Default: <file>.scored next to the input in its format, or .csv for Excel, parquet and Arrow.
             UTF-8, with a byte order mark if the input was not plain UTF-8.
+        score_column: Name of the new column.
+
+    Returns:
+        Path of the new file.
 
     Raises:
         UserError: A file that cannot be read, an irregular row, or an empty text.

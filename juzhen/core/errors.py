@@ -42,7 +42,14 @@ class UserError(Exception):
 
 
 def foreign_reason(error: BaseException) -> str:
-    """Return the message of another library in one line, without its advice to run code of a model or a data set."""
+    """Return the message of another library in one line, without its advice to run code of a model or a data set.
+
+    Args:
+        error: The exception.
+
+    Returns:
+        One line.
+    """
     text = " ".join(str(error).split()) or type(error).__name__
     if re.search("trust_remote_code|(custom|remote) code", text):
         return "it comes with code, and juzhen never runs the code of a model or of a data set"
@@ -50,14 +57,24 @@ def foreign_reason(error: BaseException) -> str:
 
 
 def print_error(error: UserError) -> None:
-    """Print a mistake on stderr, with secrets redacted."""
+    """Print a mistake on stderr, with secrets redacted.
+
+    Args:
+        error: The mistake.
+    """
     from juzhen.core.secrets import redacted
 
     print(f"error: {redacted(str(error))}", file=sys.stderr)
 
 
 def require_choice(key: str, value: object, choices: Collection[str]) -> None:
-    """Raises UserError, with the nearest choice, if the value is not a choice."""
+    """Raises UserError, with the nearest choice, if the value is not a choice.
+
+    Args:
+        key: Name of the option, for the message.
+        value: The given value.
+        choices: Allowed values.
+    """
     if value not in choices:
         raise UserError(f"{key}={value}: unknown choice. {nearest(str(value), choices)}")
 
@@ -100,6 +117,13 @@ def require_number(
 def nearest(word: str, names: Iterable[str]) -> str:
     """Return a sentence with the known words closest to a word, or with all known words if none is close.
 
+    Args:
+        word: The unknown word.
+        names: The known words.
+
+    Returns:
+        One sentence.
+
     >>> nearest("cosnet", ["cosent", "cosine", "triplet"])
     'Did you mean cosent?'
     >>> nearest("zzz", ["a", "b"])
@@ -128,6 +152,13 @@ WORDS_OF_YAML = ("null", "true", "false", "nan", "inf")
 def setting(key: str, value: object) -> str:
     """Return `key=value` for one text. A value with a comma, a space, = or {} is quoted.
 
+    Args:
+        key: Dotted name of the setting.
+        value: Its value.
+
+    Returns:
+        Text for a command line.
+
     >>> setting("data_dir", "/data/a,b")
     'data_dir="/data/a,b"'
     """
@@ -141,6 +172,12 @@ def setting(key: str, value: object) -> str:
 
 def install_line(extra: str) -> str:
     """Return the command that installs an extra: in a clone with its pinned versions, otherwise by its name.
+
+    Args:
+        extra: Name of the extra, such as "onnx".
+
+    Returns:
+        A line for a shell.
 
     >>> install_line("onnx").startswith("pip install ")
     True
@@ -170,6 +207,9 @@ def command(*arguments: object, unquoted: Iterable[str] = ()) -> str:
     Args:
         *arguments: The words.
         unquoted: Words that follow without quotes, such as ….
+
+    Returns:
+        The line.
 
     >>> print(command("juzhen", "table", "my runs"), command("train.py", "training.duration='3 epochs'"))
     juzhen table 'my runs' train.py "training.duration='3 epochs'"

@@ -37,7 +37,14 @@ class Side(IntEnum):
 
 
 def sides_of(symmetric: bool | None) -> tuple[Side, Side]:
-    """Return the Side of a row's first text, and that of its other texts, from `Examples.symmetric`."""
+    """Return the Side of a row's first text, and that of its other texts, from `Examples.symmetric`.
+
+    Args:
+        symmetric: Value of `Examples.symmetric`.
+
+    Returns:
+        Side of the first text, and of the others.
+    """
     if symmetric is None:
         return Side.EVERY, Side.EVERY
     return (Side.ALIKE, Side.ALIKE) if symmetric else (Side.QUERY, Side.DOCUMENT)
@@ -45,6 +52,12 @@ def sides_of(symmetric: bool | None) -> tuple[Side, Side]:
 
 def negative_columns(count: int) -> list[str]:
     """Return the names of a triplet's negative columns.
+
+    Args:
+        count: Number of negatives of a row.
+
+    Returns:
+        Their names, in order.
 
     >>> negative_columns(3)
     ['negative', 'negative_2', 'negative_3']
@@ -123,6 +136,9 @@ class Examples:
             targets: Gold values (rows,), as of `Examples.targets`.
             **fields: Further fields of Examples.
 
+        Returns:
+            The examples.
+
         Raises:
             UserError: Columns of different lengths.
 
@@ -152,12 +168,26 @@ class Examples:
         return cls(name, split, kind, list(table), columns, targets, **fields)
 
     def texts(self, column: str) -> list[str]:
-        """Return one text column row by row."""
+        """Return one text column row by row.
+
+        Args:
+            column: Name of the column, such as "anchor".
+
+        Returns:
+            The texts, one for each row.
+        """
         sentences = self.sentences
         return [sentences[position] for position in self.columns[column]]
 
     def select(self, rows: np.ndarray) -> "Examples":
-        """Return some rows (indices or a boolean mask) over the same table of sentences."""
+        """Return some rows (indices or a boolean mask) over the same table of sentences.
+
+        Args:
+            rows: Indices or a boolean mask, (rows,).
+
+        Returns:
+            Examples with these rows.
+        """
         return replace(
             self,
             columns={column: values[rows] for column, values in self.columns.items()},
@@ -173,7 +203,14 @@ class Examples:
         return list(sides_of(self.symmetric)) if self.sides is None else np.unique(self.sides).tolist()
 
     def read_as(self, rows: np.ndarray | slice) -> np.ndarray:
-        """Return the Side of each text of some rows, int8 (columns, rows)."""
+        """Return the Side of each text of some rows, int8 (columns, rows).
+
+        Args:
+            rows: Indices or a slice.
+
+        Returns:
+            int8 array (columns, rows).
+        """
         numbers = np.stack([values[rows] for values in self.columns.values()])
         if self.sides is not None:
             return self.sides[numbers]
@@ -186,6 +223,9 @@ class Examples:
         """Return the gold similarity per row, float32 (rows,), higher = closer. None if the kind has no order.
 
         NLI classes become 1, 0.5 and 0 (entailment, neutral, contradiction).
+
+        Returns:
+            float32 array (rows,), or None.
         """
         if TARGET_COLUMN.get(self.kind) == "score" or self.kind is Kind.LABELLED_PAIR:
             return self.targets
@@ -216,7 +256,14 @@ class Comparisons:
 
     @classmethod
     def of(cls, examples: Examples) -> "Comparisons":
-        """Return the comparisons of a set, by indices into its own table. None for single texts."""
+        """Return the comparisons of a set, by indices into its own table. None for single texts.
+
+        Args:
+            examples: The set.
+
+        Returns:
+            The comparisons, or None.
+        """
         first, *further = examples.columns.values()
         if not further:
             return cls(*np.empty((2, 0), dtype=np.int64))
@@ -233,11 +280,25 @@ class Comparisons:
         return cls(np.repeat(first, candidates.shape[1]), candidates.ravel(), left_out)
 
     def renumbered(self, numbers: np.ndarray) -> "Comparisons":
-        """Return the comparisons by other text indices: `numbers`, (texts,), maps old to new."""
+        """Return the comparisons by other text indices: `numbers`, (texts,), maps old to new.
+
+        Args:
+            numbers: New index of each text, (texts,).
+
+        Returns:
+            Comparisons with the new indices.
+        """
         return replace(self, first=numbers[self.first], second=numbers[self.second])
 
     def scored(self, score: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> np.ndarray:
-        """Score all comparisons and shape the scores, in blocks if there are many candidates."""
+        """Score all comparisons and shape the scores, in blocks if there are many candidates.
+
+        Args:
+            score: Function of two index arrays, (pairs,), that returns their scores, (pairs,).
+
+        Returns:
+            Scores, (rows,) or (rows, candidates).
+        """
         if self.left_out is None:
             return score(self.first, self.second)
         parts = [
@@ -250,6 +311,12 @@ class Comparisons:
         """Shape one score per comparison to (rows,).
 
         For ranked kinds the shape is (rows, candidates), with −inf where a candidate is left out.
+
+        Args:
+            scores: One score for each comparison.
+
+        Returns:
+            Scores, (rows,) or (rows, candidates).
         """
         if self.left_out is None:
             return scores
@@ -276,13 +343,27 @@ class SentenceUnion:
         self.examples = Examples("union", "evaluation", Kind.SENTENCE, list(table), columns, None)
 
     def rows(self, position: int) -> dict[str, np.ndarray]:
-        """Return the text columns of a set as rows of the union."""
+        """Return the text columns of a set as rows of the union.
+
+        Args:
+            position: Number of the set, in the order of the union.
+
+        Returns:
+            Column → indices into the union, (rows,).
+        """
         return {
             column: self.numbers[position][values] for column, values in self.sets[position].columns.items()
         }
 
     def comparisons(self, position: int) -> Comparisons:
-        """Return the comparisons of a set by rows of the union."""
+        """Return the comparisons of a set by rows of the union.
+
+        Args:
+            position: Number of the set, in the order of the union.
+
+        Returns:
+            Its comparisons.
+        """
         return Comparisons.of(self.sets[position]).renumbered(self.numbers[position])
 
 
@@ -295,6 +376,9 @@ def draw_candidates(num_rows: int) -> np.ndarray:
 
     A fixed shuffle deals rows into batches, whatever a job's seed. The last batch is filled up from the one before it,
     so that every row has the same number of candidates.
+
+    Args:
+        num_rows: Number of rows.
 
     Returns:
         (rows, candidates), with NUM_CANDIDATES candidates, or all rows if there are fewer.
@@ -318,6 +402,11 @@ def known_answers(
 
     It is the rule of juzhen.losses.in_batch_negatives.false_negatives, over the whole set. The first candidate, the
     row's own, is never marked.
+
+    Args:
+        anchors: Text number of each row's anchor, (rows,).
+        positives: Text number of each row's positive, (rows,).
+        candidates: Text numbers, (rows, candidates), the row's own first.
 
     Returns:
         bool (rows, candidates).
@@ -354,6 +443,9 @@ class DrawnDocuments:
             count: Documents for each row.
             seed: Numbers from 0, such as the job's seed and the batch index.
 
+        Returns:
+            Text numbers.
+
         Raises:
             UserError: Every document of the set answers the anchor of one of the rows.
         """
@@ -384,6 +476,9 @@ def judged_split(splits: Mapping[str, Sized]) -> tuple[str, bool]:
     With a train split it is test, otherwise dev, which then is not used to choose the penalty. With one side alone it
     is the largest split, in folds: no row is evaluated by a classifier that was fitted on it.
 
+    Args:
+        splits: Split → its rows.
+
     Returns:
         The split, and True if it is evaluated in folds.
     """
@@ -394,7 +489,14 @@ def judged_split(splits: Mapping[str, Sized]) -> tuple[str, bool]:
 
 
 def too_few(labels: Mapping[str, np.ndarray]) -> str | None:
-    """Return the reason why no classifier can be fitted on splits with these classes, or None."""
+    """Return the reason why no classifier can be fitted on splits with these classes, or None.
+
+    Args:
+        labels: Split → class of each row.
+
+    Returns:
+        One sentence, or None.
+    """
     name, in_folds = judged_split(labels)
     fitted_on = labels[name if in_folds else "train"]
     _, counts = np.unique(fitted_on, return_counts=True)

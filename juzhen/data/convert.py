@@ -19,6 +19,13 @@ SAME, DIFFERENT = 1, 0
 def convert_rows(examples: Examples, target_kind: Kind) -> Examples:
     """Convert examples to a kind. Examples that have it already are returned unchanged.
 
+    Args:
+        examples: The rows.
+        target_kind: Kind to convert to.
+
+    Returns:
+        The converted rows.
+
     Raises:
         UserError: No row is left, for instance because no premise has both classes.
     """
@@ -38,7 +45,15 @@ def convert_rows(examples: Examples, target_kind: Kind) -> Examples:
 
 
 def with_negatives(triplets: Examples, count: int) -> Examples:
-    """Return triplets with the first `count` negatives of each row. Raises UserError if rows have fewer."""
+    """Return triplets with the first `count` negatives of each row. Raises UserError if rows have fewer.
+
+    Args:
+        triplets: Rows with negatives.
+        count: Number of negatives to keep.
+
+    Returns:
+        The triplets.
+    """
     columns = list(triplets.columns)
     if count > len(columns) - 2:
         raise UserError(
@@ -56,7 +71,14 @@ def with_negatives(triplets: Examples, count: int) -> Examples:
 
 
 def with_equal_columns(parts: Sequence[Examples]) -> list[Examples]:
-    """Give all triplets the same number of negative columns. A part with fewer lacks the others in every row."""
+    """Give all triplets the same number of negative columns. A part with fewer lacks the others in every row.
+
+    Args:
+        parts: Sets of triplets.
+
+    Returns:
+        The sets in the same order.
+    """
     most = max(len(part.columns) for part in parts)
     if all(len(part.columns) == most and part.missing is None for part in parts):
         return [*parts]

@@ -66,6 +66,9 @@ def load_job_data(
         job: The job.
         kinds: Dataset key → kind that its loss reads.
         unscored: Kinds for which the model has no metric, with the reason. Sets of these kinds are not evaluated.
+
+    Returns:
+        Training sets and evaluation splits.
     """
     if job.evaluation.transfer and Kind.LABELLED_TEXT in unscored:
         raise UserError(f"transfer: {unscored[Kind.LABELLED_TEXT]}. Leave it at []")
@@ -110,6 +113,15 @@ def load_stages(
     """Read the rows of each stage, by the kinds that its losses read. Options are those of `load_job_data`.
 
     Sets are read once, unless two stages train on them in two kinds. A stage's own `limit` reduces its rows.
+
+    Args:
+        job: The job, which has the evaluation sets.
+        stages: The stages of its schedule.
+        kinds: Dataset key → kind, for each stage.
+        **options: As of `load_job_data`.
+
+    Returns:
+        The rows of each stage, in order.
     """
     first = {name: kind for kinds_of_stage in reversed(kinds) for name, kind in kinds_of_stage.items()}
     shared, loaded = load_job_data(job, first, **options), []
@@ -151,7 +163,15 @@ def _task_rows(job: DataRequest, examples: Examples | None, split: str) -> Examp
 
 
 def unscored_reasons(job: DataRequest, unscored: Mapping[Kind, str]) -> dict[str, str]:
-    """Return evaluation sets with files → the reason why the model has no metric for them."""
+    """Return evaluation sets with files → the reason why the model has no metric for them.
+
+    Args:
+        job: The job.
+        unscored: Kind → the reason.
+
+    Returns:
+        Name of the set → the reason.
+    """
     reasons = {}
     for name, config in job.evaluate.items():
         where = {"source": job.source, "data_dir": job.data_dir}
@@ -199,7 +219,17 @@ def _unscored(
 def load_split(
     job: DataRequest, config: DatasetConfig, split: str, *, required: bool = False
 ) -> Examples | None:
-    """Read one split of a job, as of `load_examples`."""
+    """Read one split of a job, as of `load_examples`.
+
+    Args:
+        job: The job.
+        config: Description of the set.
+        split: "train", "dev" or "test".
+        required: True: a missing file is an error.
+
+    Returns:
+        The rows. None if the set has no such file.
+    """
     return load_examples(
         config,
         split,
@@ -231,6 +261,13 @@ def sampled(examples: Examples, limit: int | None) -> Examples:
     """Sample at most `limit` rows of an evaluation split, or queries with their whole corpus.
 
     Any job draws the same rows. The fingerprint changes, so their scores are not taken for scores of the whole split.
+
+    Args:
+        examples: The split.
+        limit: Largest number of rows. None: all.
+
+    Returns:
+        The sample.
     """
     chosen = cut(examples, limit, seed=0)
     if chosen is examples:
@@ -244,6 +281,14 @@ def cut(examples: Examples, limit: int | None, seed: int) -> Examples:
     """Sample at most `limit` rows without replacement, in file order. The table keeps only the sentences they need.
 
     Of judgements, sample as many queries, with all their judgements. The corpus is then the documents of these.
+
+    Args:
+        examples: The split.
+        limit: Largest number of rows. None: all.
+        seed: Seed of the draws.
+
+    Returns:
+        The sample.
     """
     if limit is None or len(examples) <= limit:
         return examples

@@ -81,12 +81,26 @@ class RankingSet:
                 )
 
     def never_answers(self, query: int) -> set[int]:
-        """Return the documents known not to answer a query: its own text and the irrelevant ones."""
+        """Return the documents known not to answer a query: its own text and the irrelevant ones.
+
+        Args:
+            query: Number of the query.
+
+        Returns:
+            Numbers of documents.
+        """
         wrong = set() if self.irrelevant is None else set(map(int, self.irrelevant[query]))
         return wrong if self.own is None or self.own[query] < 0 else wrong | {int(self.own[query])}
 
     def some(self, rows: Sequence[int] | Int[np.ndarray, "some"]) -> "RankingSet":
-        """Return some queries over the same corpus."""
+        """Return some queries over the same corpus.
+
+        Args:
+            rows: Numbers of the queries.
+
+        Returns:
+            A set with these queries.
+        """
         cut: dict[str, Any] = {}
         for name in ("queries", "relevant", "candidates", "irrelevant", "unreachable"):
             values = getattr(self, name)
@@ -122,6 +136,12 @@ def as_ranking(examples: Examples) -> RankingSet:
 
     A query that is a document itself, by its index in the table of sentences or by `own`, never finds it. Judgements
     without `symmetric` are not symmetric.
+
+    Args:
+        examples: Judgements, pairs or triplets.
+
+    Returns:
+        The ranking set.
     """
     symmetric = False if examples.kind in JUDGED and examples.symmetric is None else examples.symmetric
     examples = as_judgements(replace(examples, symmetric=symmetric))
@@ -179,6 +199,12 @@ def as_standard_questions(examples: Examples) -> StandardQuestions:
     A file of standard questions and their variants may have either of them first. With equal counts the anchors are the
     standard questions, unless the positives are LONGER: then these are answers to find. Rows with `symmetric=False` are
     read as written: the anchor is the question, and the positive is the document that answers it.
+
+    Args:
+        examples: Positive pairs.
+
+    Returns:
+        Standard questions and the rows that ask them.
     """
     asked, standard = (examples.columns[name] for name in TEXT_COLUMNS[Kind.POSITIVE_PAIR])
     if examples.symmetric is not False and _anchors_are_standard(examples):
@@ -214,7 +240,14 @@ def _anchors_are_standard(examples: Examples) -> bool:
 
 
 def as_judgements(examples: Examples) -> Examples:
-    """Return judgements unchanged, and pairs and triplets by `as_retrieval`."""
+    """Return judgements unchanged, and pairs and triplets by `as_retrieval`.
+
+    Args:
+        examples: Judgements, pairs or triplets.
+
+    Returns:
+        Judgements.
+    """
     return examples if examples.kind in JUDGED else as_retrieval(examples)
 
 
@@ -229,6 +262,12 @@ def as_retrieval(examples: Examples) -> Examples:
     Positive pairs and triplets: the corpus is all distinct positives and negatives, with the documents of the retrieval
     set that the pairs were made from. The queries are all distinct anchors. An anchor's positives answer it. Its
     negatives are known not to, unless they are its positives too.
+
+    Args:
+        examples: Pairs or triplets.
+
+    Returns:
+        Judgements.
 
     Raises:
         UserError: No text has an answer, or rows of another kind.

@@ -42,12 +42,28 @@ class Pairs:
     grades: np.ndarray | None
 
     def agreement(self, scores: Float[np.ndarray, "pairs"]) -> float | None:
-        """Spearman correlation of `scores` with the gold labels. None without gold labels."""
+        """Spearman correlation of `scores` with the gold labels. None without gold labels.
+
+        Args:
+            scores: Score of each pair.
+
+        Returns:
+            The correlation, or None.
+        """
         return None if self.grades is None else spearman(scores, self.grades)
 
 
 def pairs_to_grade(examples: Examples, *, limit: int | None, seed: int) -> Pairs:
-    """Return the distinct pairs of a set in order, at most `limit`. A triplet gives several pairs."""
+    """Return the distinct pairs of a set in order, at most `limit`. A triplet gives several pairs.
+
+    Args:
+        examples: Pairs or triplets.
+        limit: Largest number of pairs. None: all.
+        seed: Seed of the draws.
+
+    Returns:
+        The pairs.
+    """
     if examples.kind is Kind.TRIPLET:
         examples = convert_rows(examples, Kind.LABELLED_PAIR)
     if examples.kind not in PAIR_KINDS:
@@ -66,7 +82,15 @@ def pairs_to_grade(examples: Examples, *, limit: int | None, seed: int) -> Pairs
 
 
 def graded(scores: Float[np.ndarray, "pairs"], grade: str) -> list[str]:
-    """Return logits or their sigmoid. Raises UserError if all scores are equal."""
+    """Return logits or their sigmoid. Raises UserError if all scores are equal.
+
+    Args:
+        scores: Logit of each pair.
+        grade: "logit" or "probability".
+
+    Returns:
+        The numbers as text.
+    """
     values = scores.astype(np.float64)
     if grade == "probability":
         values = 1 / (1 + np.exp(-values))
@@ -93,10 +117,16 @@ def write_set(
     """Write the table and its configuration in conf/dataset next to it, and return the configuration's path.
 
     Args:
+        path: File of the new table.
+        pairs: The pairs.
         written: One score per pair.
+        grade: "logit" or "probability".
         source: `set/split` of the pairs.
         like: Configuration of that set, for language and license.
         graded_by: Name of the scorer.
+
+    Returns:
+        Path of the configuration.
     """
     numbers = [float(score) for score in written]
     return _write(
@@ -127,7 +157,16 @@ class Triplets:
 
     @classmethod
     def of(cls, examples: Examples, *, limit: int | None, seed: int) -> "Triplets":
-        """Return at most `limit` triplets of a set. Raises UserError for a set without triplets."""
+        """Return at most `limit` triplets of a set. Raises UserError for a set without triplets.
+
+        Args:
+            examples: The set.
+            limit: Largest number of rows. None: all.
+            seed: Seed of the draws.
+
+        Returns:
+            The triplets.
+        """
         if Kind.TRIPLET not in (examples.kind, *CONVERSIONS[examples.kind]):
             raise UserError(
                 f"{examples.name} holds {examples.kind.replace('_', ' ')}s, which cannot be read as triplets. Choose "
@@ -143,7 +182,14 @@ class Triplets:
         return cls(rows, Pairs(first, second, None), pair_of_document.reshape(len(rows), len(documents)))
 
     def agreement(self, scores: Float[np.ndarray, "pairs"]) -> float:
-        """Share of the rows whose positive scores above every negative."""
+        """Share of the rows whose positive scores above every negative.
+
+        Args:
+            scores: Score of each pair.
+
+        Returns:
+            The share, from 0 to 1.
+        """
         rows = scores[self.places]
         if self.rows.missing is not None:
             rows = np.where(self.rows.missing, -np.inf, rows)
@@ -152,7 +198,19 @@ class Triplets:
     def write(
         self, path: Path, written: list[str], *, grade: str, source: str, like: DatasetConfig, graded_by: str
     ) -> Path:
-        """Write the rows with a score per document, empty for a missing one. See `write_set`."""
+        """Write the rows with a score per document, empty for a missing one. See `write_set`.
+
+        Args:
+            path: File of the new table.
+            written: One score for each pair.
+            grade: "logit" or "probability".
+            source: `set/split` of the triplets.
+            like: Configuration of that set.
+            graded_by: Name of the scorer.
+
+        Returns:
+            Path of the configuration.
+        """
         texts = list(self.rows.columns)
         names = [*texts, *(TEACHER_SCORE.format(column) for column in texts[1:])]
         anchors, *documents = (self.rows.texts(column) for column in texts)
@@ -191,7 +249,14 @@ def _write(
 
 @dataclass(frozen=True)
 class Teacher:
-    """A pair scorer, its name, the kind of its scores, and a suitable loss for scored triplets."""
+    """A pair scorer and the scores that it gives.
+
+    Args:
+        score: Function of first and second texts that returns one score for each pair.
+        name: Name of the scorer.
+        grade: "logit" or "probability".
+        loss: Suitable loss for scored triplets.
+    """
 
     score: Callable[..., np.ndarray]
     name: str
@@ -206,7 +271,12 @@ def open_teacher(
 
     Args:
         path: Run folder, encoder folder, or fusion-<set>.json.
+        grade: "logit" or "probability".
         fuse: The two runs of a fusion, if they were moved.
+        examples: The rows to grade.
+
+    Returns:
+        The teacher.
 
     Raises:
         UserError: Probabilities requested from a model without logits.

@@ -33,6 +33,13 @@ def token_counts(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> In
     """Count tokens in texts. A single character also counts inside longer tokens.
 
     Texts with a token that is dropped later are spelt by characters, so characters must be known.
+
+    Args:
+        tokenizer: The tokenizer.
+        texts: The texts.
+
+    Returns:
+        Count for each token id.
     """
     counts = np.zeros(len(tokenizer), dtype=np.int64)
     characters: Counter[str] = Counter()
@@ -54,7 +61,16 @@ def token_counts(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> In
 def most_needed(
     tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], size: int
 ) -> Int[np.ndarray, "kept"]:
-    """Return the `size` token ids to keep, ascending: all special tokens, then those the texts need most."""
+    """Return the `size` token ids to keep, ascending: all special tokens, then those the texts need most.
+
+    Args:
+        tokenizer: The tokenizer.
+        texts: The texts.
+        size: Number of tokens to keep.
+
+    Returns:
+        Token ids.
+    """
     spelt = tokenizer.get_vocab()
     always = {*tokenizer.all_special_ids, *tokenizer.get_added_vocab().values()}
     always |= {spelt["▁"]} if "▁" in spelt else set()
@@ -69,6 +85,13 @@ def most_needed(
 
 def with_tokens(tokenizer: PreTrainedTokenizerBase, token_ids: Sequence[int]) -> PreTrainedTokenizerFast:
     """Return the tokenizer with only these tokens, renumbered in order.
+
+    Args:
+        tokenizer: The tokenizer.
+        token_ids: Tokens to keep, in their new order.
+
+    Returns:
+        The smaller tokenizer.
 
     Raises:
         UserError: A tokenizer other than Unigram or WordPiece. Others build tokens from smaller ones, which must stay.
@@ -122,6 +145,9 @@ def common_characters() -> list[str]:
 
     They are the 6,763 hanzi of both levels of GB 2312, with which GB 18030 begins, letters of Latin, Greek and
     Cyrillic, kana, signs and common emoji.
+
+    Returns:
+        The characters.
     """
     hanzi = [
         bytes([row, cell]).decode("gb2312", "ignore")
@@ -151,6 +177,9 @@ def complete_tokenizer(
         tokenizer: A Unigram tokenizer, such as XLM-R's.
         texts: Texts whose pieces are counted.
         size: Tokens of the new vocabulary.
+
+    Returns:
+        The new tokenizer.
 
     Raises:
         UserError: Another kind of tokenizer, or a size that the characters alone fill.
@@ -206,6 +235,12 @@ def folding_normalizer(before: Mapping[str, Any] | None) -> dict[str, Any]:
 
     Marks that follow a hanzi are dropped first. The Precompiled normalizer of the tokenizers library looks up
     a character together with its marks. It would drop them only next to the characters of the table.
+
+    Args:
+        before: The normalizer in the JSON form of the tokenizers library.
+
+    Returns:
+        The longer normalizer in that form.
     """
     steps = [] if before is None else before.get("normalizers", [before])
     if {"type": "NFKC"} not in steps:
@@ -255,7 +290,15 @@ def _names(tokenizer: PreTrainedTokenizerBase) -> Mapping[str, Any]:
 
 
 def shared_tokens(old: PreTrainedTokenizerBase, new: PreTrainedTokenizerBase) -> Iterable[tuple[int, int]]:
-    """Yield the number of each token of both vocabularies: (in the old one, in the new one)."""
+    """Yield the number of each token of both vocabularies: (in the old one, in the new one).
+
+    Args:
+        old: The first tokenizer.
+        new: The second tokenizer.
+
+    Returns:
+        Pairs of token ids.
+    """
     numbers = old.get_vocab()
     return ((numbers[token], number) for token, number in new.get_vocab().items() if token in numbers)
 
@@ -281,15 +324,20 @@ def student_of(
     """Create a smaller encoder initialised from a teacher, with mean pooling.
 
     Args:
+        teacher: The encoder to learn from.
         layers: Number of layers: every k-th of the teacher, with the last one. A narrower student gets new
             layers that start as the identity.
         dim: Dimension of its states. Default: the teacher's. If smaller, token embeddings start as the
             teacher's embedding of the token as a text, projected on its first `dim` principal directions over
             all tokens.
         vocabulary: Number of tokens to keep, those that `texts` need most. Default: all.
+        texts: Texts that decide which tokens are kept.
         tokenizer: Another tokenizer for a narrower student.
         max_length: Tokens per sentence. Default: the teacher's.
         seed: Seed of weights that do not come from the teacher.
+
+    Returns:
+        The student.
 
     Raises:
         UserError: A size that the teacher cannot give.
@@ -343,6 +391,9 @@ def grown(
         texts: Decide which pieces are dropped if there is no room for all.
         seed: Seed of rows that nothing predicts.
         new_token_weight: Weight of a new token's row, 0 to 1. The row of the unknown token has the rest.
+
+    Returns:
+        The student with the larger vocabulary.
     """
     texts = as_text_list(texts, "texts")
     tokenizer = complete_tokenizer(start.tokenizer, texts, vocabulary)

@@ -23,7 +23,17 @@ class AsymmetricEncoder(nn.Module):
     def vectors(
         self, texts: Sequence[str], side: Side, batch_tokens: int = BATCH_TOKENS, progress: bool | None = None
     ) -> Any:
-        """Representation of each text as a query or as a document."""
+        """Representation of each text as a query or as a document.
+
+        Args:
+            texts: The texts.
+            side: Read the texts as queries or as documents.
+            batch_tokens: Tokens of a batch, padding included.
+            progress: Progress bar. None shows it on a terminal once the work has taken some seconds.
+
+        Returns:
+            Vectors in the form of the family, in order.
+        """
 
     @abstractmethod
     def encode(
@@ -35,7 +45,18 @@ class AsymmetricEncoder(nn.Module):
         show_progress: bool | None = None,
         strict: bool = False,
     ) -> Any:
-        """Representation of each text in order."""
+        """Representation of each text in order.
+
+        Args:
+            texts: One text or a list.
+            is_query: Read the texts as queries. False: as documents.
+            batch_tokens: Tokens of a batch, padding included.
+            show_progress: Progress bar. None shows it on a terminal once the work has taken some seconds.
+            strict: Raise an error for a truncated text. False prints one warning.
+
+        Returns:
+            Vectors in the form of the family, in order. The vector alone for a single text.
+        """
 
     @property
     @abstractmethod
@@ -44,12 +65,28 @@ class AsymmetricEncoder(nn.Module):
 
     @takes_peer_options
     def encode_query(self, texts: str | Iterable[str], **options: Any) -> Any:
-        """Encode queries."""
+        """Encode queries.
+
+        Args:
+            texts: One text or a list.
+            **options: As of `encode`.
+
+        Returns:
+            As of `encode`.
+        """
         return self.encode(texts, is_query=True, **options)
 
     @takes_peer_options
     def encode_document(self, texts: str | Iterable[str], **options: Any) -> Any:
-        """Encode documents."""
+        """Encode documents.
+
+        Args:
+            texts: One text or a list.
+            **options: As of `encode`.
+
+        Returns:
+            As of `encode`.
+        """
         return self.encode(texts, is_query=False, **options)
 
     @takes_peer_options
@@ -62,7 +99,18 @@ class AsymmetricEncoder(nn.Module):
         show_progress: bool | None = None,
         strict: bool = False,
     ) -> Float[np.ndarray, "queries documents"]:
-        """Score each query with each document. Options and errors as in `encode`."""
+        """Score each query with each document. Options and errors as in `encode`.
+
+        Args:
+            queries: One query or a list.
+            documents: One document or a list.
+            batch_tokens: Tokens of a batch, padding included.
+            show_progress: Progress bar. None shows it on a terminal once the work has taken some seconds.
+            strict: Raise an error for a truncated text. False prints one warning.
+
+        Returns:
+            float32 array (queries, documents), higher = closer.
+        """
         with reported(strict=strict, advice=STRICT):
             asking = self.vectors(as_texts(queries)[0], Side.QUERY, batch_tokens, show_progress)
             answers = self.vectors(as_texts(documents)[0], Side.DOCUMENT, batch_tokens, show_progress)
@@ -79,7 +127,18 @@ class AsymmetricEncoder(nn.Module):
         show_progress: bool | None = None,
         strict: bool = False,
     ) -> Float[np.ndarray, "*pairs"]:
-        """Score pairs in order, float32. The first text of a pair is the query. A single pair gives a number."""
+        """Score pairs in order, float32. The first text of a pair is the query. A single pair gives a number.
+
+        Args:
+            pairs: Pairs of query and document, one pair, or the queries.
+            second: Documents, if `pairs` are queries.
+            batch_tokens: Tokens of a batch, padding included.
+            show_progress: Progress bar. None shows it on a terminal once the work has taken some seconds.
+            strict: Raise an error for a truncated text. False prints one warning.
+
+        Returns:
+            float32 array (pairs,). A number for a single pair.
+        """
         first, other, is_one = as_pairs(side_by_side(pairs, second))
         tables = [list(dict.fromkeys(texts)) for texts in (first, other)]
         sides = []

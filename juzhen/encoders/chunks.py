@@ -54,6 +54,9 @@ class LongTextMixin(PooledEncoder):
                 itself.
             overlap: Tokens that neighbouring chunks share. None is 0.
 
+        Returns:
+            The copy.
+
         Raises:
             UserError: The encoder reads texts through templates.
         """
@@ -88,7 +91,16 @@ class LongTextMixin(PooledEncoder):
     def lost_tokens(
         self, texts: str | Iterable[str], *, prompt_name: str | None = None, prompt: str | None = None
     ) -> Int[np.ndarray, "texts"]:
-        """Number of tokens of each text that `encode` truncates. Prompts as in `encode`."""
+        """Number of tokens of each text that `encode` truncates. Prompts as in `encode`.
+
+        Args:
+            texts: One text or a list.
+            prompt_name: Name of a prompt. None: the default.
+            prompt: Text of a prompt.
+
+        Returns:
+            int array (texts,).
+        """
         chosen = prompt_name is not None or prompt is not None
         encoder = self.with_prompt(prompt_name, prompt) if chosen else self
         sentences, _ = as_texts(texts, may_be_empty=True)
@@ -146,6 +158,9 @@ class PassageMixin(LongTextMixin):
                 last passage. A text with more tokens than positions takes several passes, which begin with tokens
                 of the previous passage.
             prompt_name: As in `encode`, like the other options.
+
+        Returns:
+            The passages and their embeddings.
 
         Raises:
             UserError: The tokenizer is slow and returns no character offsets. With `late`: the pooling is not mean, the

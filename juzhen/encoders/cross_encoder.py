@@ -345,12 +345,18 @@ class CrossEncoder(PairEncoder):
 
     @staticmethod
     def saved_as_symmetric(source: str | Path) -> bool:
-        """True if a saved cross-encoder scores the mean of both orders."""
+        """True if a saved cross-encoder scores the mean of both orders.
+
+        Args:
+            source: Folder of the encoder.
+
+        Returns:
+            True or False.
+        """
         settings = encoder_folder(source) / PAIRS_FILE
         return settings.is_file() and bool(read_settings(settings)["symmetric"])
 
     def require_order(self, name: str, kind: Kind | None, symmetric: bool | None) -> None:
-        """Raise UserError for a set with ordered sides, if scores are the mean of both orders."""
         if self.symmetric and (sides := text_roles(kind, symmetric)):
             raise UserError(
                 f"{name}: {sides} cannot be swapped, but this cross-encoder scores the mean of both orders "
@@ -384,7 +390,15 @@ class CrossEncoder(PairEncoder):
         self.dropout.p = self.dropout.p if head_dropout is None else head_dropout
 
     def with_head(self, grades: Sequence[float], *, seed: int) -> "CrossEncoder":
-        """The same transformer under a new head, with a node for each grade."""
+        """The same transformer under a new head, with a node for each grade.
+
+        Args:
+            grades: Gold value of each node.
+            seed: Seed of the new weights.
+
+        Returns:
+            The new cross-encoder.
+        """
         return CrossEncoder(
             self.inner,
             outputs=len(grades),
@@ -412,7 +426,7 @@ class CrossEncoder(PairEncoder):
         return [*head, str(self.segments), str(self.symmetric)]
 
     def forward(self, tokens: Tokens) -> Float[Tensor, "pairs outputs"]:
-        """Logits in float32, also under autocast: rounded ones tie, and ties change ranks."""
+        # In float32 also under autocast: rounded logits tie, and ties change ranks.
         pooled = self.dropout(self.inner(tokens))
         with torch.autocast(pooled.device.type, enabled=False):
             return functional.linear(pooled.float(), self.head.weight.float(), self.head.bias.float())

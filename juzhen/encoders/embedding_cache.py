@@ -49,6 +49,9 @@ class EmbeddingCache:
     """Disk cache of embeddings for `encode(texts, cache=…)`, below `<folder>/embeddings/`.
 
     The least recently used embeddings are deleted beyond MAX_BYTES.
+
+    Args:
+        folder: Folder of the cache.
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -56,10 +59,15 @@ class EmbeddingCache:
         self.folder = self.arrays.folder
 
     def partition(self, encoder: PooledEncoder, variant: str, *, dtype: str = FULL) -> "CachePartition":
-        """Partition of the current weights of `encoder`. `variant` is the backend, and anything else that changes the
-        numbers.
+        """Return the partition of the current weights of an encoder.
 
-        `dtype` of the numbers on disk is FULL or HALF.
+        Args:
+            encoder: The encoder.
+            variant: Backend and settings that change the vectors.
+            dtype: FULL (float32) or HALF (float16).
+
+        Returns:
+            The partition.
         """
         name = variant if dtype == FULL else f"{variant} {dtype}"
         return CachePartition(self.arrays, encoder_digest(encoder, name), dim=encoder.dim, dtype=dtype)

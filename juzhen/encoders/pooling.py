@@ -31,10 +31,45 @@ class Sentences(Protocol):
     def skipped(self) -> Any: ...
     @property
     def places(self) -> Any: ...
-    def sum(self, states: Any) -> Any: ...
-    def max(self, states: Any) -> Any: ...
-    def first(self, states: Any) -> Any: ...
-    def last(self, states: Any) -> Any: ...
+    def sum(self, states: Any) -> Any:
+        """Sum of each sentence's states.
+
+        Args:
+            states: States of the tokens, in packed order.
+
+        Returns:
+            Array (sentences, dim).
+        """
+
+    def max(self, states: Any) -> Any:
+        """Largest value of each dimension.
+
+        Args:
+            states: States of the tokens, in packed order.
+
+        Returns:
+            Array (sentences, dim).
+        """
+
+    def first(self, states: Any) -> Any:
+        """State of the first token.
+
+        Args:
+            states: States of the tokens, in packed order.
+
+        Returns:
+            Array (sentences, dim).
+        """
+
+    def last(self, states: Any) -> Any:
+        """State of the last token.
+
+        Args:
+            states: States of the tokens, in packed order.
+
+        Returns:
+            Array (sentences, dim).
+        """
 
 
 @dataclass(frozen=True)
@@ -61,6 +96,12 @@ class Pooling:
 def mode_of(switch: str) -> str:
     """Pooling mode of a switch from before 5.5.
 
+    Args:
+        switch: Name of a key of 1_Pooling/config.json.
+
+    Returns:
+        The pooling mode of sentence-transformers.
+
     >>> [mode_of(f"pooling_mode_{one}") for one in ("mean_tokens", "cls_token", "lasttoken")]
     ['mean', 'cls', 'lasttoken']
     """
@@ -68,7 +109,15 @@ def mode_of(switch: str) -> str:
 
 
 def mean(layers: Sequence[Any], sentences: Sentences) -> Any:
-    """Average of the last layer over the tokens (Reimers and Gurevych 2019, https://arxiv.org/abs/1908.10084)."""
+    """Average of the last layer over the tokens (Reimers and Gurevych 2019, https://arxiv.org/abs/1908.10084).
+
+    Args:
+        layers: States of each layer, the last one last.
+        sentences: Bounds of the sentences in the states.
+
+    Returns:
+        Embeddings, (sentences, dim).
+    """
     return sentences.sum(layers[-1]) / sentences.count
 
 
@@ -76,6 +125,13 @@ def mean_sqrt_len(layers: Sequence[Any], sentences: Sentences) -> Any:
     """Sum of the last layer over the tokens, divided by the root of their number: long texts have longer embeddings.
 
     Cosines equal those of the mean. Layers after pooling see the length of a text (as in sentence-transformers).
+
+    Args:
+        layers: States of each layer, the last one last.
+        sentences: Bounds of the sentences in the states.
+
+    Returns:
+        Embeddings, (sentences, dim).
     """
     return sentences.sum(layers[-1]) / sentences.count**0.5
 
@@ -85,6 +141,13 @@ def first_last(layers: Sequence[Any], sentences: Sentences) -> Any:
 
     "First" is the output of the first transformer block, not of the embedding layer. Papers differ on this. Su et
     al. 2021, https://arxiv.org/abs/2103.15316, agree with us.
+
+    Args:
+        layers: States of each layer, the last one last.
+        sentences: Bounds of the sentences in the states.
+
+    Returns:
+        Embeddings, (sentences, dim).
     """
     return (mean(layers[:1], sentences) + mean(layers, sentences)) / 2
 
@@ -93,6 +156,13 @@ def weighted(layers: Sequence[Any], sentences: Sentences) -> Any:
     """Average of the last layer in which the token at position i (from 1, a prompt counts) has weight i.
 
     Muennighoff 2022, https://arxiv.org/abs/2202.08904, equation 1: for models that only look to the left.
+
+    Args:
+        layers: States of each layer, the last one last.
+        sentences: Bounds of the sentences in the states.
+
+    Returns:
+        Embeddings, (sentences, dim).
     """
     total = sentences.count * (sentences.count + 2 * sentences.skipped + 1) / 2
     return sentences.sum(layers[-1] * sentences.places) / total
@@ -111,7 +181,14 @@ POOLINGS: dict[str, Pooling] = {
 
 
 def check_pooling(name: str) -> str:
-    """Return the name. Raises UserError with the nearest known name if it is unknown."""
+    """Return the name. Raises UserError with the nearest known name if it is unknown.
+
+    Args:
+        name: Name of a pooling.
+
+    Returns:
+        The name.
+    """
     require_choice("pooling", name, POOLINGS)
     return name
 
@@ -122,6 +199,13 @@ def sides(
     """Vectors of each sentence as the first and as the second of a pair. Their dot product is the score.
 
     `head` is a BilinearScore. None is the cosine. The precision is kept.
+
+    Args:
+        embeddings: Embeddings, (rows, dim).
+        head: A BilinearScore, or None.
+
+    Returns:
+        Two arrays of the shape of `embeddings`.
     """
     second = unit(embeddings)
     if head is None:
@@ -145,6 +229,16 @@ def pair_scores(
 
     Float64 inside, rounded to float32, so that an embedding has the cosine 1 with itself, and equal pairs have equal
     scores at any position. Embeddings may have any length.
+
+    Args:
+        first: Embeddings of the first texts.
+        second: Embeddings of the second texts.
+        rows: Row of `first` of each pair.
+        columns: Row of `second` of each pair.
+        head: A BilinearScore, or None.
+
+    Returns:
+        float32 array (pairs,).
     """
     scores = np.empty(len(rows), dtype=np.float32)
     for start in range(0, len(rows), PAIRS_AT_ONCE):
@@ -159,7 +253,14 @@ def pair_scores(
 
 
 def unit(embeddings: Float[np.ndarray, "sentences dim"]) -> Float[np.ndarray, "sentences dim"]:
-    """The same directions, each of length 1."""
+    """The same directions, each of length 1.
+
+    Args:
+        embeddings: Embeddings, (rows, dim).
+
+    Returns:
+        Array of the same shape.
+    """
     lengths = np.linalg.norm(embeddings, axis=1, keepdims=True)
     return embeddings / np.maximum(lengths, np.finfo(np.float32).tiny)
 
@@ -167,11 +268,25 @@ def unit(embeddings: Float[np.ndarray, "sentences dim"]) -> Float[np.ndarray, "s
 def truncate_vectors(
     embeddings: Float[np.ndarray, "sentences dim"], size: int, *, normalize: bool
 ) -> Float[np.ndarray, "sentences size"]:
-    """First `size` dimensions of each embedding, normalized again if `normalize`."""
+    """First `size` dimensions of each embedding, normalized again if `normalize`.
+
+    Args:
+        embeddings: Embeddings, (rows, dim).
+        size: Number of dimensions.
+        normalize: Scale to length 1 again.
+
+    Returns:
+        Array (sentences, size).
+    """
     return unit(embeddings[:, :size]) if normalize else embeddings[:, :size]
 
 
 def require_finite_vectors(vectors: Float[np.ndarray, "some dim"], name: str) -> None:
-    """Raise UserError with the first row that has NaN or infinity, which would break every comparison."""
+    """Raise UserError with the first row that has NaN or infinity, which would break every comparison.
+
+    Args:
+        vectors: Array (rows, dim).
+        name: Name of the vectors in the message.
+    """
     if not (sound := sound_rows(vectors)).all():
         raise UserError(f"{name}: row {int(sound.argmin())} holds NaN or infinity. Encode it again")

@@ -481,6 +481,9 @@ class HubMixin(PeerNames):
             folder: Target folder.
             card: Facts for the README, as in `juzhen.encoders.save_encoder`.
 
+        Returns:
+            The folder.
+
         Raises:
             UserError: The folder holds other files.
         """
@@ -488,11 +491,27 @@ class HubMixin(PeerNames):
 
     @classmethod
     def from_pretrained(cls, source: str | Path, **options: Any) -> Self:
-        """Alias of `load`, the name in transformers."""
+        """Alias of `load`, the name in transformers.
+
+        Args:
+            source: As of `load`.
+            **options: As of `load`.
+
+        Returns:
+            The encoder.
+        """
         return cls.load(source, **options)  # type: ignore[attr-defined]
 
     def save_pretrained(self, folder: str | Path, **options: Any) -> Path:
-        """Alias of `save`, the name in sentence-transformers."""
+        """Alias of `save`, the name in sentence-transformers.
+
+        Args:
+            folder: Target folder.
+            **options: As of `save`.
+
+        Returns:
+            The folder.
+        """
         return self.save(folder, **options)
 
     def _fitted(self) -> dict[str, Any]:

@@ -260,6 +260,13 @@ class TemplateEncoder(PooledEncoder):
     ) -> TemplateTokens:
         """Pack sentences in their templates. `views` is the template number of each one. None takes the anchor
         template.
+
+        Args:
+            token_lists: Token ids of each sentence.
+            views: Template number of each sentence.
+
+        Returns:
+            Packed tokens.
         """
         table = TokenTable.of(token_lists)
         views = np.zeros(len(table), dtype=np.int64) if views is None else np.asarray(views)
@@ -272,7 +279,14 @@ class TemplateEncoder(PooledEncoder):
         return TemplateTokens.of(tokens, packed)
 
     def stage_1(self, tokens: TemplateTokens) -> Float[Tensor, "sentences dim"]:
-        """States h of stage 1, in packed order, before denoising."""
+        """States h of stage 1, in packed order, before denoising.
+
+        Args:
+            tokens: Packed tokens, as from `collate`.
+
+        Returns:
+            States, (sentences, dim).
+        """
         return self._read(self._states(tokens), tokens)
 
     def _packed_order(self, tokens: Tokens) -> Float[Tensor, "sentences dim"]:
@@ -374,7 +388,14 @@ class TemplateEncoder(PooledEncoder):
         return table.lengths + self.template_tokens[0].size
 
     def token_states(self, tokens: Tokens) -> NoReturn:
-        """Raise UserError, since the states of template tokens are not states of the sentence."""
+        """Raise UserError, since the states of template tokens are not states of the sentence.
+
+        Args:
+            tokens: Packed tokens, as from `collate`.
+
+        Returns:
+            Nothing, since it always raises.
+        """
         raise UserError(
             "this encoder reads sentences through templates, which a masked language model cannot learn from. Start it "
             "from an encoder without templates"

@@ -146,6 +146,12 @@ class EvaluationSettings:
         """Read the settings of a stored configuration. Keys added later get their neutral value.
 
         Raises UserError for a key or a type that the schema no longer has.
+
+        Args:
+            config: The configuration.
+
+        Returns:
+            The settings.
         """
         values = {
             option.name: config[option.name] for option in dataclasses.fields(cls) if option.name in config
@@ -154,14 +160,25 @@ class EvaluationSettings:
 
 
 def device_name(hardware: HardwareConfig) -> str:
-    """Name of the device: `cpu`, `mps`, or the name of the CUDA device."""
+    """Name of the device: `cpu`, `mps`, or the name of the CUDA device.
+
+    Args:
+        hardware: Settings of the hardware.
+
+    Returns:
+        The name.
+    """
     import torch  # a command line reads this file without it
 
     return torch.cuda.get_device_name() if hardware.accelerator == "cuda" else hardware.accelerator
 
 
 def require_device(hardware: HardwareConfig) -> None:
-    """Raise UserError if the accelerator is missing or does not support the precision."""
+    """Raise UserError if the accelerator is missing or does not support the precision.
+
+    Args:
+        hardware: Settings of the hardware.
+    """
     import torch
 
     from juzhen.core.machine import present_devices

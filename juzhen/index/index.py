@@ -61,7 +61,11 @@ class IndexHit(NamedTuple):
     span: tuple[int, int] | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return a dict for JSON. Whole texts have no document and no span."""
+        """Return a dict for JSON. Whole texts have no document and no span.
+
+        Returns:
+            The dict.
+        """
         return {name: value for name, value in self._asdict().items() if value is not None}
 
 
@@ -162,7 +166,15 @@ class Index:
 
     @classmethod
     def open(cls, folder: str | Path, encoder: SentenceEncoder | None = None) -> Self:
-        """Open an index in a folder. Raises UserError if it is missing, or was built with other weights."""
+        """Open an index in a folder. Raises UserError if it is missing, or was built with other weights.
+
+        Args:
+            folder: The index folder.
+            encoder: The encoder that built it. None: loaded from its path in the index.
+
+        Returns:
+            The index.
+        """
         folder = Path(folder)
         require_index(folder)
         return cls(Store(folder / DATABASE), folder, encoder)
@@ -272,7 +284,11 @@ class Index:
         return answers
 
     def view(self) -> View:
-        """Return the current snapshot."""
+        """Return the current snapshot.
+
+        Returns:
+            The snapshot.
+        """
         with self._lock:
             for _ in range(ATTEMPTS):
                 version = self.store.version
@@ -289,7 +305,11 @@ class Index:
             return self._state
 
     def facts(self) -> dict[str, Any]:
-        """Return texts, kind, dimension, fields, modes, passages and bytes_per_vector."""
+        """Return texts, kind, dimension, fields, modes, passages and bytes_per_vector.
+
+        Returns:
+            A dict for JSON.
+        """
         view = self.view()
         return {
             "texts": int(view.alive.sum()),

@@ -372,7 +372,9 @@ class InfoNCEWeighted(Loss):
         text_ids: Tensor | None = None,
     ) -> LossOutput:
         if negatives is None and self.hardness_mode == "own":
-            raise UserError("hardness_mode=own: these rows have no hard negatives. Choose hardness_mode=all or others")
+            raise UserError(
+                "hardness_mode=own: these rows have no hard negatives. Choose hardness_mode=all or others"
+            )
         scores, excluded = batch_candidates(anchors, positives, negatives, text_ids)
         weights = hardness(scores, strength=self.hardness_strength, of=self.hardness_mode)
         loss = info_nce(scores + self.temperature * weights, excluded, temperature=self.temperature)

@@ -140,12 +140,28 @@ class Loss(nn.Module, ABC):
             setattr(self, name, value)
 
     def forward(self, *tensors: Any, **named: Any) -> Float[Tensor, ""]:
-        """Return the scalar to minimise, from the arguments of `with_logs`."""
+        """Return the scalar to minimise, from the arguments of `with_logs`.
+
+        Args:
+            *tensors: Inputs in the order of `inputs`.
+            **named: Inputs by name.
+
+        Returns:
+            A scalar tensor.
+        """
         return self.with_logs(*tensors, **named)[0]
 
     @abstractmethod
     def with_logs(self, *tensors: Any, **named: Any) -> LossOutput:
-        """Return the scalar loss and the scalars to log."""
+        """Return the scalar loss and the scalars to log.
+
+        Args:
+            *tensors: Inputs in the order of `inputs`. Their shapes are in `juzhen.core.batch.TENSORS`.
+            **named: Inputs by name.
+
+        Returns:
+            A scalar tensor, and name → scalar to log.
+        """
 
 
 class Sum(Loss):
@@ -167,10 +183,21 @@ class Sum(Loss):
 
     @abstractmethod
     def parts(self) -> Mapping[str, tuple[float, Loss]]:
-        """Return name of each part → its weight and the loss."""
+        """Return name of each part → its weight and the loss.
+
+        Returns:
+            The parts.
+        """
 
     def total(self, **tensors: Tensor) -> LossOutput:
-        """Return the sum, with each part called with its tensors, and the logs and values of the parts."""
+        """Return the sum, with each part called with its tensors, and the logs and values of the parts.
+
+        Args:
+            **tensors: Inputs of all parts, by name.
+
+        Returns:
+            The loss and the scalars to log.
+        """
         total: Any = 0
         logs: dict[str, Tensor] = {}
         for name, loss in self.losses.items():

@@ -123,7 +123,13 @@ class InfoNCEQueue(Loss):
         numbers: Int[Tensor, "candidates"],
         owners: Int[Tensor, "candidates"],
     ) -> None:
-        """Put texts in front of the queue and drop its end. Of equal texts the first one counts."""
+        """Put texts in front of the queue and drop its end. Of equal texts the first one counts.
+
+        Args:
+            texts: Embeddings of new texts.
+            numbers: Text numbers.
+            owners: Text number of the anchor of each text.
+        """
         equal = numbers[:, None] == numbers
         is_first = ~equal.tril(-1).any(dim=1)
         still = self.is_newest & ~_is_among(self.text_numbers, numbers)

@@ -20,13 +20,30 @@ TINY = 1e-8
 
 
 def linear(tensors: Sequence[Float[Tensor, "*shape"]], weights: Sequence[float]) -> Float[Tensor, "*shape"]:
-    """Σ wᵢ θᵢ / Σ wᵢ (Wortsman et al. 2022, https://arxiv.org/abs/2203.05482)."""
+    """Σ wᵢ θᵢ / Σ wᵢ (Wortsman et al. 2022, https://arxiv.org/abs/2203.05482).
+
+    Args:
+        tensors: The tensor of each model.
+        weights: Weight of each model.
+
+    Returns:
+        The merged tensor.
+    """
     return weighted_sum(tensors, weights) / sum(weights)
 
 
 def weighted_sum(
     tensors: Sequence[Float[Tensor, "*shape"]], weights: Sequence[float]
 ) -> Float[Tensor, "*shape"]:
+    """Σ wᵢ θᵢ.
+
+    Args:
+        tensors: The tensor of each model.
+        weights: Weight of each model.
+
+    Returns:
+        The sum.
+    """
     total = torch.zeros_like(tensors[0])
     for tensor, weight in zip(tensors, weights, strict=True):
         total.add_(tensor, alpha=weight)
@@ -38,6 +55,13 @@ def slerp(tensors: Sequence[Float[Tensor, "*shape"]], weights: Sequence[float]) 
     share.
 
     Ω is the angle of the two as vectors (Shoemake 1985). Nearly parallel tensors are interpolated by `linear`.
+
+    Args:
+        tensors: The two tensors.
+        weights: Weight of each model.
+
+    Returns:
+        The merged tensor.
     """
     first, second = tensors
     share = weights[1] / sum(weights)
@@ -57,6 +81,13 @@ def multislerp(
     Directions and lengths are averaged separately (Goddard 2024,
     https://goddard.blog/posts/multislerp-wow-what-a-cool-idea). Raises ValueError if the directions cancel
     out.
+
+    Args:
+        tensors: The tensor of each model.
+        weights: Weight of each model.
+
+    Returns:
+        The merged tensor.
     """
     shares = torch.tensor(weights, dtype=tensors[0].dtype)
     shares = shares / shares.sum()
@@ -78,7 +109,15 @@ def multislerp(
 def task_arithmetic(
     vectors: Sequence[Float[Tensor, "*shape"]], weights: Sequence[float]
 ) -> Float[Tensor, "*shape"]:
-    """Σ wᵢ τᵢ of task vectors τ (Ilharco et al. 2022, https://arxiv.org/abs/2212.04089)."""
+    """Σ wᵢ τᵢ of task vectors τ (Ilharco et al. 2022, https://arxiv.org/abs/2212.04089).
+
+    Args:
+        vectors: The task vector of each model.
+        weights: Weight of each model.
+
+    Returns:
+        The merged task vector.
+    """
     return weighted_sum(vectors, weights)
 
 
@@ -90,7 +129,12 @@ def ties(
     The sign is that of the weighted sum (Yadav et al. 2023, https://arxiv.org/abs/2306.01708).
 
     Args:
+        vectors: The task vector of each model.
+        weights: Weight of each model.
         density: Share of each vector that is kept: the largest entries by size.
+
+    Returns:
+        The merged task vector.
     """
     scale = torch.tensor(weights, dtype=vectors[0].dtype).view(-1, *[1] * vectors[0].ndim)
     parts = torch.stack([largest(vector, density) for vector in vectors]) * scale
@@ -101,7 +145,15 @@ def ties(
 
 
 def largest(vector: Float[Tensor, "*shape"], density: float) -> Float[Tensor, "*shape"]:
-    """Keep the share `density` of the largest entries by size, at least one, and set the others to 0."""
+    """Keep the share `density` of the largest entries by size, at least one, and set the others to 0.
+
+    Args:
+        vector: A tensor of any shape.
+        density: Share to keep, from 0 to 1.
+
+    Returns:
+        A tensor of the same shape.
+    """
     if density >= 1 or not vector.numel():
         return vector
     order = vector.abs().flatten().argsort(descending=True)
@@ -123,8 +175,13 @@ def dare(
     kept share, which is equal on average. (Yu et al. 2023, https://arxiv.org/abs/2311.03099)
 
     Args:
+        vectors: The task vector of each model.
+        weights: Weight of each model.
         density: Share of entries to keep.
         generator: Generator of the random choice.
+
+    Returns:
+        The merged task vector.
     """
     return weighted_sum([_thinned(vector, density, generator) for vector in vectors], weights)
 
@@ -143,6 +200,12 @@ def model_stock(vectors: Sequence[Float[Tensor, "*shape"]]) -> Float[Tensor, "*s
     """Shorten the mean task vector by disagreement: t · mean, with t = N cos θ / (1 + (N − 1) cos θ).
 
     cos θ is the mean cosine of two of the N vectors (Jang et al. 2024, https://arxiv.org/abs/2403.19522).
+
+    Args:
+        vectors: The task vector of each model.
+
+    Returns:
+        The merged task vector.
     """
     cosines = []
     for first, second in combinations(vectors, 2):
@@ -176,7 +239,17 @@ class Method:
     def merge(
         self, tensors: Sequence[Tensor], base: Tensor | None, weights: Sequence[float], **numbers: Any
     ) -> Tensor:
-        """Merge one tensor of the models, in float32. base: its tensor of the same shape, if needed."""
+        """Merge one tensor of the models, in float32. base: its tensor of the same shape, if needed.
+
+        Args:
+            tensors: The tensor of each model.
+            base: Tensor of the base model, or None.
+            weights: Weight of each model.
+            **numbers: Options of the method, such as density.
+
+        Returns:
+            The merged tensor.
+        """
         chosen = {name: numbers[name] for name in self.takes}
         arguments = (weights,) if self.is_weighted else ()
         if not self.of_vectors or base is None:

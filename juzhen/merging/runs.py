@@ -56,9 +56,16 @@ def merge_runs(
     records the recipe and the cost. Otherwise `out` becomes an encoder folder without result.
 
     Args:
+        folders: Runs or encoder folders.
+        out: Folder of the result.
+        recipe: Method, weights and options.
         base: Default: the weights that all runs started from, if they are the same.
         dataset: Sets that choose the weights. Default: the training sets of the runs.
         data_dir: Default: where the first run read its sets.
+        progress: Show progress bars.
+
+    Returns:
+        The result, None for encoders without runs, and the merged weights.
 
     Raises:
         UserError: As `juzhen.merge`, and a folder that is not new, empty or an unfinished merge.

@@ -62,7 +62,11 @@ class TransferScore:
     high: float | None = None
 
     def as_scores(self) -> dict[str, Score]:
-        """`transfer_accuracy`, `transfer_f1` and `transfer_majority`."""
+        """`transfer_accuracy`, `transfer_f1` and `transfer_majority`.
+
+        Returns:
+            Metric → Score.
+        """
         return {
             "transfer_accuracy": Score(self.accuracy, self.low, self.high, count=self.rows),
             "transfer_f1": Score(
@@ -73,6 +77,15 @@ class TransferScore:
 
 
 def combined(texts: list[Features], kind: Kind) -> Features:
+    """Combine the features of a row's texts into one vector, as a classifier reads them.
+
+    Args:
+        texts: Features of each text of a row.
+        kind: Kind of the rows.
+
+    Returns:
+        Features of each row.
+    """
     if kind is Kind.LABELLED_TEXT:
         return texts[0]
     u, v = texts
@@ -94,6 +107,9 @@ def classify(
         seed: Of folds and intervals.
         bootstrap_samples: Number of resamples of the interval. 0: no interval.
         confidence: Of the interval.
+
+    Returns:
+        The scores.
 
     Raises:
         UserError: A class with too few rows for folds.
@@ -222,6 +238,9 @@ def score_classes(logits: np.ndarray, examples: Examples) -> dict[str, Score]:
     Args:
         logits: One number per class and row, (rows, classes).
         examples: The rows.
+
+    Returns:
+        Metric → Score.
 
     Raises:
         ValueError: A row that is not finite. The message names set, split and the first such row.

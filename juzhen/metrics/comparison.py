@@ -92,13 +92,28 @@ class Scored:
         return 1 - np.nan_to_num(self.rows[self.measures[0]], nan=1.0)
 
     def value(self, measure: str) -> float | None:
+        """Return a metric of these rows. None if it is undefined.
+
+        Args:
+            measure: Name of the metric.
+
+        Returns:
+            Its value, or None.
+        """
         if measure == "spearman":
             return self._spearman
         per_row = self.per_row(measure)
         return float(per_row.mean()) if len(per_row) else None
 
     def per_row(self, measure: str) -> PerRow:
-        """Finite values of each row, whose mean is the metric. For Spearman's correlation its influence."""
+        """Finite values of each row, whose mean is the metric. For Spearman's correlation its influence.
+
+        Args:
+            measure: Name of the metric.
+
+        Returns:
+            One value for each row.
+        """
         if measure == "spearman":
             return self._influence
         values = self.right if measure == "accuracy" else self.rows[measure]
@@ -116,7 +131,15 @@ class Scored:
 
 
 def are_same_rows(first: SetRows, other: SetRows) -> bool:
-    """True if two runs have scored the same rows of a set in the same order."""
+    """True if two runs have scored the same rows of a set in the same order.
+
+    Args:
+        first: Rows of one run.
+        other: Rows of another run.
+
+    Returns:
+        True or False.
+    """
     names = [name for name in (*PLACES, "gold") if name in first.columns]
     return (first.fingerprint, len(first)) == (other.fingerprint, len(other)) and all(
         name in other.columns and np.array_equal(first[name], other[name]) for name in names
@@ -166,7 +189,14 @@ def paired_gap(
 
 
 def mean_difference(gaps: PerRow) -> Gap:
-    """Mean of paired differences of rows, with its error."""
+    """Mean of paired differences of rows, with its error.
+
+    Args:
+        gaps: Difference of each row.
+
+    Returns:
+        Mean and standard error.
+    """
     return Gap(float(gaps.mean()), *_error_of_rows(gaps, are_values=True))
 
 
@@ -186,6 +216,13 @@ def spearman_influence(scores: np.ndarray, grades: np.ndarray) -> PerRow:
     """Influence of each row on `spearman`: the derivative by its share (infinitesimal jackknife).
 
     Its mean is 0, and its variance over the number of rows that of the correlation (Efron 1982, chapter 6).
+
+    Args:
+        scores: Score of each row, higher = closer.
+        grades: Gold value of each row, higher = closer.
+
+    Returns:
+        One value for each row.
     """
     sides = [finite(scores, "score"), finite(grades, "grade")]
     ranks = [(rankdata(side) - (len(side) + 1) / 2) / len(side) for side in sides]

@@ -15,14 +15,28 @@ POSITIVE_GRADE = 0.8
 
 
 def unit(embeddings: np.ndarray) -> np.ndarray:
-    """Scale each row to length 1, float64. Rows of zeros stay."""
+    """Scale each row to length 1, float64. Rows of zeros stay.
+
+    Args:
+        embeddings: Embeddings, (rows, dim).
+
+    Returns:
+        float64 array (rows, dim).
+    """
     embeddings = np.asarray(embeddings, dtype=np.float64)
     lengths = np.linalg.norm(embeddings, axis=1, keepdims=True)
     return embeddings / np.where(lengths == 0, 1, lengths)
 
 
 def norms(embeddings: np.ndarray) -> tuple[float | None, float | None]:
-    """Mean length of the embeddings, and its sample standard deviation. None below one row, and below two."""
+    """Mean length of the embeddings, and its sample standard deviation. None below one row, and below two.
+
+    Args:
+        embeddings: Embeddings, (rows, dim).
+
+    Returns:
+        Mean and deviation.
+    """
     lengths = np.linalg.norm(np.asarray(embeddings, dtype=np.float64), axis=1)
     mean = float(lengths.mean()) if len(lengths) else None
     return mean, float(lengths.std(ddof=1)) if len(lengths) > 1 else None
@@ -32,6 +46,14 @@ def alignment(first: np.ndarray, second: np.ndarray, *, power: float = 2.0) -> f
     """Mean distance of the two embeddings of positive pairs, to a power. Lower = closer, 0 to 4 for power 2.
 
     mean ‖u − v‖^α over rows of unit vectors. (Wang and Isola 2020, section 4.1.1, https://arxiv.org/abs/2005.10242)
+
+    Args:
+        first: Embeddings of the first texts, (pairs, dim).
+        second: Embeddings of the second texts, (pairs, dim).
+        power: α.
+
+    Returns:
+        The mean. None without pairs.
     """
     if not len(first):
         return None
@@ -42,6 +64,13 @@ def uniformity(embeddings: np.ndarray, *, scale: float = 2.0) -> float | None:
     """Evenness of embeddings on the sphere: lower = more even, 0 when all coincide. None under two rows.
 
     log mean exp(−t ‖u − v‖²) over all pairs of different rows, t = 2. (Wang and Isola 2020, section 4.1.2)
+
+    Args:
+        embeddings: Embeddings, (rows, dim).
+        scale: t.
+
+    Returns:
+        The logarithm, or None.
     """
     vectors = unit(embeddings)
     if len(vectors) < 2:
@@ -55,6 +84,12 @@ def mean_cosine(embeddings: np.ndarray) -> float | None:
     """Mean cosine over all pairs of different rows: near 0 in an even space, near 1 in a narrow cone.
 
     (Ethayarajh 2019, section 3.4, https://arxiv.org/abs/1909.00512, calls it anisotropy.) None under two rows.
+
+    Args:
+        embeddings: Embeddings, (rows, dim).
+
+    Returns:
+        The mean, or None.
     """
     vectors = unit(embeddings)
     count = len(vectors)
@@ -69,6 +104,12 @@ def explained_variance(embeddings: np.ndarray) -> np.ndarray:
     """Share of the variance along each principal direction, falling, (dim,). Empty without variance.
 
     Directions of the covariance of the embeddings, centred, not normalized.
+
+    Args:
+        embeddings: Embeddings, (rows, dim).
+
+    Returns:
+        Shares that sum to 1.
     """
     embeddings = np.asarray(embeddings, dtype=np.float64)
     centred = embeddings - embeddings.mean(axis=0) if len(embeddings) else embeddings
@@ -83,7 +124,14 @@ def explained_variance(embeddings: np.ndarray) -> np.ndarray:
 
 
 def singular_values(embeddings: np.ndarray) -> np.ndarray:
-    """Singular values of the centred embeddings, falling, the largest 1, (dim,). Empty without variance."""
+    """Singular values of the centred embeddings, falling, the largest 1, (dim,). Empty without variance.
+
+    Args:
+        embeddings: Embeddings, (rows, dim).
+
+    Returns:
+        Values from 0 to 1.
+    """
     shares = explained_variance(embeddings)
     return np.sqrt(shares / shares[0]) if len(shares) else shares
 
@@ -93,6 +141,12 @@ def effective_rank(embeddings: np.ndarray) -> float | None:
 
     exp(−Σ p_k log p_k), p_k the share of the k-th singular value. (Roy and Vetterli 2007,
     https://www.eurasip.org/Proceedings/Eusipco/Eusipco2007/Papers/a5p-h05.pdf)
+
+    Args:
+        embeddings: Embeddings, (rows, dim).
+
+    Returns:
+        The number, or None.
     """
     shares = np.sqrt(explained_variance(embeddings))
     if not len(shares):
@@ -106,6 +160,13 @@ def first_component_isotropy(embeddings: np.ndarray, *, num_components: int = 50
 
     From 0 (a line) to 1 − 1/components (all equal). None without variance. The simplest measure of isotropy:
     `iso_score` uses all directions, and the distance of each from evenness.
+
+    Args:
+        embeddings: Embeddings, (rows, dim).
+        num_components: Number of directions that count.
+
+    Returns:
+        The share, or None.
     """
     shares = explained_variance(embeddings)[:num_components]
     return float(1 - shares[0] / shares.sum()) if len(shares) else None
@@ -117,6 +178,12 @@ def iso_score(embeddings: np.ndarray) -> float | None:
     With λ̂ the variances scaled to length √d and δ = ‖λ̂ − 1‖ / √(2(d − √d)) their distance from evenness,
     φ = (d − δ²(d − √d))² / d² is the share of directions evenly used, and the score is (dφ − 1) / (d − 1).
     (Rudman et al. 2022, section 4, https://arxiv.org/abs/2108.07344)
+
+    Args:
+        embeddings: Embeddings, (rows, dim).
+
+    Returns:
+        The score, or None.
     """
     shares = explained_variance(embeddings)
     dim = len(shares)
@@ -133,6 +200,13 @@ def neighbour_similarity(embeddings: np.ndarray, *, num_neighbours: int) -> floa
     """Mean cosine of each row with its nearest other rows. None unless there are more rows than neighbours.
 
     With a low `mean_cosine` it means tight clusters, with a high one a crowded space.
+
+    Args:
+        embeddings: Embeddings, (rows, dim).
+        num_neighbours: Number of nearest rows, k.
+
+    Returns:
+        The mean, or None.
     """
     vectors = unit(embeddings)
     if len(vectors) <= num_neighbours:
@@ -145,7 +219,15 @@ def neighbour_similarity(embeddings: np.ndarray, *, num_neighbours: int) -> floa
 
 
 def nearest_rows(embeddings: np.ndarray, *, num_neighbours: int) -> Int[np.ndarray, "rows neighbours"]:
-    """Row numbers of the nearest other rows by cosine, nearest first. There must be more rows than neighbours."""
+    """Row numbers of the nearest other rows by cosine, nearest first. There must be more rows than neighbours.
+
+    Args:
+        embeddings: Embeddings, (rows, dim).
+        num_neighbours: Number of nearest rows, k.
+
+    Returns:
+        int array (rows, neighbours).
+    """
     vectors = unit(embeddings)
     nearest = []
     for start in range(0, len(vectors), BLOCK):
@@ -163,6 +245,13 @@ def hubness(embeddings: np.ndarray, *, num_neighbours: int) -> float | None:
     E[(N − μ)³] / σ³ of the k-occurrences N. (Radovanović et al. 2010, section 2,
     https://jmlr.org/papers/v11/radovanovic10a) None unless there are more rows than neighbours, and if all occur
     equally often.
+
+    Args:
+        embeddings: Embeddings, (rows, dim).
+        num_neighbours: Number of nearest rows, k.
+
+    Returns:
+        The skewness, or None.
     """
     if len(embeddings) <= num_neighbours:
         return None
@@ -177,6 +266,13 @@ def silhouette(embeddings: np.ndarray, classes: np.ndarray) -> float | None:
     (b − a) / max(a, b) with the mean distances a to the row's class and b to the nearest other one, between
     embeddings of length 1. (Rousseeuw 1987, https://doi.org/10.1016/0377-0427(87)90125-7) None under two
     classes, or if every class has one row.
+
+    Args:
+        embeddings: Embeddings, (rows, dim).
+        classes: Class index of each row.
+
+    Returns:
+        The mean, or None.
     """
     if not 2 <= len(np.unique(classes)) < len(classes):
         return None
@@ -191,6 +287,16 @@ def score_histograms(
     """Edges (num_bins + 1,), and counts (num_bins,) of positives (grade above 0.5) and of negatives.
 
     Scores beyond the ends are counted in the outermost bins, so that the counts add up to the rows.
+
+    Args:
+        scores: Score of each row, higher = closer.
+        grades: Gold value of each row, higher = closer.
+        num_bins: Number of bins.
+        low: Lower end of the first bin.
+        high: Upper end of the last bin.
+
+    Returns:
+        Edges, counts of positives, counts of negatives.
     """
     edges = np.linspace(low, high, num_bins + 1)
     inside = np.clip(np.asarray(scores, dtype=np.float64), low, high)
@@ -225,8 +331,13 @@ def measure_space(
     """Measure a space, during training or later: name → number, None if undefined.
 
     Args:
+        embeddings: Embeddings, (rows, dim).
         pairs: Row numbers of texts with a known similarity, (2, pairs), and their `grades` from 0 to 1.
+        grades: Gold similarity of each pair, from 0 to 1.
         classes: Of each text. With them also `silhouette`.
+
+    Returns:
+        Name of the measure → its value.
     """
     first, second = embeddings[pairs]
     close = grades >= POSITIVE_GRADE
@@ -268,6 +379,13 @@ def linear_cka(first: Float[np.ndarray, "rows dim"], second: Float[np.ndarray, "
     ‖YᵀX‖² / (‖XᵀX‖ ‖YᵀY‖) in Frobenius norms, both centred. (Kornblith et al. 2019, section 3,
     https://arxiv.org/abs/1905.00414) With fewer rows than dimensions unrelated spaces have a high one, too. None
     where one side has no variance.
+
+    Args:
+        first: Embeddings in one space, (rows, dim).
+        second: Embeddings of the same rows in another space.
+
+    Returns:
+        The alignment, or None.
     """
     first_side, right = (np.asarray(side, dtype=np.float64) for side in (first, second))
     first_side, right = first_side - first_side.mean(axis=0), right - right.mean(axis=0)
@@ -281,6 +399,14 @@ def neighbours_kept(
     """Mean share of a row's nearest rows that are the same in both spaces. By chance k / (rows − 1).
 
     None unless there are more rows than neighbours.
+
+    Args:
+        first: Embeddings in one space, (rows, dim).
+        second: Embeddings of the same rows in another space.
+        num_neighbours: Number of nearest rows, k.
+
+    Returns:
+        The mean share, or None.
     """
     if len(first) <= num_neighbours:
         return None

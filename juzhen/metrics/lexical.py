@@ -33,7 +33,14 @@ _RUN = re.compile(f"[{_CJK}]+|[^\\W_{_CJK}]+")
 
 
 def character_pairs(run: str) -> list[str]:
-    """The characters of a text, and its pairs of neighbouring ones."""
+    """The characters of a text, and its pairs of neighbouring ones.
+
+    Args:
+        run: Chinese text without spaces.
+
+    Returns:
+        The terms.
+    """
     return [*run, *(run[start : start + 2] for start in range(len(run) - 1))]
 
 
@@ -41,6 +48,14 @@ def terms(
     text: str, cut: Callable[[str], list[str]] = character_pairs, folding: Callable[[str], str] = fold
 ) -> list[str]:
     """Split the Chinese of a folded text by `cut`. The other words stay whole.
+
+    Args:
+        text: The text.
+        cut: Splits a run of Chinese characters.
+        folding: Folds width, case and script of the text.
+
+    Returns:
+        The terms, in order.
 
     >>> terms("Ｐｙｔｈｏｎ怎麼学")
     ['python', '怎', '么', '学', '怎么', '么学']
@@ -52,7 +67,14 @@ def terms(
 
 
 def cut_of(tokens: str) -> Callable[[str], list[str]]:
-    """Find the splitter of Chinese terms by name. Raises UserError for unknown names or missing jieba."""
+    """Find the splitter of Chinese terms by name. Raises UserError for unknown names or missing jieba.
+
+    Args:
+        tokens: "characters" or "jieba".
+
+    Returns:
+        The splitter.
+    """
     require_choice("tokens", tokens, TOKENS)
     if tokens == CHARACTERS:
         return character_pairs
@@ -100,7 +122,15 @@ class BM25:
 
     @classmethod
     def of(cls, arrays: Mapping[str, np.ndarray], *, tokens: str = CHARACTERS) -> "BM25":
-        """Rebuild from the output of `arrays`, with the same `tokens`."""
+        """Rebuild from the output of `arrays`, with the same `tokens`.
+
+        Args:
+            arrays: Output of `arrays`.
+            tokens: "characters" or "jieba".
+
+        Returns:
+            The index.
+        """
         bm25 = cls.__new__(cls)
         bm25._folding = int(arrays["folding"][0])
         bm25._terms = partial(terms, cut=cut_of(tokens), folding=FOLDINGS[bm25._folding])
@@ -112,7 +142,11 @@ class BM25:
         return bm25
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """All that it holds, to be kept."""
+        """All that it holds, to be kept.
+
+        Returns:
+            Name → array.
+        """
         return {
             "weights": self._weights.data.astype("<f4"),
             "documents": self._weights.indices.astype("<i4"),
@@ -124,7 +158,14 @@ class BM25:
         }
 
     def extended(self, texts: Sequence[str]) -> "BM25":
-        """With further documents, whose terms weigh as they do among the first ones: idf and mean length stay."""
+        """With further documents, whose terms weigh as they do among the first ones: idf and mean length stay.
+
+        Args:
+            texts: The further documents.
+
+        Returns:
+            The larger index.
+        """
         bm25 = copy(self)
         bm25._numbers, bm25._by_document = dict(self._numbers), None
         counts, lengths = bm25._counted(texts)
@@ -176,7 +217,14 @@ class BM25:
         return int(self._weights.shape[1])
 
     def scores(self, query: str) -> Float[np.ndarray, "documents"]:
-        """Score every document, float32. 0 without a shared term."""
+        """Score every document, float32. 0 without a shared term.
+
+        Args:
+            query: The query.
+
+        Returns:
+            float32 array (documents,).
+        """
         scores = np.zeros(self._weights.shape[1], dtype=np.float32)
         for term in self._known(as_text(query, "query", may_be_empty=True)):
             entries = slice(*self._weights.indptr[term : term + 2])
@@ -188,7 +236,15 @@ class BM25:
     def pair_scores(
         self, queries: Sequence[str], documents: Int[np.ndarray, "pairs"]
     ) -> Float[np.ndarray, "pairs"]:
-        """The score of each query with the document of that number, as `scores` has it but for rounding."""
+        """The score of each query with the document of that number, as `scores` has it but for rounding.
+
+        Args:
+            queries: The query of each pair.
+            documents: The document number of each pair.
+
+        Returns:
+            float32 array (pairs,).
+        """
         numbered = [self._known(query) for query in as_text_list(queries, "queries", may_be_empty=True)]
         starts = np.cumsum([0, *map(len, numbered)])
         columns = np.fromiter(
@@ -217,6 +273,13 @@ def lexical_vectors(texts: Sequence[str], *, counted: Sequence[str]) -> scipy.sp
     Terms are characters and pairs of neighbouring characters of folded texts (`juzhen.core.text.fold`). A
     term that occurs t times weighs (1 + ln t) · (1 + ln((1 + N) / (1 + df))), with N texts of which df hold
     it.
+
+    Args:
+        texts: The texts.
+        counted: Texts that are counted.
+
+    Returns:
+        Sparse array (texts, terms).
     """
     from sklearn.feature_extraction.text import TfidfVectorizer  # BM25 and an index do without
 
@@ -228,7 +291,16 @@ def lexical_vectors(texts: Sequence[str], *, counted: Sequence[str]) -> scipy.sp
 def similarities(
     vectors: scipy.sparse.csr_array, first: np.ndarray | slice, second: np.ndarray | slice
 ) -> np.ndarray:
-    """Products of some rows with others, float32: cosines, as the vectors have length 1."""
+    """Products of some rows with others, float32: cosines, as the vectors have length 1.
+
+    Args:
+        vectors: Output of `lexical_vectors`.
+        first: Row numbers.
+        second: Row numbers.
+
+    Returns:
+        Array (first, second).
+    """
     return np.asarray((vectors[first] * vectors[second]).sum(axis=1), dtype=np.float32).ravel()
 
 
@@ -241,6 +313,9 @@ def term_sets(
         texts: The texts.
         counted: Texts whose terms count.
         tokens: Of Chinese: characters and pairs of neighbouring ones, or the words of jieba.
+
+    Returns:
+        Sparse array (texts, terms).
     """
     from sklearn.feature_extraction.text import CountVectorizer
 
@@ -255,6 +330,15 @@ def overlap(shared: Shared, first: np.ndarray, second: np.ndarray, *, method: st
 
     0 if neither text has terms. Dice orders pairs as Jaccard does: D = 2J / (1 + J). Their Pearson
     correlations differ.
+
+    Args:
+        shared: Number of shared terms.
+        first: Number of terms of the first text.
+        second: Number of terms of the second text.
+        method: "jaccard" or "dice".
+
+    Returns:
+        Values from 0 to 1.
     """
     sizes = first + second
     of = sizes - shared if method == JACCARD else sizes / 2
@@ -264,7 +348,17 @@ def overlap(shared: Shared, first: np.ndarray, second: np.ndarray, *, method: st
 def overlaps(
     sets: scipy.sparse.csr_array, first: np.ndarray | slice, second: np.ndarray | slice, *, method: str
 ) -> Float[np.ndarray, "rows"]:
-    """`overlap` of some rows of `term_sets` with others, float32."""
+    """`overlap` of some rows of `term_sets` with others, float32.
+
+    Args:
+        sets: Output of `term_sets`.
+        first: Row numbers.
+        second: Row numbers.
+        method: "jaccard" or "dice".
+
+    Returns:
+        Array (first, second).
+    """
     sizes = np.asarray(sets.sum(axis=1)).ravel()
     shared = np.asarray((sets[first] * sets[second]).sum(axis=1), dtype=np.float32).ravel()
     return overlap(shared, sizes[first], sizes[second], method=method)
@@ -282,6 +376,9 @@ def lexical_scores(
             each of its rows. It needs no other corpus, but scores of two splits have different scales.
             "jaccard" and "dice" are the `overlap` of the term sets of the two texts.
         tokens: Of jaccard and dice, as in `term_sets`.
+
+    Returns:
+        float32 array (rows,).
 
     Example:
         >>> lexical_scores(["今天天气好", "你好"], ["今天天气好", "再见"]).tolist()

@@ -19,6 +19,12 @@ DRAWS = 4000
 def holm(p: pd.Series) -> pd.Series:
     """Correct p values for their number (Holm 1979). NaN stays NaN and does not count.
 
+    Args:
+        p: The p values.
+
+    Returns:
+        The corrected p values, with the same index.
+
     >>> holm(pd.Series([0.01, 0.04, 0.03])).tolist()
     [0.03, 0.06, 0.06]
     """
@@ -31,6 +37,13 @@ def expected_improvement(behind: float, error: float) -> float:
 
     E[max(0, X)] of a normal X with mean −behind and deviation `error` (Jones, Schonlau and Welch 1998, equation 15).
 
+    Args:
+        behind: Distance to the better one.
+        error: Standard deviation of what a trial may change.
+
+    Returns:
+        The gain, in the unit of `behind`.
+
     >>> round(expected_improvement(0.0, 1.0), 3)
     0.399
     """
@@ -41,7 +54,12 @@ def expected_improvement(behind: float, error: float) -> float:
 
 
 class Needed(NamedTuple):
-    """What decides a difference: rows in all, or seeds a side. None: more of these alone never do."""
+    """Number of rows or seeds that decides a difference. None: no number of these alone does.
+
+    Args:
+        rows: Rows in all.
+        seeds: Seeds a side.
+    """
 
     rows: int | None
     seeds: int | None
@@ -56,6 +74,9 @@ def needed(size: float, row_error: float, seed_error: float, *, rows: int, seeds
         seed_error: Its standard error because other seeds could have been drawn.
         rows: Rows that gave `row_error`.
         seeds: Seeds a side that gave `seed_error`.
+
+    Returns:
+        Numbers of rows and seeds. None where no number suffices.
 
     Example:
         >>> needed(2.0, 1.0, 0.5, rows=2000, seeds=3)
@@ -72,6 +93,13 @@ def needed(size: float, row_error: float, seed_error: float, *, rows: int, seeds
 def seeds_needed(deviation: float, difference: float) -> int:
     """Compute how many seeds a side find a difference in POWER of the cases at level LEVEL, by the normal distribution.
 
+    Args:
+        deviation: Standard deviation over seeds, in points.
+        difference: The difference to find, in points.
+
+    Returns:
+        Number of seeds.
+
     Example:
         >>> [seeds_needed(1.05, points) for points in (3, 2, 1)]
         [2, 5, 18]
@@ -81,6 +109,14 @@ def seeds_needed(deviation: float, difference: float) -> int:
 
 def rows_needed(rows: int, error: float, difference: float) -> int:
     """Compute how many dev rows find a difference, from the standard error that `rows` rows give.
+
+    Args:
+        rows: Rows that gave the error.
+        error: Standard error at `rows` rows, in points.
+        difference: The difference to find, in points.
+
+    Returns:
+        Number of rows.
 
     Example:
         >>> rows_needed(300, 2.0, 2.0)
@@ -134,6 +170,9 @@ def leave_one_out(
         matrix: Scores with NaN where nothing was measured.
         predict: Fills the gaps of a matrix.
         most: Leave out at most so many cells, drawn at random. None leaves out every cell.
+
+    Returns:
+        The error, in the unit of the matrix.
     """
     places = np.argwhere(np.isfinite(matrix.to_numpy(float)))
     if most is not None and len(places) > most:
@@ -155,7 +194,14 @@ def _without(matrix: pd.DataFrame, row: int, column: int) -> pd.DataFrame:
 
 
 class VariancePart(NamedTuple):
-    """Standard deviation of a part of the scores, in points, with its 95 % interval."""
+    """Standard deviation of a part of the scores, in points, with its 95 % interval.
+
+    Args:
+        name: Name of the part.
+        deviation: The standard deviation.
+        low: Lower end of the interval.
+        high: Upper end of the interval.
+    """
 
     name: str
     deviation: float

@@ -48,7 +48,17 @@ class RankedLists:
         beyond: Int[np.ndarray, "queries"] | None = None,
         answers: Int[np.ndarray, "two answers"] | None = None,
     ) -> "RankedLists":
-        """Lists by their scores, best first. Without scores no two documents are equal."""
+        """Lists by their scores, best first. Without scores no two documents are equal.
+
+        Args:
+            documents: Document numbers of each query.
+            scores: Their scores, higher = closer. None: already in order.
+            beyond: Number of answers that each list lacks.
+            answers: Pairs of query and answer that are searched for, (2, answers).
+
+        Returns:
+            The lists.
+        """
         starts = np.broadcast_to(np.arange(documents.shape[1]), documents.shape)
         if scores is not None:
             is_next = np.ones(documents.shape, dtype=bool)
@@ -72,6 +82,14 @@ class RankedLists:
         return np.maximum(ends - self.starts, 1)
 
     def some(self, queries: slice) -> "RankedLists":
+        """Return the lists of some queries.
+
+        Args:
+            queries: The queries.
+
+        Returns:
+            Their lists.
+        """
         inside = (self.answers[0] >= queries.start) & (self.answers[0] < queries.stop)
         answers = self.answers[:, inside] - [[queries.start], [0]]
         return RankedLists(self.documents[queries], self.starts[queries], self.beyond[queries], answers)
@@ -111,7 +129,16 @@ def order_numbers(
     relevant: Sequence[Mapping[int, float]],
     measures: Sequence[str] = RANKINGS,
 ) -> dict[str, Float[np.ndarray, "three queries"]]:
-    """`query_numbers`, and the same in the worst and in the best order of documents with equal scores."""
+    """`query_numbers`, and the same in the worst and in the best order of documents with equal scores.
+
+    Args:
+        lists: Documents of each query, best first.
+        relevant: Document → gain, for each query.
+        measures: Names of metrics.
+
+    Returns:
+        Metric → array (3, queries): expected, worst, best.
+    """
     cutoffs = {name: ranking_measure(name) for name in measures}
     lists = lists if isinstance(lists, RankedLists) else RankedLists.of(lists)
     depth = max((cutoff for _, cutoff in cutoffs.values()), default=1)
@@ -295,6 +322,9 @@ def first_answer_numbers(first: FirstAnswers) -> dict[str, Float[np.ndarray, "th
     Of a + b equals, a answer. The first that answers follows j others with the probability Π_{u < j} (1 − a /
     (a + b − u)) · a / (a + b − j).
 
+    Args:
+        first: First answer of each query and its ties.
+
     Returns:
         recall: 1 if the first document that answers is among the first k. This is recall, because a question
             has one standard question. With several it is enough to find one.
@@ -385,6 +415,9 @@ def right_answers(
 
     Args:
         scores: As in `score_ranking`. NaN for both of a row without another candidate.
+
+    Returns:
+        Two arrays (rows,).
     """
     positives, candidates = scores[:, 0].astype(np.float64), scores[:, 1:].astype(np.float64)
     best = candidates.max(axis=1)

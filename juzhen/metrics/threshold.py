@@ -27,6 +27,9 @@ def fit_threshold(scores: np.ndarray, labels: np.ndarray, *, objective: Objectiv
         labels: 0 or 1.
         objective: "accuracy", "f1" or "mcc".
 
+    Returns:
+        The threshold.
+
     Raises:
         ValueError: Other labels, or scores that are not finite.
     """
@@ -49,19 +52,46 @@ def fit_threshold(scores: np.ndarray, labels: np.ndarray, *, objective: Objectiv
 
 
 def accuracy_at(scores: np.ndarray, labels: np.ndarray, *, threshold: float) -> float | None:
-    """Share of rows on the right side of the threshold. None without rows."""
+    """Share of rows on the right side of the threshold. None without rows.
+
+    Args:
+        scores: Score of each row, higher = closer.
+        labels: 0 or 1 for each row.
+        threshold: Score from which a row is accepted.
+
+    Returns:
+        The share, or None.
+    """
     scores, labels = _checked(scores, labels)
     return _accuracy(scores >= threshold, labels)
 
 
 def f1_at(scores: np.ndarray, labels: np.ndarray, *, threshold: float) -> float | None:
-    """F1 of the positive class: 2·TP / (2·TP + FP + FN). None without positive rows."""
+    """F1 of the positive class: 2·TP / (2·TP + FP + FN). None without positive rows.
+
+    Args:
+        scores: Score of each row, higher = closer.
+        labels: 0 or 1 for each row.
+        threshold: Score from which a row is accepted.
+
+    Returns:
+        F1 from 0 to 1, or None.
+    """
     scores, labels = _checked(scores, labels)
     return _f1(scores >= threshold, labels)
 
 
 def mcc_at(scores: np.ndarray, labels: np.ndarray, *, threshold: float) -> float | None:
-    """Matthews' correlation of decision and label, −1 to 1. 0 if all rows get one decision, None for one class."""
+    """Matthews' correlation of decision and label, −1 to 1. 0 if all rows get one decision, None for one class.
+
+    Args:
+        scores: Score of each row, higher = closer.
+        labels: 0 or 1 for each row.
+        threshold: Score from which a row is accepted.
+
+    Returns:
+        The correlation, or None.
+    """
     scores, labels = _checked(scores, labels)
     return _mcc(scores >= threshold, labels)
 
@@ -69,7 +99,16 @@ def mcc_at(scores: np.ndarray, labels: np.ndarray, *, threshold: float) -> float
 def accepted_rows(
     scores: np.ndarray, labels: np.ndarray, *, threshold: float | None
 ) -> Bool[np.ndarray, "rows"] | None:
-    """Rows that score at least the threshold. threshold None: as in `decisions_at`. None below two rows of a label."""
+    """Rows that score at least the threshold. threshold None: as in `decisions_at`. None below two rows of a label.
+
+    Args:
+        scores: Score of each row, higher = closer.
+        labels: 0 or 1 for each row.
+        threshold: Score from which a row is accepted.
+
+    Returns:
+        bool array (rows,), or None.
+    """
     scores, labels = _checked(scores, labels)
     return _cross_fitted(scores, labels, objective="accuracy") if threshold is None else scores >= threshold
 
@@ -92,8 +131,13 @@ def decisions_at(scores: np.ndarray, labels: np.ndarray, *, threshold: float | N
     """Judge the decision to accept rows that score at least the threshold.
 
     Args:
+        scores: Score of each row, higher = closer.
+        labels: 0 or 1 for each row.
         threshold: None: each half of the rows is judged by the threshold of the other half with the best
             accuracy.
+
+    Returns:
+        Accuracy, F1, MCC and counts.
     """
     accepted = accepted_rows(scores, labels, threshold=threshold)
     scores, labels = _checked(scores, labels)
@@ -109,28 +153,60 @@ def decisions_at(scores: np.ndarray, labels: np.ndarray, *, threshold: float | N
 
 
 def cross_fitted_accuracy(scores: np.ndarray, labels: np.ndarray) -> float | None:
-    """Accuracy with each half of the rows judged by the other half's threshold. None below two rows of a label."""
+    """Accuracy with each half of the rows judged by the other half's threshold. None below two rows of a label.
+
+    Args:
+        scores: Score of each row, higher = closer.
+        labels: 0 or 1 for each row.
+
+    Returns:
+        The accuracy, or None.
+    """
     scores, labels = _checked(scores, labels)
     accepted = _cross_fitted(scores, labels, objective="accuracy")
     return None if accepted is None else _accuracy(accepted, labels)
 
 
 def cross_fitted_f1(scores: np.ndarray, labels: np.ndarray) -> float | None:
-    """F1 with each half of the rows judged by the other half's threshold. None below two rows of a label."""
+    """F1 with each half of the rows judged by the other half's threshold. None below two rows of a label.
+
+    Args:
+        scores: Score of each row, higher = closer.
+        labels: 0 or 1 for each row.
+
+    Returns:
+        F1, or None.
+    """
     scores, labels = _checked(scores, labels)
     accepted = _cross_fitted(scores, labels, objective="f1")
     return None if accepted is None else _f1(accepted, labels)
 
 
 def cross_fitted_mcc(scores: np.ndarray, labels: np.ndarray) -> float | None:
-    """MCC with each half of the rows judged by the other half's threshold. None below two rows of a label."""
+    """MCC with each half of the rows judged by the other half's threshold. None below two rows of a label.
+
+    Args:
+        scores: Score of each row, higher = closer.
+        labels: 0 or 1 for each row.
+
+    Returns:
+        The correlation, or None.
+    """
     scores, labels = _checked(scores, labels)
     accepted = _cross_fitted(scores, labels, objective="mcc")
     return None if accepted is None else _mcc(accepted, labels)
 
 
 def average_precision(scores: np.ndarray, labels: np.ndarray) -> float | None:
-    """Σ (recall step × precision) over falling thresholds, in [0, 1]. None for one class: of positives it is 1."""
+    """Σ (recall step × precision) over falling thresholds, in [0, 1]. None for one class: of positives it is 1.
+
+    Args:
+        scores: Score of each row, higher = closer.
+        labels: 0 or 1 for each row.
+
+    Returns:
+        The precision, or None.
+    """
     scores, labels = _checked(scores, labels)
     from sklearn.metrics import average_precision_score
 
@@ -138,7 +214,15 @@ def average_precision(scores: np.ndarray, labels: np.ndarray) -> float | None:
 
 
 def area_under_curve(scores: np.ndarray, labels: np.ndarray) -> float | None:
-    """Probability that a positive row scores higher than a negative one, ties half, in [0, 1]. None for one class."""
+    """Probability that a positive row scores higher than a negative one, ties half, in [0, 1]. None for one class.
+
+    Args:
+        scores: Score of each row, higher = closer.
+        labels: 0 or 1 for each row.
+
+    Returns:
+        The probability, or None.
+    """
     scores, labels = _checked(scores, labels)
     from sklearn.metrics import roc_auc_score
 
@@ -162,6 +246,12 @@ def halves(targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
     Rows are shuffled first, by a fixed permutation: files often alternate between classes or repeat a sentence in the
     next row.
+
+    Args:
+        targets: Gold value of each row.
+
+    Returns:
+        Two arrays of row numbers.
     """
     (targets,) = as_numbers(targets=targets)
     shuffled = np.random.default_rng(0).permutation(len(targets))

@@ -46,6 +46,9 @@ class Verdict:
     def line(self) -> str:
         """One line, in points (metric × 100) with 95 % intervals.
 
+        Returns:
+            The line.
+
         >>> gap = Gap(0.021, 0.006)
         >>> Verdict(gap, None, {"csts": gap}, ["csts"]).line()
         'WIN, +2.1 [0.9, 3.3] on csts'
@@ -62,6 +65,13 @@ class Verdict:
 def points(gap: Gap, *, behind: float = 0.0) -> str:
     """A difference in points with its 95 % interval, whose lower end is lowered by `behind`.
 
+    Args:
+        gap: The difference.
+        behind: Taken off the lower end.
+
+    Returns:
+        Text.
+
     >>> points(Gap(-0.004, 0.0025))
     '−0.4 [−0.9, 0.1]'
     """
@@ -74,6 +84,9 @@ def mean_gap(gaps: Sequence[Gap]) -> Gap:
 
     Args:
         gaps: One or more.
+
+    Returns:
+        The mean with its error.
     """
     count = len(gaps)
     variance = sum(gap.error**2 for gap in gaps) / count**2

@@ -61,6 +61,13 @@ class ServedThreshold:
     def of_encoder(cls, encoder: ThresholdMixin, chosen: str | None = None) -> Self:
         """Return the threshold of the chosen set or number, else the encoder's own, if any.
 
+        Args:
+            encoder: The encoder.
+            chosen: Name of a set, or a number as text. None: the encoder's own.
+
+        Returns:
+            The threshold.
+
         Raises:
             UserError: The chosen set has no threshold.
         """
@@ -75,11 +82,23 @@ class ServedThreshold:
         return cls(value, name)
 
     def facts(self) -> dict[str, Any]:
+        """Return threshold and set for the page and for /info.
+
+        Returns:
+            A dict for JSON.
+        """
         return {"threshold": self.value, "set": self.of}
 
 
 def as_number(text: str) -> float | None:
-    """Return the finite number in a string, or None."""
+    """Return the finite number in a string, or None.
+
+    Args:
+        text: The string.
+
+    Returns:
+        The number, or None.
+    """
     try:
         number = float(text)
     except ValueError:
@@ -88,9 +107,15 @@ def as_number(text: str) -> float | None:
 
 
 class Embedder:
-    """An encoder, its prompts, its back end and its threshold.
+    """An encoder with its prompts, its backend and its threshold.
 
-    The tokenizer is one for all, and has a lock: its settings belong to the call that is at work.
+    All readers share one tokenizer. A lock protects its settings during a call.
+
+    Args:
+        encoder: The encoder.
+        name: Name of the model in replies.
+        backend: Such as "torch" or "onnx".
+        threshold: Name of a set, or a number as text. None: the encoder's own.
     """
 
     def __init__(
@@ -111,7 +136,15 @@ class Embedder:
             raise UserError(f"{name}: {error}. Replace the weights, or choose the back end torch.") from error
 
     def reader(self, prompt_name: str | None, input_type: str | None) -> SentenceEncoder:
-        """Return the encoder with the requested prompt. Raises RequestError for an unknown prompt."""
+        """Return the encoder with the requested prompt. Raises RequestError for an unknown prompt.
+
+        Args:
+            prompt_name: Name of a prompt of the encoder.
+            input_type: "query" or "document", as clients of Cohere and Jina send it.
+
+        Returns:
+            The encoder.
+        """
         key = prompt_name, input_type
         if key not in self._readers:
             if prompt_name is not None and input_type is not None:
@@ -131,6 +164,15 @@ class Embedder:
         """Return the inputs of `compute` for each text, their lengths, and the number of truncated texts.
 
         Raises RequestError for a text that is longer than the encoder reads, unless it may be truncated.
+
+        Args:
+            texts: The texts.
+            reader: The encoder with its prompt.
+            param: Name of the field, for messages.
+            truncate: Truncate long texts instead of refusing them.
+
+        Returns:
+            Inputs, lengths in tokens, and the number of truncated texts.
         """
         check_texts(texts, called=f"{param}: text")
         table = reader.tokenize(texts)
@@ -153,6 +195,13 @@ class Embedder:
         """Return the inputs of `compute` for lists of token ids, and their lengths. The ids are not changed.
 
         Raises RequestError for token ids of another tokenizer.
+
+        Args:
+            lists: Lists of token ids.
+            param: Name of the field, for messages.
+
+        Returns:
+            Inputs, and lengths in tokens.
         """
         before, after = self._special
         for number, ids in enumerate(lists):
@@ -177,12 +226,26 @@ class Embedder:
         return [(ids, 0) for ids in table], self.encoder.input_lengths(table)
 
     def shares(self, scores: Any) -> np.ndarray:
-        """Scores from 0 to 1: (1 + cosine) / 2, of a learnt form its sigmoid."""
+        """Scores from 0 to 1: (1 + cosine) / 2, of a learnt form its sigmoid.
+
+        Args:
+            scores: Scores of the encoder.
+
+        Returns:
+            Array of the same shape.
+        """
         scores = np.asarray(scores, dtype=np.float64)
         return np.clip((1 + scores) / 2, 0, 1) if self.encoder.score_head is None else expit(scores)
 
     def compute(self, inputs: Sequence[tuple[np.ndarray, int]]) -> np.ndarray:
-        """Encode token ids, each with its number of unpooled tokens. Equal inputs are encoded once."""
+        """Encode token ids, each with its number of unpooled tokens. Equal inputs are encoded once.
+
+        Args:
+            inputs: Output of `tokens`.
+
+        Returns:
+            float32 array (texts, dim).
+        """
         keys = [(unpooled, ids.tobytes()) for ids, unpooled in inputs]
         distinct = dict(zip(keys, inputs, strict=True))
         rows = {key: row for row, key in enumerate(distinct)}
@@ -197,7 +260,12 @@ class Embedder:
 
 
 class Reranker:
-    """A cross-encoder and its threshold."""
+    """A cross-encoder and its threshold.
+
+    Args:
+        encoder: The cross-encoder.
+        name: Name of the model in replies.
+    """
 
     def __init__(self, encoder: PairEncoder, name: str) -> None:
         self.threshold = ServedThreshold.of_encoder(encoder)
@@ -205,7 +273,15 @@ class Reranker:
         self.lock = threading.Lock()
 
     def tokens(self, query: str, documents: Sequence[str]) -> tuple[list[Any], np.ndarray, int]:
-        """Return the inputs of `compute` for each pair, their lengths, and the number of truncated pairs."""
+        """Return the inputs of `compute` for each pair, their lengths, and the number of truncated pairs.
+
+        Args:
+            query: The query.
+            documents: The documents.
+
+        Returns:
+            Inputs, lengths in tokens, and the number of truncated pairs.
+        """
         check_texts([query], called="query: text")
         check_texts(documents, called="documents: text")
         query_table, table = self.encoder.tables([query], documents)
@@ -216,12 +292,27 @@ class Reranker:
         return [(query_table[0], ids) for ids in table], lengths, num_cut
 
     def pair_tokens(self, pairs: Sequence[tuple[str, str]]) -> tuple[list[Any], np.ndarray, int]:
-        """The same of pairs that share no query."""
+        """The same of pairs that share no query.
+
+        Args:
+            pairs: Pairs of query and document.
+
+        Returns:
+            As of `tokens`.
+        """
         inputs, lengths, cut = zip(*(self.tokens(first, [second]) for first, second in pairs), strict=True)
         return [joint for (joint,) in inputs], np.concatenate(lengths), sum(cut)
 
     @torch.inference_mode()
     def compute(self, inputs: Sequence[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
+        """Score tokenised pairs. Equal inputs are scored once.
+
+        Args:
+            inputs: Output of `tokens`.
+
+        Returns:
+            float32 array (pairs,).
+        """
         first, second = (TokenTable.of([pair[side] for pair in inputs]) for side in (0, 1))
         orders = [(first, second), (second, first)] if self.encoder.symmetric else [(first, second)]
         device = self.encoder.inner.device
@@ -232,11 +323,24 @@ class Reranker:
         return raw
 
     def shares(self, scores: Any) -> np.ndarray:
-        """Scores from 0 to 1."""
+        """Scores from 0 to 1.
+
+        Args:
+            scores: Scores of the reranker.
+
+        Returns:
+            Array of the same shape.
+        """
         return np.asarray(expit(np.asarray(scores, dtype=np.float64)))
 
 
 def require_finite(numbers: np.ndarray, *, may_be_zero: bool = True) -> None:
+    """Raise FloatingPointError for NaN, infinity, or a forbidden vector of zeros.
+
+    Args:
+        numbers: Vectors or scores, (rows, …).
+        may_be_zero: False: a vector of zeros is an error too.
+    """
     if not sound_rows(numbers, may_be_zero=may_be_zero).all():
         raise FloatingPointError("the model gave NaN or infinity")
 
@@ -247,7 +351,13 @@ MOST_HITS = 50_000
 
 @dataclass(frozen=True)
 class Corpus:
-    """An index, its name, and how many numbers of an embedding it holds."""
+    """An index that the server searches.
+
+    Args:
+        index: The index.
+        name: Name of the index in replies.
+        dim: Dimensions of its embeddings.
+    """
 
     index: Index | QdrantIndex
     name: str
@@ -256,7 +366,17 @@ class Corpus:
     def search(
         self, queries: list[str], body: SearchBody, depth: int, vectors: np.ndarray | None
     ) -> list[list[IndexHit]]:
-        """Raises RequestError for a filter or a mode that does not suit the index."""
+        """Search the index. Raises RequestError for a filter or a mode that does not suit it.
+
+        Args:
+            queries: The queries.
+            body: The parsed request.
+            depth: Number of hits for each query.
+            vectors: Embeddings of the queries, (queries, dim). None for lexical search.
+
+        Returns:
+            The hits of each query.
+        """
         where = body.filter or None
         with naming("mode", "filter", "per_document"):
             return self.index.search(
@@ -269,18 +389,42 @@ class Corpus:
             )
 
     def facts(self, *, reranks: bool) -> dict[str, Any]:
-        """Return the facts for /index."""
+        """Return the facts for /index.
+
+        Args:
+            reranks: True if the server has a reranker.
+
+        Returns:
+            A dict for JSON.
+        """
         return {"name": self.name, **self.index.facts(), "reranks": reranks}
 
 
 def require_corpus(corpus: Corpus | None) -> Corpus:
+    """Return the corpus. Raises RequestError without one.
+
+    Args:
+        corpus: The corpus, or None.
+
+    Returns:
+        The corpus.
+    """
     if corpus is None:
         raise RequestError(404, "there is nothing to search. Start the server with --index", code="no_index")
     return corpus
 
 
 def depth_of(queries: list[str], body: SearchBody, *, most_pairs: int) -> int:
-    """Hits of each query that are looked up. Raises RequestError for more than a request may have."""
+    """Hits of each query that are looked up. Raises RequestError for more than a request may have.
+
+    Args:
+        queries: The queries.
+        body: The parsed request.
+        most_pairs: Largest number of pairs that a request may rerank.
+
+    Returns:
+        Number of hits for each query.
+    """
     depth = max(body.top_k, RERANKED) if body.rerank else body.top_k
     most = most_pairs if body.rerank else MOST_HITS
     if len(queries) * depth > most:
@@ -322,7 +466,12 @@ class ServedModels:
 
 
 def require_model(name: str | None, served: Sequence[str]) -> None:
-    """Raises RequestError for the name of a model that is not served. None: whichever is served."""
+    """Raises RequestError for the name of a model that is not served. None: whichever is served.
+
+    Args:
+        name: Name in the request, or None.
+        served: Names of the served models.
+    """
     if name is not None and name not in served:
         hint = nearest(name, served) if len(name) < 200 else f"Known: {', '.join(served)}"
         raise RequestError(
@@ -345,9 +494,18 @@ def load_models(
     """Load the models of runs or folders from their files.
 
     Args:
-        threshold: Threshold of the encoder: a score, or a set. Default: its own.
+        encoder: Run, folder or built-in name.
+        rerank: Run or folder of a cross-encoder.
+        index: Index folder, or file of texts.
         adapters: Runs with adapters on the same base weights as the encoder.
         compare: A run with other weights that searches the same texts. `index` must be a file of texts.
+        name: Name of the model in replies. None: that of the run or folder.
+        device: "cpu", "cuda" or "mps".
+        backend: Such as "torch" or "onnx".
+        threshold: Threshold of the encoder: a score, or a set. Default: its own.
+
+    Returns:
+        The models.
 
     Raises:
         UserError: A missing model or index, or models that cannot be served together.
@@ -386,7 +544,14 @@ def _adapter_embedder(source: str, first: Embedder, device: str, backend: str) -
 
 
 def model_name(source: str) -> str:
-    """Return the name of a run or folder. `encoder/` of a run has the run's name."""
+    """Return the name of a run or folder. `encoder/` of a run has the run's name.
+
+    Args:
+        source: Path of the run or folder.
+
+    Returns:
+        The name.
+    """
     path = Path(source)
     return (path.parent if path.name == ENCODER_FOLDER else path).name or source
 
@@ -398,6 +563,13 @@ def _by_build(option: str, value: object) -> str:
 
 def open_corpus(source: str | Path, encoder: SentenceEncoder) -> Corpus:
     """Open an index folder or a Qdrant collection, or encode the rows of a file in memory.
+
+    Args:
+        source: Index folder, Qdrant URL, or file of texts.
+        encoder: The encoder that built it.
+
+    Returns:
+        The corpus.
 
     Raises:
         UserError: A missing index, or an index built with other weights.

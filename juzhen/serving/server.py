@@ -327,7 +327,16 @@ def run(
     keys: Keys,
     until: Callable[[], Awaitable[None]] | None = None,
 ) -> None:
-    """Serve until SIGTERM, Ctrl-C or the end of `until`. SIGHUP reloads the models."""
+    """Serve until SIGTERM, Ctrl-C or the end of `until`. SIGHUP reloads the models.
+
+    Args:
+        load: Loads the models again.
+        models: The loaded models.
+        bound: Socket that listens.
+        limits: Largest request and queue.
+        keys: Accepted API keys.
+        until: Ends the server when it returns. None: never.
+    """
 
     async def served() -> None:
         server = Server(load, models, bound, limits=limits, keys=keys)

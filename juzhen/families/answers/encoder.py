@@ -287,6 +287,9 @@ class GenerativeReranker(PairEncoder):
             folder: The folder with the settings.
             has_weights: True if the weights were read from the folder, False if they were drawn.
 
+        Returns:
+            The reranker.
+
         Raises:
             UserError: The weights were read, but no file holds the head. The token embeddings would give
                 other scores.
@@ -322,6 +325,9 @@ class GenerativeReranker(PairEncoder):
             template: Text with {query}, {document} and optionally {instruction}. None: that of
                 Qwen3-Reranker, without turn markers if the tokenizer has none.
             instruction: None: that of Qwen3-Reranker.
+
+        Returns:
+            The reranker.
 
         Raises:
             UserError: An answer that is not a token.
@@ -393,7 +399,11 @@ class GenerativeReranker(PairEncoder):
         self.set_instruction(text)
 
     def set_instruction(self, text: str | None) -> None:
-        """Set the instruction. Raises UserError for a template without a place for it."""
+        """Set the instruction. Raises UserError for a template without a place for it.
+
+        Args:
+            text: The instruction. None: that of the template.
+        """
         texts = {name: value for name, value in self.prompts.texts.items() if name != NAME}
         prompts = Prompts(texts | {NAME: text}, NAME) if text else Prompts(texts)
         template = self._template_of(text or None)
@@ -427,13 +437,17 @@ class GenerativeReranker(PairEncoder):
         return SideReader(self, is_query=True), self.reader
 
     def forward(self, tokens: Tokens) -> Float[Tensor, "pairs 1"]:
-        """Scores in float32, also under autocast."""
+        # In float32 also under autocast: rounded scores tie, and ties change ranks.
         pooled = self.inner(tokens)
         with torch.autocast(pooled.device.type, enabled=False):
             return functional.linear(pooled.float(), self.direction().float())
 
     def direction(self) -> Float[Tensor, "1 dim"]:
-        """The vector multiplied with the last state: the row of yes minus the row of no."""
+        """The vector multiplied with the last state: the row of yes minus the row of no.
+
+        Returns:
+            Tensor (1, dim).
+        """
         if self.rows is not None:
             first, *other = self.rows
         else:
@@ -442,7 +456,11 @@ class GenerativeReranker(PairEncoder):
         return (first - other[0] if other else first).unsqueeze(0)
 
     def whole_head(self) -> Float[Tensor, "vocabulary dim"] | None:
-        """The head with its current rows. None: it is tied to the token embeddings."""
+        """The head with its current rows. None: it is tied to the token embeddings.
+
+        Returns:
+            Tensor (vocabulary, dim), or None.
+        """
         if self.rows is None or self._stored.head is None:
             return None
         head = self._stored.head.to(self.backbone.dtype).clone()
@@ -450,7 +468,13 @@ class GenerativeReranker(PairEncoder):
         return head
 
     def write_files(self, folder: Path, card: dict[str, Any], place: str) -> None:
-        """Fill an empty folder as `save` does."""
+        """Fill an empty folder as `save` does.
+
+        Args:
+            folder: The empty folder.
+            card: Facts for the README.
+            place: Name of the encoder in the README.
+        """
         write_answers(self, folder, card, place=place)
 
 

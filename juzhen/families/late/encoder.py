@@ -131,8 +131,13 @@ class MultiVectorEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEnco
         Args:
             encoder: The sentence encoder.
             dim: Dimension of a token vector. The projection is drawn with `seed`.
+            reading: Lengths of queries and documents, and other settings of the family.
             markers: Put the tokens [Q] and [D] before queries and documents if the encoder has no such
                 prompts.
+            seed: Seed of the projection.
+
+        Returns:
+            The encoder.
 
         Raises:
             UserError: Lengths that the transformer cannot read, or a static encoder.
@@ -201,7 +206,13 @@ class MultiVectorEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEnco
         return encoder.to(place).eval()
 
     def write_files(self, folder: Path, card: dict[str, Any], place: str) -> None:
-        """Fill an empty folder as `save` does. An adapter is merged into the weights."""
+        """Fill an empty folder as `save` does. An adapter is merged into the weights.
+
+        Args:
+            folder: The empty folder.
+            card: Facts for the README.
+            place: Name of the encoder in the README.
+        """
         write_multi_vector(merged(self), folder, card, place=place)
 
     @property
@@ -209,7 +220,6 @@ class MultiVectorEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEnco
         return np.zeros_like(ROLES) if self.reading_of_queries else ROLES
 
     def reading(self, side: Side) -> Self:
-        """The same weights for queries. Returns itself for documents, and if it already reads queries."""
         if not self.sides[side]:
             return self
         other = copy.copy(self)
@@ -237,13 +247,27 @@ class MultiVectorEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEnco
         return filled_up(table, self.expanded_to, self._expansion) if self.expanded_to else table
 
     def forward(self, tokens: Tokens) -> Float[Tensor, "sentences length dim"]:
-        """Vectors of length 1 in the order in which texts were collated, 0 where no token is scored."""
+        """Vectors of length 1 in the order in which texts were collated, 0 where no token is scored.
+
+        Args:
+            tokens: Packed tokens, as from `collate`.
+
+        Returns:
+            Vectors, (sentences, length, dim).
+        """
         vectors = self.token_vectors(tokens) * self.scored(tokens).unsqueeze(-1)
         padded = vectors.new_zeros(len(tokens), tokens.longest, vectors.shape[1])
         return padded.index_put(tokens.places, vectors)[tokens.inverse_permutation]
 
     def token_vectors(self, tokens: Tokens) -> Float[Tensor, "tokens dim"]:
-        """The vector of each token, in packed order, float32."""
+        """The vector of each token, in packed order, float32.
+
+        Args:
+            tokens: Packed tokens, as from `collate`.
+
+        Returns:
+            Vectors, (tokens, dim).
+        """
 
         def vectors(piece: Tokens) -> Tensor:
             return F.normalize(self._projected(self._layers(piece)[-1]), dim=-1)
@@ -251,7 +275,14 @@ class MultiVectorEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEnco
         return self._in_micro_batches(vectors, tokens)
 
     def scored(self, tokens: Tokens) -> Bool[Tensor, "tokens"]:
-        """Mask of scored tokens: all of a query, and those of a document outside the skip list."""
+        """Mask of scored tokens: all of a query, and those of a document outside the skip list.
+
+        Args:
+            tokens: Packed tokens, as from `collate`.
+
+        Returns:
+            bool tensor (tokens,).
+        """
         if not len(self._skipped):
             return torch.ones_like(tokens.input_ids, dtype=torch.bool)
         return self._of_queries(tokens) | ~torch.isin(tokens.input_ids, self._skipped)
@@ -323,7 +354,6 @@ class MultiVectorEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEnco
     def vectors(
         self, texts: Sequence[str], side: Side, batch_tokens: int = BATCH_TOKENS, progress: bool | None = None
     ) -> TokenVectors:
-        """Vectors of the scored tokens of each text, read as queries or as documents."""
         warn_forked()
         reader = self.reading(side)
         vectors, table = TokenVectors(len(texts), sums=self.sums), reader.tokenize(texts)
@@ -340,7 +370,14 @@ class MultiVectorEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEnco
     def infer_tokens(
         self, tokens: Tokens
     ) -> tuple[Float[np.ndarray, "tokens dim"], Int[np.ndarray, "sentences"]]:
-        """Vectors of the scored tokens, text after text as collated, and their number per text."""
+        """Vectors of the scored tokens, text after text as collated, and their number per text.
+
+        Args:
+            tokens: Packed tokens, as from `collate`.
+
+        Returns:
+            Vectors (tokens, dim), and the number of each text, (sentences,).
+        """
         was_training = self.training
         self.eval()
         try:
@@ -351,7 +388,14 @@ class MultiVectorEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEnco
     def scored_vectors(
         self, tokens: Tokens
     ) -> tuple[Float[np.ndarray, "tokens dim"], Int[np.ndarray, "sentences"]]:
-        """As `infer_tokens`, on the device of the encoder, with dropout in training mode."""
+        """As `infer_tokens`, on the device of the encoder, with dropout in training mode.
+
+        Args:
+            tokens: Packed tokens, as from `collate`.
+
+        Returns:
+            As of `infer_tokens`.
+        """
         vectors, counts = self.token_vectors(tokens), self.scored(tokens)
         of_texts = counts.cpu().numpy()
         sentences = tokens.sentence_of_token.cpu().numpy()
@@ -468,7 +512,7 @@ class QueryDocumentEncoder(AsymmetricEncoder, ThresholdMixin):
         raise UserError(f"save: a {ROUTED} is not written here. Copy the folder that it was loaded from")
 
     def write_files(self, folder: Path, card: dict[str, Any], place: str) -> None:
-        """Raise UserError as `save` does."""
+        """Raise UserError as `save` does. The arguments are those of other encoders."""
         self.save(folder)
 
     @property
@@ -530,7 +574,14 @@ class QueryDocumentEncoder(AsymmetricEncoder, ThresholdMixin):
         return f"{self.query.prompts} {self.query.normalize} {self.document.normalize}"
 
     def reading(self, side: Side) -> Self:
-        """The same weights for queries. Returns itself for documents, and if it already reads queries."""
+        """The same weights for queries. Returns itself for documents, and if it already reads queries.
+
+        Args:
+            side: Read the texts as queries or as documents.
+
+        Returns:
+            An encoder.
+        """
         if not self.sides[side]:
             return self
         other = copy.copy(self)
@@ -538,11 +589,25 @@ class QueryDocumentEncoder(AsymmetricEncoder, ThresholdMixin):
         return other
 
     def prompted(self, texts: Sequence[str]) -> list[str]:
-        """Texts for the tokenizer."""
+        """Texts for the tokenizer.
+
+        Args:
+            texts: The texts.
+
+        Returns:
+            The texts with prompt.
+        """
         return self._reader.prompted(texts)
 
     def beginning(self, text: str) -> str:
-        """As `PooledEncoder.beginning`, for the current side."""
+        """As `PooledEncoder.beginning`, for the current side.
+
+        Args:
+            text: The text.
+
+        Returns:
+            Its start, or all of it.
+        """
         return self._reader.beginning(text)
 
     def tokenize(self, texts: Sequence[str], *, progress: bool | None = False) -> TokenTable:
@@ -573,7 +638,14 @@ class QueryDocumentEncoder(AsymmetricEncoder, ThresholdMixin):
         return tokens
 
     def forward(self, tokens: Tokens) -> Float[Tensor, "sentences dim"]:
-        """Embeddings in the order in which the texts were collated, each by the encoder of its side."""
+        """Embeddings in the order in which the texts were collated, each by the encoder of its side.
+
+        Args:
+            tokens: Packed tokens, as from `collate`.
+
+        Returns:
+            Embeddings, (sentences, dim).
+        """
         texts = tokens.input_ids[: int(tokens.lengths.sum())].split(tokens.lengths.tolist())
         marks = torch.as_tensor(tokens.unpooled).expand(len(texts)).tolist()
         found: list[Tensor | None] = [None] * len(texts)
@@ -603,7 +675,6 @@ class QueryDocumentEncoder(AsymmetricEncoder, ThresholdMixin):
     def vectors(
         self, texts: Sequence[str], side: Side, batch_tokens: int = BATCH_TOKENS, progress: bool | None = None
     ) -> TokenVectors:
-        """One vector of length 1 for each text, read as a query or as a document."""
         options = {"batch_tokens": batch_tokens, "show_progress": progress}
         embeddings = unit(self.encode(list(texts), is_query=bool(ROLES[side]), **options))
         vectors = TokenVectors(len(texts))
@@ -613,6 +684,13 @@ class QueryDocumentEncoder(AsymmetricEncoder, ThresholdMixin):
     def scored_vectors(
         self, tokens: Tokens
     ) -> tuple[Float[np.ndarray, "sentences dim"], Int[np.ndarray, "sentences"]]:
-        """One vector of length 1 for each text as collated, and that number."""
+        """One vector of length 1 for each text as collated, and that number.
+
+        Args:
+            tokens: Packed tokens, as from `collate`.
+
+        Returns:
+            Vectors (sentences, dim), and 1 for each text.
+        """
         vectors = functional.normalize(self(tokens), dim=-1)
         return vectors.float().cpu().numpy(), np.ones(len(vectors), dtype=np.int64)
