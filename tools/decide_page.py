@@ -355,7 +355,7 @@ def page(scores: pd.DataFrame, table: pd.DataFrame, folder: Path) -> str:
         head += ["regret@1", "foreign", "regret@3"]
         parts.append(f"### Against {name}\n\n{markdown_table(head, body, numbers=(1, 2, 3, 4))}\n")
         parts.append(
-            f"At random 50 % and {random_regret(reference):.2f} points; always {always}: {lost:.2f} points. "
+            f"At random 50 % and {random_regret(reference):.2f} points. Always {always}: {lost:.2f} points. "
             f"{len(reference)} sources, {reference.shape[1]} targets.\n"
         )
     _, transfer = references()[BOX]
@@ -380,7 +380,8 @@ def page(scores: pd.DataFrame, table: pd.DataFrame, folder: Path) -> str:
             markdown_table(["target", "between sources", "between seeds", "ratio"], body, numbers=(1, 2, 3))
         )
         parts.append(
-            f"\nPooled deviation between seeds {deviation:.2f}; seeds a side for a difference of points: {needed}.\n"
+            f"\nPooled deviation between seeds: {deviation:.2f}. "
+            f"Seeds a side for a difference of so many points: {needed}.\n"
         )
     parts.append(
         "## Cells that were not measured\n\nRoot mean squared error in points, each cell left out once.\n"

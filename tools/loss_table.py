@@ -180,47 +180,49 @@ def _cell(loss: str, outcomes: Sequence[Outcome], reasons: dict[str, int]) -> st
 COMMAND = "python -m tools.loss_table docs/losses.md"
 _HEAD = f"""# Losses and models
 
-This page is written by `{COMMAND}`; a test keeps it as the code is.
+This page is written by `{COMMAND}`. A test compares it with the code.
 
 ## Losses
 
-`loss=<name>` chooses a loss of a job. In a training loop of one's own, a loss is a module: tensors go in, a scalar
-comes out. Without arguments it has customary numbers, which its docstring explains; a job has those of `conf/loss/`,
-see below. `with_logs` in place of the call gives what is worth logging, too.
+`loss=<name>` chooses the loss of a job. In your own training loop a loss is a module that takes tensors and returns a
+scalar. Its defaults are the customary numbers, which the docstring explains. A job takes its numbers from `conf/loss/`,
+see below. `with_logs` also returns scalars to log.
 
 ```python
 from juzhen.losses import CoSENT, InfoNCE, cosent
 
-loss = CoSENT()(scores, targets)  # one score per pair, and what it is held to
+loss = CoSENT()(scores, targets)  # one score and one gold value per pair
 loss = cosent(scores, targets, temperature=0.05)  # the same as a function
 loss = InfoNCE(temperature=0.07)(anchors, positives)  # embeddings (batch, dim)
 ```
 
-Tensors have the same names in all losses. `negatives` may be left out where rows have none, except by `info_nce_own`
-and `triplet`. So may `text_ids`. `targets` of `cosent_softmax` are needed where the classes are not 0 and 1.
+Tensors have the same names in all losses. `negatives` and `text_ids` are optional, but `info_nce_own` and `triplet`
+need `negatives`. `cosent_softmax` needs `targets` if the classes are not 0 and 1.
 
-| tensor | axes | what it holds |
+| tensor | axes | content |
 |---|---|---|
 """
-_COLUMNS = ("what it is", "choose it for", "takes", "consumes", "call", "couples rows", "paper")
+_COLUMNS = ("loss and row kinds", "choose it for", "takes", "reads", "call", "batchwise", "paper")
 _NUMBERS = """
 ## Numbers
 
-What `conf/loss/` gives a loss, wherever it is chosen: for the job, a stage, a set, or a kind of examples in `by_kind`.
-The scores of a cross-encoder are logits, those of all other models cosines, and some numbers follow what scores are.
-A value that is typed, or that an experiment gives, stands in its place. *refused*: a model with such scores does not
-provide what the loss consumes. *The class by itself*: what `CoSENT()` has in a training loop of one's own; it is one of
-the two.
+Numbers of `conf/loss/`. They apply to the loss of a job, a stage, a set, or a row kind in `by_kind`. Values on the
+command line and of an experiment replace them. Scores of a cross-encoder are logits, scores of all other models are
+cosines, and some numbers differ between the two. *refused*: a model with such scores lacks the tensors that the loss
+reads. *The class by itself*: the default of `CoSENT()` in your own training loop, which is one of the two.
 """
 _PAIRS = """
 ## Which pairs train
 
-For each model and loss, the kinds of sets that can be learnt from: graded pairs, 0/1 pairs, NLI pairs, pairs that
-belong together (positives), triplets, sentences, texts with a class. `0/1 → triplets`: the rows are turned into the
-other kind by a view. A kind that is not named is refused, since no view leads from it to what the loss takes; the
-message names losses that would do. *no* means that no set can be learnt from, for the reasons below. Whatever is
-refused is refused before data are read or weights are loaded. Models in one column take the same. With
-`model.score=bilinear` a bi-encoder learns from losses that consume one score per pair, and from no others.
+For each model and loss: the row kinds that can be trained on. They are graded pairs, 0/1 pairs, NLI pairs, positive
+pairs (positives), triplets, sentences, and texts with a class.
+
+- `0/1 → triplets`: the rows are converted to the other kind.
+- A missing kind is refused, because it cannot be converted. The message names suitable losses.
+- *no*: no set can be trained on, for the reasons below.
+- Refusals come before data are read or weights are loaded.
+- Models in one column take the same kinds. With `model.score=bilinear` a bi-encoder takes only losses that read one
+  score per pair.
 """
 _REASONS = """
 ## Reasons

@@ -128,7 +128,7 @@ def page(scores: pd.DataFrame, summary: pd.DataFrame) -> str:
         "the three",
         "the others",
         "forgotten",
-        "beside the mixture",
+        "less the mixture",
     )
     body = [
         (
@@ -164,15 +164,15 @@ def conclusion(table: pd.DataFrame, names: list[str]) -> list[str]:
         )
         certain = [f"{len(side)} {word} it" for side, word in ((below, "below"), (above, "above")) if side]
         lines.append(
-            f"Of {len(rows)} {title} the best on average is {_short(best)}: {_interval(table, best, 'average')} beside "
-            f"the mixture; the last is {_short(worst)}: {_interval(table, worst, 'average')}. Certain at 95 %: "
-            f"{', '.join(certain) or 'none is above or below it'}, of {len(rows)}."
+            f"Of {len(rows)} {title} the best on average is {_short(best)}: {_interval(table, best, 'average')} "
+            f"compared with the mixture. The last is {_short(worst)}: {_interval(table, worst, 'average')}. "
+            f"Certain at 95 %: {', '.join(certain) or 'none is above or below it'}, of {len(rows)}."
         )
         keeps = min(rows, key=lambda name: table.loc[name, ("value", "forgotten")])
         lines.append(
             f"Of the {title} {_short(keeps)} forgets least of what the single-set models know: "
             f"{_number(table, keeps, 'value', 'forgotten')} points, the mixture "
-            f"{_number(table, MIXTURE, 'value', 'forgotten')}; difference {_interval(table, keeps, 'forgotten')}."
+            f"{_number(table, MIXTURE, 'value', 'forgotten')}. Difference: {_interval(table, keeps, 'forgotten')}."
         )
     equal, chosen = "merged: linear", "merged: linear, weights by dev"
     if {equal, chosen} <= {*names}:
@@ -198,34 +198,37 @@ def _interval(table: pd.DataFrame, name: str, measure: str) -> str:
 
 PAGE = """# One after another, mixed, or merged
 
-The same 2,304 training rows of csts (graded pairs), lcqmc (questions, 0/1) and ocnli (inference, graded 1, 0.5, 0), 768
-of each, every row read once: as curricula, as a mixture, and as three single-set models that are merged. All begin
-with the built-in encoder, `mini_zh@1`, and learn by CoSENT in batches of 16 at its own learning rate; three seeds, each
-with rows of its own. Merging costs no training, so all three ways cost the same 144 steps; merged models by dev,
-and the greedy soup, besides read the dev halves of the three sets.
+Three ways to train on the same 2,304 rows: as curricula, as a mixture, and as three single-set models that are merged.
+There are 768 rows each of csts (graded pairs), lcqmc (questions, 0/1) and ocnli (inference, graded 1, 0.5, 0). Every
+row is read once.
 
-Spearman ×100 on 200 rows of each set that nothing was chosen on: halves of the dev splits of csts, lcqmc and ocnli,
-whose other halves chose weights; of the others rows of the dev splits, since their test splits are not to be had.
+- **Start**: the built-in encoder `mini_zh@1`, CoSENT, batches of 16, the default learning rate of the encoder.
+- **Seeds**: three, each with other rows.
+- **Cost**: 144 steps for all three ways, because merging needs no training. Models merged by dev and the greedy soup
+  also read half of the dev rows of the three sets.
+- **Scores**: Spearman ×100 on 200 rows of each set. No choice was made on these rows. For csts, lcqmc and ocnli they
+  are the other half of dev. For the other sets they are rows of dev, because no test split is available.
 
 {table}
 
-*The three* are the sets that were trained on, *the others* the seven of which nothing was read. *Forgotten*: each
-single-set model on its own set, less this model there, mean of the three. *Beside the mixture*: difference of the
-averages, with its 95 % interval over rows and seeds, both drawn anew 1,000 times, the same rows for all models.
-± seeds: deviation of the averages of three seeds.
+- **The three**: mean of the training sets. **The others**: mean of the seven other sets.
+- **Forgotten**: score of a single-set model on its training set minus the score of this model, mean of the three.
+- **Less the mixture**: difference of the averages with its 95 % interval, from 1,000 resamples of rows and seeds. All
+  models have the same rows.
+- **± seeds**: standard deviation of the averages of three seeds.
 
-## What it says
+## Findings
 
 {conclusion}
 
-The budget is small, and so are the encoder and the evaluation sets: an order that differs by less than its interval
-is no order. What a longer training does is not told here.
+Budget, encoder and evaluation sets are small. Differences within an interval are undecided. Longer trainings were not
+measured.
 
-## Set by set
+## Scores by set
 
 {columns}
 
-## Again
+## Reproduce
 
 ```bash
 python -m tools.dev_halves DATA HALVES --choose csts lcqmc ocnli --rows 200 --train-rows 5000 \\
@@ -235,7 +238,7 @@ sh results/merging/merge.sh RUNS
 python -m tools.merging_page RUNS
 ```
 
-`scores.csv` has every score, `summary.csv` the measures with their intervals.
+`scores.csv` has every score. `summary.csv` has the metrics with their intervals.
 """
 
 

@@ -58,32 +58,34 @@ TENSORS: dict[str, TensorSpec] = {
     "scores": _learnt("batch", "a similarity per row, higher = closer"),
     "layer_scores": _learnt("batch layers", "a similarity per row and layer"),
     "layer_embeddings": _learnt(
-        "batch texts layers dim", "the texts of a row, as each of some layers gives them"
+        "batch texts layers dim", "embeddings of the texts of a row at several layers"
     ),
-    "logits": _learnt("batch classes", "one number per class"),
-    "embeddings": _learnt("batch dim", "single texts, which have classes"),
+    "logits": _learnt("batch classes", "one logit per class"),
+    "embeddings": _learnt("batch dim", "single texts with a class"),
     "first": _learnt("batch dim", "the first text of a pair"),
     "second": _learnt("batch dim", "the second text of a pair"),
-    "anchors": _learnt("batch dim", "texts that shall find their positive"),
-    "positives": _learnt("batch dim", "texts that belong to the anchor of their row"),
-    "negatives": _learnt("batch negatives dim", "texts that do not belong to the anchor of their row"),
-    "student": _learnt("batch dim", "single texts, which a teacher has read too"),
-    "projected": _learnt("batch teacher", "the student's embeddings, brought to the teacher's space"),
+    "anchors": _learnt("batch dim", "texts that must find their positive"),
+    "positives": _learnt("batch dim", "texts that match the anchor of their row"),
+    "negatives": _learnt("batch negatives dim", "texts that do not match the anchor of their row"),
+    "student": _learnt("batch dim", "single texts, encoded by the student"),
+    "projected": _learnt("batch teacher", "embeddings of the student, projected to the teacher's space"),
     "document_scores": _learnt(
         "batch documents",
-        "similarities of the anchor and the texts of its row, the positive first; −∞ for one that the row lacks",
+        "similarities of the anchor and the texts of its row, the positive first. −∞ for a missing text",
     ),
-    "targets": _given("batch", "the gold value that a score is held to, higher = closer"),
-    "classes": _given("batch", "the number of the class of each row, from 0"),
-    "teacher": _given("batch teacher", "what a teacher gives for single texts"),
-    "guide": _given("batch texts guide", "what another encoder gives for anchor, positive and negatives"),
+    "targets": _given("batch", "gold value of each score, higher = closer"),
+    "classes": _given("batch", "class index of each row, from 0"),
+    "teacher": _given("batch teacher", "embeddings of single texts by the teacher"),
+    "guide": _given(
+        "batch texts guide", "embeddings of anchor, positive and negatives by the guide, another encoder"
+    ),
     "teacher_scores": _given(
-        "batch documents", "what a teacher scores the texts of a row; None where the set does not say"
+        "batch documents", "the teacher's scores of the texts of a row. None if the set has none"
     ),
     "text_ids": _given(
         "batch texts",
-        "the number of each text of a row, equal for equal texts, and −1 for a negative that the row lacks. With it, "
-        "texts that come twice in a batch are not taken for negatives; without it, all count as different",
+        "number of each text of a row, equal for equal texts, −1 for a missing negative. With it, a repeated text of a "
+        "batch is no negative of itself. Without it, all texts count as different",
     ),
 }
 """Name → tensor that a loss may read, one row each. A batch has those of the data, a model adds those it computes."""

@@ -198,7 +198,7 @@ class MultiSimilarity(BatchClassLoss):
 
     contrast = Contrast.CLASSES
     paper = "Wang et al. 2019, https://arxiv.org/abs/1904.06627"
-    choose_when = "texts with many classes, when the hardest pairs of a batch shall count most"
+    choose_when = "texts with many classes, when the hardest pairs of a batch should count most"
 
     positive_temperature: Temperature = 1 / 2
     negative_temperature: Temperature = 1 / 50

@@ -90,7 +90,7 @@ class CrossEntropy(ClassLoss):
 
     input_kinds = (Kind.LABELLED_PAIR, Kind.NLI_PAIR, Kind.SCORED_PAIR)
     input_type = "logits"
-    choose_when = "a cross-encoder that shall tell classes, such as those of NLI or grades from 0 to 5"
+    choose_when = "a cross-encoder that must predict classes, such as those of NLI or grades from 0 to 5"
 
     label_smoothing: Share = 0.0
     focal_gamma: Weight = 0.0
@@ -540,7 +540,7 @@ class ArcFace(Prototype):
     """
 
     paper = "Deng et al. 2019, https://arxiv.org/abs/1801.07698"
-    choose_when = "texts with many classes that shall lie in well separated cones"
+    choose_when = "texts with many classes that should form well separated cones"
 
     margin: Annotated[Number, Field(ge=0, le=math.pi)] = 0.5
     temperature: Temperature = 1 / 64
@@ -619,7 +619,7 @@ class Clustering(ClassLoss):
     input_kinds = (Kind.LABELLED_TEXT,)
     is_batchwise = True
     paper = "Wen et al. 2016, https://doi.org/10.1007/978-3-319-46478-7_31"
-    choose_when = "texts with classes that shall be clustered, with several texts of a class in a batch"
+    choose_when = "texts with classes that should be clustered, with several texts of a class in a batch"
 
     separation_weight: Weight = 1.0
     separation_margin: Cosine = 0.0

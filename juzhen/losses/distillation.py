@@ -76,7 +76,7 @@ class DistillCosine(TeacherLoss):
     """
 
     paper = "after Reimers and Gurevych 2020, https://arxiv.org/abs/2004.09813"
-    choose_when = "a student that shall stand in its teacher's space"
+    choose_when = "a student that must share its teacher's space"
 
     def with_logs(self, projected: Tensor, teacher: Tensor) -> LossOutput:
         return distill_cosine(projected, teacher), self.nearness(projected, teacher)
@@ -120,7 +120,7 @@ class DistillMSE(TeacherLoss):
     """
 
     paper = "Reimers and Gurevych 2020, https://arxiv.org/abs/2004.09813"
-    choose_when = "a student that shall also give vectors of its teacher's length"
+    choose_when = "a student that must also have vectors of its teacher's length"
 
     def with_logs(self, projected: Tensor, teacher: Tensor) -> LossOutput:
         return distill_mse(projected, teacher), self.nearness(projected, teacher)

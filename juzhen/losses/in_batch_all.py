@@ -157,7 +157,7 @@ class InfoNCEPool(CandidatePool):
     """
 
     paper = "Zhang et al. 2024, https://arxiv.org/abs/2309.11143"
-    choose_when = "as info_nce, when anchors are of the same sort as positives and shall keep apart too"
+    choose_when = "as info_nce, when anchors are of the same sort as positives and should keep apart too"
 
     def with_logs(
         self,
@@ -248,7 +248,7 @@ class InfoNCEGTE(InfoNCEPool):
     """
 
     paper = "Li et al. 2023, https://arxiv.org/abs/2308.03281"
-    choose_when = "retrieval from pairs with large batches, where queries shall keep apart from queries, too"
+    choose_when = "retrieval from pairs with large batches, where queries should keep apart from queries, too"
 
     def __init__(
         self, *, temperature: Temperature = 0.01, false_negative_margin: CosineMargin | None = None

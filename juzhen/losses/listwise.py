@@ -132,7 +132,7 @@ class ListMLE(ListLoss):
     """
 
     paper = "Xia et al. 2008, https://doi.org/10.1145/1390156.1390306"
-    choose_when = "a cross-encoder that shall put the documents of a query in order"
+    choose_when = "a cross-encoder that should put the documents of a query in order"
 
     def with_logs(self, document_scores: Tensor, teacher_scores: Tensor | None = None) -> LossOutput:
         grades = _first_document(document_scores).float() if teacher_scores is None else teacher_scores
@@ -244,7 +244,7 @@ class RankNet(ListLoss):
     """
 
     paper = "Burges et al. 2005, https://doi.org/10.1145/1102351.1102363"
-    choose_when = "a cross-encoder on rows of few documents, each pair of which shall be in order"
+    choose_when = "a cross-encoder on rows of few documents, each pair of which should be in order"
 
     def with_logs(self, document_scores: Tensor, teacher_scores: Tensor | None = None) -> LossOutput:
         grades = _first_document(document_scores).float() if teacher_scores is None else teacher_scores
@@ -561,7 +561,7 @@ class MarginMSE(ListLoss):
     contrast = Contrast.NONE
     needs_teacher_scores = True
     paper = "Hofstätter et al. 2020, https://arxiv.org/abs/2010.02666"
-    choose_when = "triplets with the scores of a cross-encoder, which a faster model shall learn"
+    choose_when = "triplets with the scores of a cross-encoder, which a faster model should learn"
 
     def with_logs(self, document_scores: Tensor, teacher_scores: Tensor) -> LossOutput:
         loss = margin_mse(self.tempered(document_scores), teacher_scores)
@@ -621,7 +621,7 @@ class ADRMSE(ListLoss):
     """
 
     paper = "Schlatt et al. 2025, https://arxiv.org/abs/2405.07920"
-    choose_when = "a cross-encoder that shall learn the order that a teacher gives long lists"
+    choose_when = "a cross-encoder that should learn the order that a teacher gives long lists"
 
     def with_logs(self, document_scores: Tensor, teacher_scores: Tensor | None = None) -> LossOutput:
         grades = _first_document(document_scores).float() if teacher_scores is None else teacher_scores

@@ -174,7 +174,7 @@ class Nested(Modifier):
     input_type = "embeddings"
     takes = ("scores", "cosines", "embeddings", "lists", "teacher", "guide")
     paper = "Kusupati et al. 2022, https://arxiv.org/abs/2205.13147"
-    choose_when = "embeddings that shall be cut to a size chosen after training"
+    choose_when = "embeddings that should be cut to a size chosen after training"
 
     dims: Counts | None = None
     smallest: Count = 32
@@ -269,7 +269,7 @@ class NestedInfoNCE(Nested):
         tensor(0.4848)
     """
 
-    choose_when = "positive pairs, for embeddings that shall be cut to a size chosen after training"
+    choose_when = "positive pairs, for embeddings that should be cut to a size chosen after training"
 
     of: InitVar[Loss | None] = None
     smallest: Count = 64
@@ -316,7 +316,7 @@ class NestedLayers(Modifier):
     input_type = "layers"
     takes = ("scores", "cosines", "embeddings", "lists")
     paper = "Li et al. 2024, https://arxiv.org/abs/2402.14776"
-    choose_when = "encoders of which the first layers alone shall be usable after training"
+    choose_when = "encoders of which the first layers alone should be usable after training"
 
     depths: Shares = (0.25, 0.5, 0.75)
     depths_per_step: Count | None = 1

@@ -309,7 +309,7 @@ class Circle(PairLoss):
     is_ranking = True
     contrast = Contrast.ORDER
     paper = "Sun et al. 2020, https://arxiv.org/abs/2002.10857"
-    choose_when = "0/1 pairs, where pairs far from their goal shall pull harder than others"
+    choose_when = "0/1 pairs, where pairs far from their goal should pull harder than others"
 
     margin: Share | None = 0.25
     positive_goal: Cosine | None = None

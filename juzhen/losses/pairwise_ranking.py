@@ -289,7 +289,7 @@ class CoSENTWeighted(ScoreOrder):
         tensor(0.0012)
     """
 
-    choose_when = "graded pairs, when large mistakes in the order shall cost more than small ones"
+    choose_when = "graded pairs, when large mistakes in the order should cost more than small ones"
 
     def cost(self, scores: Float[Tensor, "batch"], targets: Float[Tensor, "batch"]) -> Float[Tensor, ""]:
         return cosent_weighted(scores, targets, temperature=1.0)
@@ -488,7 +488,7 @@ class CoSENTLayers(OrderLoss):
     """
 
     input_type = "layers"
-    choose_when = "as cosent, when lower layers shall give usable embeddings too"
+    choose_when = "as cosent, when lower layers should give usable embeddings too"
 
     temperature: Temperature = 0.05
     depths: Shares = (0.5, 1.0)
@@ -569,7 +569,7 @@ class MarginRanking(OrderLoss):
 
     is_ranking = False
     paper = "Herbrich et al. 2000"
-    choose_when = "graded pairs, when pairs in the right order by a margin shall cost nothing"
+    choose_when = "graded pairs, when pairs in the right order by a margin should cost nothing"
 
     margin: Weight = 0.2
 

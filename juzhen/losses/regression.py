@@ -73,7 +73,7 @@ class CosineSimilarity(GradedLoss):
     """
 
     paper = "Reimers and Gurevych 2019, https://arxiv.org/abs/1908.10084"
-    choose_when = "graded pairs, when the cosine itself shall be the grade"
+    choose_when = "graded pairs, when the cosine itself should be the grade"
 
     target_range: Interval = (0.0, 1.0)
 
@@ -104,7 +104,7 @@ class SquaredErrorSigned(GradedLoss):
         tensor(0.0250)
     """
 
-    choose_when = "as mse, where unrelated sentences shall be opposite and not at a right angle"
+    choose_when = "as mse, where unrelated sentences should be opposite and not at a right angle"
 
     def with_logs(self, scores: Tensor, targets: Tensor) -> LossOutput:
         signed = _rescale(targets, low=-1.0, high=1.0)

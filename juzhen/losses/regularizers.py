@@ -71,7 +71,7 @@ class SpreadOut(Modifier):
     takes = ("scores", "cosines", "embeddings", "lists")
     takes_heads = True
     paper = "Zhang et al. 2017, https://arxiv.org/abs/1708.06320"
-    choose_when = "embeddings that crowd, or that shall be quantised or searched by approximate neighbours"
+    choose_when = "embeddings that crowd, or that should be quantised or searched by approximate neighbours"
 
     mean_weight: Weight = 1.0
     square_weight: Weight = 1.0

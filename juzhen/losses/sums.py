@@ -49,7 +49,7 @@ class CoSENTAndBCE(Sum):
     input_type = "scores"
     is_batchwise = True
     is_ranking = True
-    choose_when = "a cross-encoder that shall rank pairs and keep a threshold at 0"
+    choose_when = "a cross-encoder that should rank pairs and keep a threshold at 0"
 
     temperature: Temperature = 1.0
     entropy_temperature: Temperature = 1.0
@@ -164,7 +164,7 @@ class CrossEntropyError(Sum):
     input_kinds = (Kind.SCORED_PAIR, Kind.LABELLED_PAIR)
     input_type = "scores"
     is_batchwise = False
-    choose_when = "graded pairs on a cross-encoder whose probability shall come close to the grade"
+    choose_when = "graded pairs on a cross-encoder whose probability should come close to the grade"
 
     temperature: Temperature = 1.0
     error_weight: Weight = 0.5

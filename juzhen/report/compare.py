@@ -11,7 +11,7 @@ from juzhen.report.training import Training, stand_ins, training_of
 TOLERANCE_POINTS = 1.0
 """Largest difference ×100 that counts as equal, because seeds alone move a fine-tuned encoder as far."""
 
-NO_REFERENCE, NO_ROW, NO_TRAINING = "no reference", "no row of its like", "no source has this training"
+NO_REFERENCE, NO_ROW, NO_TRAINING = "no reference", "no similar row", "no source has this training"
 
 COMPARED_COLUMNS = (
     "trained on", "our setup", "set", "ours", "published", "its setup", "its table, model", "verdict",
@@ -186,12 +186,16 @@ def comparison_tables(matrix: Matrix, published: Sequence[Published]) -> list[Re
         body = compared_lines(compared, source)
         matches = sum(line[COMPARED_COLUMNS.index("verdict")] == "matches" for line in body)
         note = (
-            f"matches: {matches} of {len(body)}; it lies in our 95 % interval or within ±{TOLERANCE_POINTS} points. "
-            f"The numbers under `published` are this source's own, quoted; the setups may differ, so judge by them."
+            f"matches: {matches} of {len(body)}. A match is in our 95 % interval or within ±{TOLERANCE_POINTS} points. "
+            f"The numbers under `published` are quoted from this source. The setups may differ."
         )
-        tables.append(ReportTable(f"published-{source}", f"Beside {source}", note, COMPARED_COLUMNS, body))
+        tables.append(
+            ReportTable(f"published-{source}", f"Compared with {source}", note, COMPARED_COLUMNS, body)
+        )
     if not tables:
-        tables.append(ReportTable("published", "Beside published numbers", "", (), [], empty="No reference."))
+        tables.append(
+            ReportTable("published", "Compared with published numbers", "", (), [], empty="No reference.")
+        )
     reasons: dict[tuple[str, str], list[str]] = {}  # one line for the sets of a row that have the same
     for entry in (entry for entry in compared if entry.published is None):
         reasons.setdefault((entry.row, entry.reason), []).append(entry.column)
@@ -204,16 +208,16 @@ def comparison_tables(matrix: Matrix, published: Sequence[Published]) -> list[Re
     if reasons:
         sources = {number.source for number in measured}
         note = (
-            f"{sum(map(len, reasons.values()))} of our numbers have no reference, which must be of the same model "
-            f"family, training, loss, set, metric and split; sources that were looked at: {len(sources)}."
+            f"{sum(map(len, reasons.values()))} of our numbers have no reference: a number of the same model family, "
+            f"training, loss, set, metric and split. Searched sources: {len(sources)}."
         )
         head = ("trained on", "set", "why there is no reference")
         body = [(row, ", ".join(map(heading, columns)), reason) for (row, reason), columns in reasons.items()]
         tables.append(ReportTable("unlike", "Without a published number", note, head, body))
     if claims := claim_lines(beside_claims(matrix, published)):
         note = (
-            "What sources say without a measurement of their own, or set as a goal: never a reference. Beside each "
-            "stands the best of our rows of the same model family, and of the same training where the source names one."
+            "Claims of sources without a measurement, and goals. They are never a reference. Next to each: our best "
+            "row of the same model family, and of the same training if the source names one."
         )
         tables.append(ReportTable("claims", "Claims and targets", note, CLAIM_COLUMNS, claims))
     return tables

@@ -140,7 +140,7 @@ def latex(matrix: Matrix) -> str:
     )
     return (
         f"% \\usepackage{{booktabs}}\n% {caption(matrix)}\n"
-        f"% bold: best of the column; italic: trained on it; dagger: leaky; vee: below the lexical baseline\n{table}"
+        f"% bold: best of the column, italic: trained on it, dagger: leaky, vee: below the lexical baseline\n{table}"
     )
 
 

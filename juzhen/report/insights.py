@@ -110,7 +110,7 @@ class Transfer:
     def helpers_table(self, differences: pd.DataFrame) -> ReportTable:
         """List single training sets by the number of targets that they help, in descending order."""
         note = (
-            "Rows of one training set, on sets they were not trained on and that do not leak, beside the untrained "
+            "Rows of one training set, on sets without training and without leaks, compared with the untrained "
             "weights. Certain: more than chance, as tested below."
         )
         head = ("trained on", "of sets", "higher", "certain", "certainly lower", "mean gain", "helps most")
@@ -179,7 +179,10 @@ def rows_table(matrix: Matrix) -> list[ReportTable]:
     """Explain names that sweeps gave to rows. No table if all rows are named by their training."""
     if not any(row.names for row in matrix.rows):
         return []
-    note = "Stages in order: a > b; a + b is a mixture, [kind] what a set was read as; by_kind: each kind its own loss."
+    note = (
+        "a > b: stages in order. a + b: a mixture. [kind]: row type after conversion. "
+        "by_kind: a loss for each row type."
+    )
     body = []
     for row in (row for row in matrix.rows if row.is_trained):
         training = training_of(row.latest)
@@ -191,10 +194,10 @@ def rows_table(matrix: Matrix) -> list[ReportTable]:
 
 def leak_table(matrix: Matrix) -> ReportTable:
     note = (
-        f"Evaluation rows whose pair is in a training set of the row, exactly or nearly; {LEAKY} in the matrix from "
-        "1 % on. Counted by the run: the rows it trained on, all sets together, and its score without them; several "
-        "seeds: means. Counted by the audit: the whole training set that shares most, so that a capped run may have "
-        "seen fewer, and one of several sets more."
+        f"Evaluation rows whose pair is in a training set of the row, exactly or nearly. From 1 % on the matrix marks "
+        f"them by {LEAKY}. Counted by the run: rows of all its training sets, and its score without them. Several "
+        "seeds: means. Counted by the audit: rows of the one training set that shares most. A run with a limit may "
+        "have seen fewer, and a run on several sets more."
     )
     body = []
     for row in matrix.rows:
@@ -384,7 +387,7 @@ def size_tables(matrix: Matrix) -> list[ReportTable]:
         for curve in drawn
     ]
     note = (
-        "Embeddings cut to their first numbers; in brackets the share of what whole ones score. In result files such a "
+        "Embeddings truncated to their first dimensions. In brackets: share of the full score. In result files such a "
         "column is called lcqmc@64."
     )
     head = ("trained on", "set", *(WHOLE if dim is None else str(dim) for dim in sizes))
@@ -399,12 +402,12 @@ def _text(cells: dict[int | None, Cell], dim: int | None) -> str:
     return f"{percent(value)}{share}"
 
 
-# Merged models beside the models that they are made of: what was gained, and what was forgotten.
+# Merged models compared with their parents: gain and forgetting.
 
 
 NOTE = (
-    "Averages are over the columns that the model and all its parents have, and over seeds. Forgotten: a parent on the "
-    "sets that it was trained on, less the merged model there; the mean over these sets, and the set that lost most."
+    "Averages are over the columns that the model and all its parents have, and over seeds. Forgotten: score of a "
+    "parent on its training sets minus that of the merged model, as the mean of these sets and for the worst one."
 )
 HEAD = ("merged model", "average", "less mean of parents", "less best parent", "forgotten", "most")
 

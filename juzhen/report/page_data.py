@@ -211,7 +211,7 @@ def unseen_text(cell: Cell) -> str:
     if leak is None or leak.unseen is None:
         return ""
     score = MISSING if leak.score is None else percent(leak.score)
-    return f"{without_leaks(leak)} on {leak.unseen.count:,} rows; with them {score}"
+    return f"{without_leaks(leak)} on {leak.unseen.count:,} rows, with them {score}"
 
 
 def _against_best(matrix: Matrix, columns: Sequence[str], place: int) -> Plain | None:

@@ -165,8 +165,8 @@ def _spearman(a: np.ndarray, b: np.ndarray) -> float:
 
 def complement_tables(matrix: Matrix, rows: Sequence[Row], columns: Sequence[str]) -> list[ReportTable]:
     note = (
-        "Best of both: in each set the better of the two rows, on average, less the better row's average; what a model "
-        "could gain that kept both, own sets included. Observed: the same for a row that was trained on both."
+        "Best of both: in each set the better of the two rows, on average, less the better row's average. A model "
+        "that keeps both could gain as much. Observed: the same for a row that was trained on both."
     )
     pairs, steps = complementary_pairs(matrix, rows, columns), greedy_order(matrix, rows, columns)
     if len(columns) < 2:  # of a single set the better row is the best of both
@@ -179,8 +179,8 @@ def complement_tables(matrix: Matrix, rows: Sequence[Row], columns: Sequence[str
     head: tuple[str, ...] = ("pair", "sets", "best of both", "observed", "by")
     pairs_table = ReportTable("pairs", "Which pairs complement one another?", note, head, body)
     note = (
-        "Starts with the best single row; each step adds the one that raises the mean of the best-of most, over "
-        "sets in which every row has a score without a leak from another set. A proposal for the next stage, "
+        "Starts with the best single row. Each step adds the row that raises the mean of the best-of most. Only sets "
+        "count in which every row has a score without a leak from another set. A proposal for the next stage, "
         "not a measurement of it."
     )
     body = [

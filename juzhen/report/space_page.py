@@ -50,12 +50,12 @@ def number_text(value: float | int | None) -> str:
 
 
 def sample_text(space: EmbeddingAnalysis) -> str:
-    """Describe the sample: `1,000 of 2,010 texts of tnews (test); seed 42`."""
+    """Describe the sample: `1,000 of 2,010 texts of tnews (test), seed 42`."""
     parts = [
         f"{taken:,} of {of:,} texts of {name}" if taken < of else f"{taken:,} texts of {name}"
         for name, (taken, of) in space.sample.items()
     ]
-    return f"{', '.join(parts)}; seed {space.seed}"
+    return f"{', '.join(parts)}, seed {space.seed}"
 
 
 def html(space: EmbeddingAnalysis) -> str:

@@ -107,19 +107,19 @@ def of_measures(matrix: Matrix, otherwise: str) -> str:
 def caption(matrix: Matrix) -> str:
     hidden = ", ".join(map(heading, matrix.hidden))
     return (
-        f"{of_measures(matrix, ', or what a column names')}; row: trained on, column: evaluated on. "
-        f"One seed: 95 % bootstrap interval where there is one; several: mean ± standard deviation "
-        f"(n: seeds with a value, where not all have one). {MISSING} no score."
-        + (f" Not shown: {hidden}; --split both shows them." if hidden else "")
+        f"{of_measures(matrix, ', or the metric in the column name')}. Row: trained on. Column: evaluated on. "
+        f"One seed: 95 % bootstrap interval, if any. Several seeds: mean ± standard deviation "
+        f"(n: seeds with a value, if some have none). {MISSING} no score."
+        + (f" Not shown: {hidden}. --split both shows them." if hidden else "")
     )
 
 
 def chinese_caption(matrix: Matrix) -> str:
     hidden = "、".join(map(heading, matrix.hidden))
     return (
-        f"{of_measures(matrix, '，或列名所注的指标')}；行：训练集，列：评测集。单个种子：95 % 自助法区间；"
+        f"{of_measures(matrix, '，或列名所注的指标')}。行是训练集，列是评测集。单个种子：95 % 自助法区间。"
         f"多个种子：均值 ± 标准差。{MISSING} 无分数。{CHINESE_LEGEND}"
-        + (f"未显示：{hidden}；加 --split both 即可显示。" if hidden else "")
+        + (f"未显示：{hidden}。加 --split both 即可显示。" if hidden else "")
     )
 
 

@@ -77,7 +77,7 @@ def test_tables_name_source_and_setup_and_count_the_rest(make_result):
         "bert, cosine",
         "main, csts-base",
     )
-    assert (beside.title, beside.body) == ("Beside somebody", [(*numbers, "differs by -3.2", "—")])
+    assert (beside.title, beside.body) == ("Compared with somebody", [(*numbers, "differs by -3.2", "—")])
     assert rest.body == [("csts", "atec (dev)", "the sources that have this training do not score this set")]
     assert rest.note.startswith("1 of our numbers have no reference")
 

@@ -306,7 +306,7 @@ def test_goals_stand_beside_the_best_row_of_their_like_and_are_no_reference(make
         "—",
         "stsb_en (dev)",
         "—",
-        "no row of its like; nearest: stsb_en, which differs in loss",
+        "no similar row; nearest: stsb_en, which differs in loss",
     )
     assert [table.key for table in report.tables if table.key.startswith("published-")] == []
 

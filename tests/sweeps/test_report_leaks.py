@@ -89,7 +89,7 @@ def test_page_markdown_and_csv_have_both_scores(made):
     report = report_of(results, audit=Audit(AUDIT))
     page = html(report, title="Transfer")
     assert '"leak":"500 rows, 5.0 %, from lcqmc, counted by the run"' in page
-    assert '"unseen":"48.0 [46.0, 50.0] on 9,500 rows; with them 52.0"' in page
+    assert '"unseen":"48.0 [46.0, 50.0] on 9,500 rows, with them 52.0"' in page
     line = "| lcqmc | bq (dev) | lcqmc | 500 | 5.0 | 52.0 | 48.0 [46.0, 50.0] | run |"
     assert line in markdown(report)
     (cell,) = [one for one in csv.DictReader(io.StringIO(to_csv(report.matrix))) if one["dataset"] == "bq"]

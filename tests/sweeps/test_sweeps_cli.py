@@ -47,7 +47,7 @@ def test_compare_prints_references(runs, tmp_path, capsys, monkeypatch):
     page = tmp_path / "compared.md"
     assert main(["compare", "--published", str(runs), "--markdown", str(page)]) == 0
     out = capsys.readouterr().out
-    assert "Beside cosent_bi_encoder. matches: " in out
+    assert "Compared with cosent_bi_encoder. matches: " in out
     assert "chinese_transfer: qmc_domain, qmc-base" in out
     assert "of our numbers have no reference" in out
     assert "| trained on | our setup | set |" in out  # a pipe gets Markdown

@@ -16,25 +16,25 @@ LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)#\s]+)\)")
 BENCH = """\
 # Speed and memory
 
-Measured by `make bench`, ours and sentence-transformers turn by turn in one run, with equal work; S is a BERT of
-4 × 256, M of 6 × 384, B of 12 × 768."""
+Measured by `make bench`: juzhen and sentence-transformers in turns in one run, with equal work. S is a BERT of 4 × 256,
+M of 6 × 384, B of 12 × 768."""
 HEAD = "---\nsearch: {boost: 0.4}\n---\n"
 ABOUT = {
     "transfer": (
         "Transfer matrix",
-        "which training set helps which evaluation set, beside published numbers",
+        "which training set helps which evaluation set, compared with published numbers",
     ),
     "decide": ("What decides", "how far small trainings and nearness choose between training sets"),
     "losses": ("Losses", "what each loss gains on one small budget, and which go wrong"),
     "retrieval": ("Retrieval", "which way of mining hard negatives helps, and what it costs"),
     "cross_encoder": ("Cross-encoders", "cross entropy and CoSENT on the same pairs"),
-    "cot": ("Two-stage encoders", "beside their baselines"),
+    "cot": ("Two-stage encoders", "compared with their baselines"),
     "distill": ("The built-in encoder", "how it was distilled, what it scores, whether its text is clean"),
     "characters": ("Scripts and characters", "what three encoders make of both scripts"),
     "encoders": ("Kinds of encoders", "whole, LoRA, a small decoder, ColBERT and SPLADE on the same pairs"),
     "merging": ("Serial, mixed, merged", "curricula, a mixture and merged models at equal cost"),
     "leaks": ("Leaks found", "evaluation rows that training sets and running text give away"),
-    "bench": ("Speed measured", "training, encoding and memory beside sentence-transformers"),
+    "bench": ("Speed measured", "training, encoding and memory compared with sentence-transformers"),
 }
 """Folder of results → its title, and what it answers, in the order of the site; folders that are not here follow."""
 
@@ -96,7 +96,7 @@ def _index() -> str:
 def _bench(files: list[Path]) -> str:
     results = [report.read(path) for path in files if path.suffix == ".json"]
     svgs = [path for path in files if path.suffix == ".svg"]
-    pictures = [f"![{path.stem}: ours beside sentence-transformers]({path.name})" for path in svgs]
+    pictures = [f"![{path.stem}: juzhen and sentence-transformers]({path.name})" for path in svgs]
     return "\n\n".join([BENCH, report.tables(results, "en"), *pictures]) + "\n"
 
 
