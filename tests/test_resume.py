@@ -5,6 +5,7 @@ import random
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -193,6 +194,60 @@ def test_a_validation_comes_every_so_many_steps(stepped):
     for step, between, expected in ((3, False, never), (4, True, never), (4, False, 1), (5, False, never)):
         end(points, step, between=between)
         assert trainer.val_check_batch == expected
+
+
+@pytest.mark.parametrize("end", ["on_train_end", "on_exception"])
+def test_ctrl_c_is_answered_by_the_training_alone_and_given_back(tmp_path, stepped, end):
+    trainer, _ = stepped
+    point, before = ResumePoint(tmp_path, every_steps=3), signal.getsignal(signal.SIGINT)
+    try:
+        point.on_train_start(trainer, None)  # of two processes: Lightning's own
+        assert signal.getsignal(signal.SIGINT) is before
+        trainer.world_size = 1
+        with ThreadPoolExecutor(1) as thread:  # signals are set in the main thread alone
+            thread.submit(point.on_train_start, trainer, None).result()
+        assert signal.getsignal(signal.SIGINT) is before
+        point.on_train_start(trainer, None)
+        assert signal.getsignal(signal.SIGINT) == point._on_sigint
+        getattr(point, end)(trainer, None, *[ValueError()] * (end == "on_exception"))
+        assert signal.getsignal(signal.SIGINT) is before
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        point._give_back()  # once only
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_a_validation_stops_for_ctrl_c_after_its_save(tmp_path, stepped):
+    trainer, end = stepped
+    point = ResumePoint(tmp_path, every_steps=100)
+    point.on_train_start(trainer, None)
+    point.on_train_batch_start(trainer, None)
+    point._on_sigint()
+    assert end(point, 4, due=True) == []
+    with pytest.raises(KeyboardInterrupt):
+        point.on_validation_end(trainer, None)
+    assert end(ResumePoint(tmp_path, every_steps=100), 5) == [4]
+
+
+def test_numbers_are_drawn_on_from_where_the_checkpoint_was_once(tmp_path, stepped):
+    trainer, _ = stepped
+    point = ResumePoint(tmp_path, every_steps=3)
+    state, expected = point.state_dict(), random.random()
+    point.load_state_dict(state)
+    assert random.random() != expected  # not yet: setting up draws, too
+    point.on_train_start(trainer, None)
+    assert random.random() == expected
+    point.on_train_start(trainer, None)
+    assert random.random() != expected
+
+
+def test_files_of_a_stage_lie_beside_its_checkpoints(tmp_path):
+    trainer = SimpleNamespace(
+        callbacks=[ValidationPoints(every_steps=1), ResumePoint(tmp_path / "a/b/c", every_steps=1)]
+    )
+    assert resume.stage_folder(trainer) == tmp_path / "a/b"
+    assert saved_state(tmp_path) is None
 
 
 def test_ctrl_c_before_the_first_step_and_elsewhere(

@@ -5,9 +5,12 @@ import json
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from jobs import run_job
 from pages import heads, quoted
 from scipy.special import expit
+from scipy.stats import rankdata
 
 from juzhen.calibration.calibration import (
     calibrated,
@@ -90,6 +93,7 @@ def test_each_scaling_is_judged_on_the_other_rows():
     assert found["fitted"] == {"temperature": [temperature], "platt": [slope, shift]}
     scores, labels = judged
     logits = {"raw": scores, "temperature": scores / temperature, "platt": slope * scores + shift}
+    assert [len(found[name]["bins"]) for name in logits] == [15] * 3
     for name, values in logits.items():
         assert found[name]["nll"] == pytest.approx(nll(values, labels), rel=1e-9)
         assert found[name]["brier"] == pytest.approx(np.mean((expit(values) - labels) ** 2), rel=1e-6)
@@ -130,6 +134,41 @@ def test_the_weight_is_that_of_the_better_mixture():
     assert fit_weight(grades, grades, grades) == 0.5
     with pytest.raises(UserError, match="constant"):
         fit_weight(np.ones(5), np.ones(5), grades[:5])
+
+
+def test_scores_that_do_not_differ_give_the_share_of_positives():
+    scores, labels = np.full(8, 0.4), np.array([1, 1, 1, 1, 1, 1, 0, 0])
+    slope, shift = fit_platt(scores, labels)
+    assert expit(slope * 0.4 + shift) == pytest.approx((6 * 7 / 8 + 2 / 4) / 8, abs=1e-6)
+    assert expit(0.4 / fit_temperature(scores, labels)) == pytest.approx(6 / 8, abs=1e-6)
+    fitted, judged = standardised(np.full(3, 2.0), np.array([2.0, 5.0]))
+    assert (fitted.tolist(), judged.tolist()) == ([0, 0, 0], [0, 3])
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=1), st.integers(1, 20))
+def test_bins_hold_what_lies_in_them(rows, num_bins):
+    probabilities, labels = (np.array(part, dtype=float) for part in zip(*rows, strict=True))
+    bins = reliability(probabilities, labels, num_bins=num_bins)
+    members = [[] for _ in range(num_bins)]
+    for probability, label in rows:
+        members[min(int(probability * num_bins), num_bins - 1)].append((probability, label))
+    assert [one.count for one in bins] == [len(one) for one in members]
+    gaps = 0.0
+    for found, (each) in zip(bins, members, strict=True):
+        means = np.mean(each, axis=0) if each else [None, None]
+        assert [found.probability, found.positives] == pytest.approx([*means])
+        gaps += abs(means[0] - means[1]) * len(each) if each else 0
+    assert expected_calibration_error(bins) == pytest.approx(gaps / len(rows))
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_weight_is_the_best_of_a_hundred_and_the_most_even_of_the_best(seed):
+    first, second, grades = np.random.default_rng(seed).integers(0, 5, (3, 12)).astype(float)
+    places = np.arange(101)
+    mixed = rankdata([place / 100 * first + (1 - place / 100) * second for place in places], axis=1)
+    found = np.array([np.corrcoef(ranks, rankdata(grades))[0, 1] for ranks in mixed]).round(9)
+    best = places[found == found.max()]
+    assert fit_weight(first, second, grades) == best[np.argmin(abs(best - 50))] / 100
 
 
 @pytest.fixture(scope="module")

@@ -60,6 +60,18 @@ def test_a_failed_save_leaves_nothing_half_done(tmp_path, monkeypatch):
     assert step_in(path) == 1
 
 
+def test_ctrl_c_in_a_save_is_ctrl_c(tmp_path, monkeypatch):
+    def interrupted(checkpoint, file):
+        try:
+            raise KeyboardInterrupt
+        finally:
+            raise RuntimeError("unexpected pos 64 vs 0")
+
+    monkeypatch.setattr(resume.torch, "save", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        AtomicCheckpointIO().save_checkpoint({"step": 2}, tmp_path / "a.ckpt")
+
+
 def test_a_checkpoint_runs_no_code(tmp_path):
     torch.save({"state": slice}, tmp_path / "odd.ckpt")
     with pytest.raises(UserError, match="damaged"):

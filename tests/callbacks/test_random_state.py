@@ -42,3 +42,17 @@ def test_a_gpu_that_is_not_in_use_is_left_alone(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_rng_state_all", lambda: 1 / 0)
     assert random_state()["cuda"] == []
+
+
+def test_generators_of_gpus_go_on_where_they_were_as_many_as_there_are(monkeypatch):
+    given = []
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_rng_state_all", lambda: [torch.tensor([7]), torch.tensor([8])])
+    monkeypatch.setattr(torch.cuda, "set_rng_state_all", lambda states: given.append([*map(int, states)]))
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    state = random_state()
+    restore_random_state(state)  # without a GPU they are left out
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    restore_random_state(state)
+    restore_random_state(state | {"cuda": []})
+    assert given == [[7]]
