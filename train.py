@@ -9,8 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from juzhen.cli.program import run_program
-from launch.loading import checking, loading
+from juzhen.cli.program import checking, loading, run_program
 
 if TYPE_CHECKING:  # loaded when the program has begun, so that Ctrl-C ends it in words from the start
     from omegaconf import DictConfig

@@ -51,7 +51,7 @@ from juzhen.evaluation.describe import (
 from juzhen.evaluation.encoding_plan import EncodingPlan
 from juzhen.evaluation.scoring import fitted_thresholds
 from juzhen.evaluation.settings import device_name
-from juzhen.metrics.verdict import judge_training
+from juzhen.metrics.comparison import judge_training
 from launch.job import history, plan_job
 from launch.memory import fit_memory
 from launch.run_folder import RunFolder, described_data, remember_data, require_free_space

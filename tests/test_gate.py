@@ -9,9 +9,8 @@ from jobs import run_job
 
 from juzhen.cli.main import main
 from juzhen.core.row_scores import ROWS_FILE, RowScores, SetRows
-from juzhen.metrics.comparison import Scored
+from juzhen.metrics.comparison import Scored, judge, mean_gap
 from juzhen.metrics.correlation import Gap
-from juzhen.metrics.verdict import judge, mean_gap
 
 ROWS = 200
 

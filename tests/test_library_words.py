@@ -17,7 +17,7 @@ OF_THE_SUITE = re.compile(
 
 PRINTS_COMMANDS = (
     "distillation/graded_sets.py",
-    "advice/answer.py",
+    "advice/advise.py",
     "cli/dataset.py",
     "core/aliases.py",
     "identity.py",

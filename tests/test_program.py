@@ -10,10 +10,10 @@ from textwrap import indent
 import pytest
 from forks import python
 
+import juzhen.cli.program as streams
 import train
 from juzhen.cli.main import main as verbs
 from juzhen.cli.program import status_of
-from launch import loading
 
 PROGRAM = """
 import sys
@@ -115,7 +115,7 @@ def test_nothing_that_takes_time_is_loaded_before_a_program_is_ready():
 
 SWALLOWED = """
 import signal, types
-from launch.loading import loading
+from juzhen.cli.program import loading
 def slow():
     try:
         os.kill(os.getpid(), signal.SIGINT)
@@ -140,9 +140,9 @@ def test_what_is_loaded_already_is_not_spoken_of(project_root, program):
 
 
 def test_what_is_loaded_is_announced_once(monkeypatch, capsys):
-    monkeypatch.setattr(loading, "_announced", set())
+    monkeypatch.setattr(streams, "_announced", set())
     for name in ("no_such_library", "no_such_library", "sys"):
-        loading.announce(name)
+        streams.announce(name)
     assert capsys.readouterr().err == "loading no_such_library …\n"
 
 
@@ -155,7 +155,7 @@ def test_a_terminal_is_told_of_the_check_until_it_ends(monkeypatch, terminal, na
     monkeypatch.setattr(stream, "isatty", lambda: terminal, raising=False)
     monkeypatch.setattr("sys.stderr", stream)
     monkeypatch.setenv("TERM", name)
-    with pytest.raises(KeyError), loading.checking():
+    with pytest.raises(KeyError), streams.checking():
         raise KeyError
     assert stream.getvalue() == told
 

@@ -24,7 +24,7 @@ from juzhen.encoders.backbone_config import BackboneConfig
 from juzhen.evaluation.run import evaluate
 from juzhen.evaluation.scoring import Evaluation
 from juzhen.evaluation.settings import EvaluationSettings
-from juzhen.metrics.verdict import judge_training
+from juzhen.metrics.comparison import judge_training
 from juzhen.training.fit import fit
 
 TARGET, OTHERS = "demo_qmc", ("demo_sts", "demo_order")

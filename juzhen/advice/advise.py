@@ -1,22 +1,324 @@
-"""`advise`: read the target, try sources within some minutes, and answer.
+"""`advise`: read the target, try sources within some minutes, and answer with data, a table and a page.
 
 Trainings are made by `fit` and not by the suite: the library alone is installed by pip, and a training of some hundred
 rows takes less time than the start of a job.
 """
 
+import json
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from html import escape
 from pathlib import Path
+from typing import Any
 
-from juzhen.advice.answer import Answer, answer_of
-from juzhen.advice.prior import trial_order
-from juzhen.advice.search import Search
-from juzhen.advice.target import Reading, read_panel, read_sources, read_target
-from juzhen.advice.trials import Trials
+import numpy as np
+from scipy.stats import t as student_t
+
+from juzhen.advice.prior import expected_gain, stored_gains, trial_order
+from juzhen.advice.search import Curve, Difference, Search, Stages
+from juzhen.advice.target import Reading, Target, TrainingSet, read_panel, read_sources, read_target
+from juzhen.advice.trials import OWN, Recipe, Trials, passes
+from juzhen.core.atomic_write import write_json, write_text
 from juzhen.core.errors import require_number
-from juzhen.core.text import counted
+from juzhen.core.examples import Kind
+from juzhen.core.kinds import metric_title
+from juzhen.core.text import counted, markdown_table, time_in_words
 from juzhen.data.tables import TableReading
+
+
+@dataclass(frozen=True)
+class Line:
+    """One recipe of the answer.
+
+    Args:
+        recipe: Sources in order.
+        rows: Rows of each.
+        seeds: Trainings that the numbers are the mean of.
+        score: That of the untrained encoder on all rows, plus the measured gain, in points.
+        gain: Against the untrained encoder. That of the best recipe is corrected for having been chosen.
+        behind: The best recipe minus this one, all intervals together at the 5 % level. None for the best.
+        elsewhere: Mean change on the panel. None if it was not scored.
+        worst: Set of the panel that loses most, and how much.
+    """
+
+    recipe: tuple[str, ...]
+    rows: tuple[int, ...]
+    seeds: int
+    score: float
+    gain: Difference
+    behind: Difference | None
+    elsewhere: Difference | None
+    worst: tuple[str, float] | None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Advice on training data.
+
+    Args:
+        target: Name, with the number of scored rows and the metric.
+        statements: Sentences, the most important first.
+        lines: Recipes, the best first.
+        is_decided: Whether one recipe is clearly the best.
+        command: Command that trains it.
+        curve: Gain by more own rows.
+        leaks: Source → rows that were left out because the target has them.
+        left_out: Set → why it was not tried.
+        seconds: Time that it took.
+        folder: Where the runs are.
+    """
+
+    target: dict[str, Any]
+    statements: list[str]
+    lines: list[Line]
+    is_decided: bool
+    command: str
+    curve: Curve | None
+    leaks: dict[str, int]
+    left_out: dict[str, str]
+    seconds: float
+    folder: str
+
+    def __str__(self) -> str:
+        return "\n\n".join(["\n".join(self.statements), self.table(), f"Train it:\n{self.command}"])
+
+    def table(self) -> str:
+        """The recipes as a Markdown table."""
+        head = ["train on", "rows", "seeds", "score", "gain over untrained", "behind the best", "other sets"]
+        body = [
+            (
+                " → ".join(line.recipe) or "untrained",
+                " + ".join(f"{count:,}" for count in line.rows) or "–",
+                str(line.seeds),
+                f"{line.score:.1f}",
+                str(line.gain) if line.recipe else "–",
+                "–" if line.behind is None else str(line.behind),
+                "–" if line.elsewhere is None else str(line.elsewhere),
+            )
+            for line in self.lines
+        ]
+        return markdown_table(head, body, numbers=(2, 3))
+
+    def write(self, folder: Path) -> list[Path]:
+        """Write advice.json, advice.md and index.html into the folder of the runs."""
+        folder.mkdir(parents=True, exist_ok=True)
+        paths = [folder / name for name in ("advice.json", "advice.md", "index.html")]
+        write_json(paths[0], json.loads(json.dumps(asdict(self), default=float)), in_own_folder=True)
+        title = f"What to train on for {self.target['name']}"
+        body = "\n\n".join([f"# {title}", *self.statements, self.table(), f"```bash\n{self.command}\n```"])
+        write_text(paths[1], f"{body}\n", in_own_folder=True)
+        write_text(paths[2], _html(title, self), in_own_folder=True)
+        return paths
+
+
+def answer_of(
+    search: Search, *, leaks: dict[str, int], left_out: dict[str, str], folder: Path | None
+) -> Answer:
+    """Read the answer off a search, however far it has come."""
+    trials, target = search.trials, search.trials.target
+    recipes = search.recipes
+    best, contenders = recipes[0], search.contenders()
+    behind = search.behind_best()
+    lines = [_line(search, stages, behind.get(stages)) for stages in recipes]
+    is_decided = len(contenders) == 1
+    scored = int(target.is_dev.sum())
+    about = {"name": target.name, "metric": target.metric, "rows": len(target.scored), "dev_rows": scored}
+    about |= {"kind": str(target.scored.kind), "encoder": trials.encoder}
+    statements = [
+        *_verdict(search, lines, contenders),
+        *_of_own_rows(search, target),
+        *_earlier(search),
+        *_elsewhere(lines, best),
+        *(
+            f"Left out of {name}: {count:,} of the rows that were compared, because {target.name} has them too."
+            for name, count in leaks.items()
+            if count
+        ),
+        *_of_choice(search, target),
+        f"{len(trials.made)} trainings in {time_in_words(60 * search.minutes - search.left)}; "
+        f"it ended because {search.stopped_by}. A score is {metric_title(target.metric)} in points: that of the "
+        f"untrained encoder on {counted(len(target.scored), 'rows')}, plus the gain.",
+    ]
+    if search.not_tried:
+        named = ", ".join(search.not_tried)
+        statements.append(f"Not tried for want of time, as the least near: {named}. Give more --minutes.")
+    return Answer(
+        about,
+        statements,
+        lines,
+        is_decided,
+        command_of(best, target, trials.sources, trials.encoder),
+        search.curve,
+        {name: count for name, count in leaks.items() if count},
+        left_out,
+        60 * search.minutes - search.left,
+        str(folder or ""),
+    )
+
+
+def _line(search: Search, stages: Stages, behind: Difference | None) -> Line:
+    changes = search.lost_elsewhere(stages) if stages else {}
+    worst = min(changes.items(), key=lambda item: item[1], default=None)
+    return Line(
+        tuple(name for name, _ in stages),
+        tuple(count for _, count in stages),
+        len(search.seeds_of(stages)),
+        search.untrained + search.gain(stages),
+        search.compare(stages, ()) if behind else search.gain_of_best(),
+        behind,
+        _mean_change(list(changes.values())),
+        worst,
+    )
+
+
+def _mean_change(changes: list[float]) -> Difference | None:
+    """Mean over the sets of the panel, with a t interval over sets."""
+    if len(changes) < 2:
+        return None
+    error = float(np.std(changes, ddof=1) / np.sqrt(len(changes)))
+    half, mean = float(student_t.ppf(0.975, len(changes) - 1)) * error, float(np.mean(changes))
+    return Difference(mean, mean - half, mean + half, error, 0.0)
+
+
+def _verdict(search: Search, lines: list[Line], contenders: list[Stages]) -> list[str]:
+    best = lines[0]
+    name = _words(contenders[0])
+    if not contenders[0]:
+        return [f"Train on nothing: no training of these beats the untrained encoder ({best.score:.1f})."]
+    gain = f"{name}: {best.gain} points over the untrained encoder"
+    if len(contenders) == 1:
+        return [f"Train on {gain}. It is better than each of the other {len(lines) - 1}, at the 5 % level."]
+    others = contenders[1:]
+    found = search.behind_best()[others[0]]
+    rows, seeds = search.needed(found)
+    have = len(search.trials.target.scored)
+    enough = "too small to matter" if abs(found.value) < 0.5 else f"{found} points"
+    first = (
+        f"Best so far: {gain}."
+        if best.gain.low > 0
+        else f"Undecided whether to train at all. Best so far: {gain}."
+    )
+    return [
+        first,
+        f"Undecided against {_listed(others)}: the difference to {_words(others[0])} is {enough}. About "
+        f"{max(rows - have, 0):,} more scored rows, or {seeds} seeds a side, would decide one of that size.",
+    ]
+
+
+def _of_choice(search: Search, target: Target) -> list[str]:
+    """Say which rows chose the best recipe, and how its gain is corrected for that."""
+    best = search.recipes[0]
+    if not best or len(search.recipes) < 3:
+        return []
+    dev, scored = int(target.is_dev.sum()), len(target.scored)
+    rows = f"{scored:,} rows"
+    if dev < scored:
+        rows = f"{counted(scored, 'rows')} (recipes with own rows on {dev:,}, which they have not seen)"
+    return [
+        f"The best of {len(search.recipes) - 1} recipes was chosen on {rows}, which also measure its gain. The gain is "
+        f"therefore corrected for the choice. Uncorrected it is {search.compare(best, ())}."
+    ]
+
+
+def _of_own_rows(search: Search, target: Target) -> list[str]:
+    curve = search.curve
+    if curve is None or target.own is None:
+        return []
+    slope = curve.per_doubling
+    points = zip(curve.rows, curve.scores, strict=True)
+    told = f"Own rows alone: {', '.join(f'{score:.1f} with {rows:,}' for rows, score in points)}. "
+    told += f"Twice the rows are predicted to bring {slope} points"
+    told += "." if slope.is_clear else ", which is undecided."
+    whole: Stages = ((OWN, curve.rows[-1]),)
+    better = [stages for stages in search.recipes if OWN in dict(stages) and stages != whole]
+    if better and search.seeds_of(whole):
+        found = search.compare(better[0], whole)
+        verdict = "helps" if found.low > 0 else "hurts" if found.high < 0 else "is undecided"
+        told += f" To train on {_words(better[0][:-1])} before them {verdict}: {found}."
+    return [told]
+
+
+def _earlier(search: Search) -> list[str]:
+    """Describe the shipped gains. They only decide the order of trials."""
+    known = {name: expected_gain(name, search.trials.target.name) for name in search.order}
+    known = {name: gain for name, gain in known.items() if np.isfinite(gain)}
+    best = sorted(known, key=lambda name: -known[name])[:3]
+    if not best:
+        return []
+    told = ", ".join(f"{name} {known[name]:+.1f}" for name in best)
+    on = (
+        "it"
+        if search.trials.target.name in stored_gains().columns
+        else f"{stored_gains().shape[1]} other sets on average"
+    )
+    return [
+        f"Predicted, not measured here: earlier trainings of the built-in encoder gained most on {on} from {told}."
+    ]
+
+
+def _elsewhere(lines: list[Line], best: Stages) -> list[str]:
+    line = lines[0]
+    if line.elsewhere is None or line.worst is None:
+        return []
+    name, change = line.worst
+    return [f"On other sets it changes {line.elsewhere} points on average; worst {name} {change:+.1f}."]
+
+
+def _words(stages: Stages) -> str:
+    return " → ".join(f"{name} ({counted(count, 'rows')})" for name, count in stages) or "nothing"
+
+
+def _listed(recipes: list[Stages]) -> str:
+    named = [str(Recipe(stages, 0)) for stages in recipes]
+    return ", ".join(named[:4]) + (f" and {len(named) - 4} more" if len(named) > 4 else "")
+
+
+def command_of(stages: Stages, target: Target, sources: dict[str, TrainingSet], encoder: str) -> str:
+    """The command that trains a recipe: of the suite, after the files have become sets."""
+    if not stages:
+        return f"juzhen encode {encoder} texts.txt"
+    names, words, tables = [], [], []
+    for source, count in stages:
+        training_set = sources[source]
+        name = (
+            training_set.rows.name
+            if training_set.place is not None
+            else (target.name if source == OWN else source)
+        )
+        if training_set.place is not None:
+            tables.append(f"juzhen dataset {training_set.place}")
+        names.append(name)
+        if source != OWN or training_set.place is None:
+            words.append(f"dataset.{name}.limit={count}")
+        if training_set.config is not None and training_set.config.kind == Kind.NLI_PAIR:
+            words.append(f"dataset.{name}.convert_to=triplet")
+        rounds = passes(source, count)
+        words.append(f"+schedule.stages.{name}.training.duration='{rounds} epoch{'s' * (rounds > 1)}'")
+    start = (
+        "backbone=mini_zh"
+        if encoder.startswith("builtin/mini_zh")
+        else f"backbone=local backbone.path={encoder}"
+    )
+    words = [f"'dataset=[{','.join(names)}]'", "schedule=serial", "loss=by_kind", start, *words]
+    return " && ".join([*tables, f"python train.py {' '.join(words)} training.batch_size=32"])
+
+
+def _html(title: str, answer: Answer) -> str:
+    """A page without scripts, which opens offline."""
+    rows = [line.strip("|").split("|") for line in answer.table().splitlines()]
+    cells = "".join(
+        f"<tr>{''.join(f'<{tag}>{escape(cell.strip())}</{tag}>' for cell in row)}</tr>"
+        for tag, row in [("th", rows[0]), *(("td", row) for row in rows[2:])]
+    )
+    told = "".join(f"<p>{escape(sentence)}</p>" for sentence in answer.statements)
+    style = "body{font:16px/1.5 system-ui;max-width:70em;margin:2em auto;padding:0 1em}"
+    style += "td,th{padding:.3em .8em;text-align:left}tr:nth-child(even){background:#8881}"
+    return (
+        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(title)}</title><style>{style}</style>'
+        f"<h1>{escape(title)}</h1>{told}<table>{cells}</table><pre>{escape(answer.command)}</pre></html>\n"
+    )
 
 
 def advise(

@@ -210,8 +210,7 @@ def _slice_lines(
     """Lines of the table of slices. [] without the texts of pairs."""
     if len(sides) < 2:
         return []
-    from juzhen.metrics.slices import slice_changes, slices
-    from juzhen.metrics.verdict import points
+    from juzhen.metrics.comparison import points, slice_changes, slices
     from juzhen.report.table import MISSING, heading
 
     first, *others = scored.items()

@@ -40,7 +40,7 @@ def gate(
     juzhen gate runs/NEW --against runs/OLD --target lcqmc --may-lose 1 --must-win
     """
     from juzhen.calibration.paired_comparison import PairedRuns
-    from juzhen.metrics.verdict import judge, points
+    from juzhen.metrics.comparison import judge, points
     from juzhen.report.table import ReportTable, heading, show_tables
 
     paired = PairedRuns([against, run], data_dir=data_dir, batch_tokens=batch_tokens)

@@ -1,4 +1,4 @@
-"""Streams and exit status of every program, and the one handler of its exceptions.
+"""Streams and exit status of every program, messages while it loads, and the one handler of its exceptions.
 
 A mistake, or an error of a library, becomes one line on stderr and a file with the traceback. This module imports
 nothing slow, so that Ctrl-C finds the handler in place.
@@ -7,22 +7,24 @@ nothing slow, so that Ctrl-C finds the handler in place.
 import errno
 import io
 import os
+import signal
 import sys
 import tempfile
 import traceback
 import warnings
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from juzhen.core.errors import INTERRUPTED, INTERRUPTED_STATUS, MISTAKE_STATUS, UserError, print_error
-from juzhen.core.process import collect_rarely
+from juzhen.core.process import collect_rarely, freeze_modules
 from juzhen.core.progress import quiet_libraries
 from juzhen.core.text import short
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
+
 
 SPINS = "4000"
 """Spins of a waiting thread before it sleeps, in libgomp, the OpenMP of torch on Linux."""
@@ -274,3 +276,53 @@ def _logged(error: BaseException) -> str | None:
             raise
         return path
     return None
+
+
+_announced: set[str] = set()
+
+
+def announce(package: str) -> None:
+    """Says once that `package` is being loaded. Nothing where it is loaded already."""
+    if package not in sys.modules and package not in _announced:
+        _announced.add(package)
+        print(f"loading {package} …", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def checking() -> Iterator[None]:
+    """Show on a terminal that the job is being checked, until the end of the block."""
+    is_terminal = sys.stderr.isatty() and os.environ.get("TERM") not in (None, "dumb")
+    if is_terminal:
+        print("checking the job …", end="\r", file=sys.stderr, flush=True)
+    try:
+        yield
+    finally:
+        if is_terminal:
+            print("\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def loading(package: str = "torch") -> Iterator[None]:
+    """Announce the import of `package`, which takes seconds, and let Ctrl-C end the program at once.
+
+    Some code within an import may swallow the exception of Ctrl-C, and the program would continue. A loaded
+    package is not announced.
+    """
+    if package in sys.modules:
+        yield
+        return
+    announce(package)
+    is_ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # and not ignored
+    if is_ours:
+        signal.signal(signal.SIGINT, _end_at_once)
+    try:
+        yield
+    finally:
+        freeze_modules()
+        if is_ours:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _end_at_once(signum: int, frame: object) -> None:
+    print(INTERRUPTED, file=sys.stderr, flush=True)
+    os._exit(INTERRUPTED_STATUS)

@@ -1,14 +1,16 @@
-"""Two models on the same rows: by how much they differ, and how far chance alone could move that.
+"""Two models on the same rows: their difference, the slices where it is large, and the verdict on a training.
 
 Rows that are hard for one model are hard for the other, so the difference is measured row by row: it is known far
 better than the two values.
 """
 
 import math
+import re
 import statistics
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -245,3 +247,241 @@ class _Above:
         """For each row the sum of `values` over the rows above it and half of its equals, over all rows."""
         sums = np.bincount(self._group, weights=values)
         return ((sums.sum() - np.cumsum(sums) + sums / 2) / len(values))[self._group]
+
+
+LEAST_ROWS = 20
+"""Rows that a slice needs."""
+
+NEGATION = re.compile(
+    r"[不没无非未别勿莫]|\b(?:no|not|never|none|nothing|without|cannot)\b|n['’]t\b", re.IGNORECASE
+)
+NUMBER = re.compile(r"\d+(?:[.,]\d+)*|[一二两三四五六七八九十百千万亿]+")
+ORDER = re.compile(
+    r"先|然后|之后|之前|以前|以后|最后|首先|\b(?:before|after|first|then|later|finally|until)\b",
+    re.IGNORECASE,
+)
+
+
+class SliceChange(NamedTuple):
+    """Change on a slice.
+
+    Attributes:
+        name: Name of the slice.
+        rows: Number of rows.
+        flipped: Rows that the first run alone decides correctly, and those of the other. None without decisions.
+        gap: The other run minus the first: of accuracy, or of the main metric without decisions.
+    """
+
+    name: str
+    rows: int
+    flipped: tuple[int, int] | None
+    gap: Gap
+
+
+def slices(first: Sequence[str], second: Sequence[str]) -> dict[str, np.ndarray]:
+    """Find the slices of sentence pairs.
+
+    Args:
+        first: First text of each pair.
+        second: Second text of each pair.
+
+    Returns:
+        Name → mask of its rows. Halves are split at the median.
+
+    Example:
+        >>> found = slices(["今天下雨", "他没来"], ["今天天晴", "他来了"])
+        >>> found["negation in one text"].tolist()
+        [False, True]
+    """
+    pairs = [(a.lower(), b.lower()) for a, b in zip(first, second, strict=True)]
+    length = np.array([len(a) + len(b) for a, b in pairs])
+    overlap = np.array([len({*a} & {*b}) / max(len({*a} | {*b}), 1) for a, b in pairs])
+    one_negation = [bool(NEGATION.search(a)) != bool(NEGATION.search(b)) for a, b in pairs]
+    return {
+        "shorter half": length <= np.median(length),
+        "longer half": length > np.median(length),
+        "less overlap": overlap <= np.median(overlap),
+        "more overlap": overlap > np.median(overlap),
+        "negation in one text": np.array(one_negation, dtype=bool),
+        "other numbers": np.array(
+            [sorted(NUMBER.findall(a)) != sorted(NUMBER.findall(b)) for a, b in pairs], bool
+        ),
+        "words of order": np.array([bool(ORDER.search(a) or ORDER.search(b)) for a, b in pairs], bool),
+        "same characters, other order": np.array([a != b and sorted(a) == sorted(b) for a, b in pairs], bool),
+    }
+
+
+def slice_changes(first: Scored, other: Scored, masks: Mapping[str, np.ndarray]) -> list[SliceChange]:
+    """Compare two runs on each slice with at least LEAST_ROWS rows.
+
+    Decisions keep the threshold of the whole set. The interval is paired over rows. It does not include seeds.
+
+    Args:
+        first: Rows as the first run scored them.
+        other: The same rows as the other run scored them.
+        masks: From `slices`.
+
+    Returns:
+        The changes. Slices with an undefined metric are absent.
+    """
+    found = []
+    for name, mask in masks.items():
+        if (rows := int(mask.sum())) < LEAST_ROWS:
+            continue
+        if first.right is not None and other.right is not None:
+            sides = first.right[mask].astype(float), other.right[mask].astype(float)
+            moved = sides[1] - sides[0]
+            flipped = int((moved < 0).sum()), int((moved > 0).sum())
+            found.append(SliceChange(name, rows, flipped, mean_difference(moved)))
+        else:
+            parts = [[_part(scored, mask)] for scored in (other, first)]
+            gap = paired_gap(parts[0], parts[1], first.measures[0])
+            if gap is not None:
+                found.append(SliceChange(name, rows, None, gap))
+    return found
+
+
+def _part(scored: Scored, mask: np.ndarray) -> Scored:
+    columns = {name: values[mask] for name, values in scored.rows.columns.items()}
+    return Scored(replace(scored.rows, columns=columns), scored.threshold)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The change between two models on the same rows.
+
+    Attributes:
+        target: Mean change over the target sets. None without one.
+        others: Mean change over all other sets. None without one.
+        changes: Set → its change in the set's main metric, in fractions.
+        targets: Names of the target sets among `changes`.
+    """
+
+    target: Gap | None
+    others: Gap | None
+    changes: Mapping[str, Gap]
+    targets: Sequence[str]
+
+    @property
+    def word(self) -> Literal["WIN", "TIE", "LOSS", "–"]:
+        """WIN or LOSS if the 95 % interval of the target's change excludes 0. "–" without a target."""
+        if self.target is None:
+            return "–"
+        low, high = self.target.interval
+        return "WIN" if low > 0 else "LOSS" if high < 0 else "TIE"
+
+    @property
+    def worst(self) -> str | None:
+        """The other set with the lowest change."""
+        return min(
+            (name for name in self.changes if name not in self.targets),
+            key=lambda name: self.changes[name].value,
+            default=None,
+        )
+
+    def line(self) -> str:
+        """One line, in points (metric × 100) with 95 % intervals.
+
+        Returns:
+            The line.
+
+        >>> gap = Gap(0.021, 0.006)
+        >>> Verdict(gap, None, {"csts": gap}, ["csts"]).line()
+        'WIN, +2.1 [0.9, 3.3] on csts'
+        """
+        parts = []
+        if self.target is not None:
+            parts.append(f"{self.word}, {points(self.target)} on {' + '.join(self.targets)}")
+        if self.others is not None and self.worst is not None:
+            worst = 100 * self.changes[self.worst].value
+            parts.append(f"others {points(self.others)}, worst {self.worst} {worst:+.1f}".replace("-", "−"))
+        return "; ".join(parts)
+
+
+def points(gap: Gap, *, behind: float = 0.0) -> str:
+    """A difference in points with its 95 % interval, whose lower end is lowered by `behind`.
+
+    Args:
+        gap: The difference.
+        behind: Taken off the lower end.
+
+    Returns:
+        Text.
+
+    >>> points(Gap(-0.004, 0.0025))
+    '−0.4 [−0.9, 0.1]'
+    """
+    low, high = gap.interval
+    return f"{100 * gap.value:+.1f} [{100 * (low - behind):.1f}, {100 * high:.1f}]".replace("-", "−")
+
+
+def mean_gap(gaps: Sequence[Gap]) -> Gap:
+    """Mean of independent differences. Degrees of freedom by Welch and Satterthwaite.
+
+    Args:
+        gaps: One or more.
+
+    Returns:
+        The mean with its error.
+    """
+    count = len(gaps)
+    variance = sum(gap.error**2 for gap in gaps) / count**2
+    doubt = sum((gap.error / count) ** 4 / gap.freedom for gap in gaps if gap.freedom)
+    value = sum(gap.value for gap in gaps) / count
+    return Gap(value, math.sqrt(variance), variance**2 / doubt if doubt else 0.0)
+
+
+def judge(
+    after: Mapping[str, Scored], before: Mapping[str, Scored], targets: Sequence[str] = ()
+) -> Verdict | None:
+    """Compare two models on the rows that both have scored.
+
+    The interval of a set is paired over its rows. It does not include the spread between seeds.
+
+    Args:
+        after: Set → its rows, scored by the new model.
+        before: The same for the old model.
+        targets: Sets that the training is for. The rest are others.
+
+    Returns:
+        The verdict. None if no set has the same rows in both.
+    """
+    changes: dict[str, Gap] = {}
+    for name, scored in after.items():
+        if name in before and are_same_rows(scored.rows, before[name].rows) and scored.measures:
+            gap = paired_gap([scored], [before[name]], scored.measures[0])
+            if gap is not None:
+                changes[name] = gap
+    if not changes:
+        return None
+    own = [name for name in targets if name in changes]
+    others = [gap for name, gap in changes.items() if name not in own]
+    return Verdict(
+        mean_gap([changes[name] for name in own]) if own else None,
+        mean_gap(others) if others else None,
+        changes,
+        own,
+    )
+
+
+def judge_training(
+    after: Mapping[str, SetRows], before: Mapping[str, SetRows], trained_on: Sequence[str]
+) -> Verdict | None:
+    """Compare the weights after and before a training, on test where a set has it, else on dev.
+
+    Args:
+        after: `split/set` → rows scored by the trained weights.
+        before: The same for the weights that training started from.
+        trained_on: Names of the training sets, the targets.
+
+    Returns:
+        The verdict. None if no set has the same rows in both.
+    """
+    columns = {
+        column.split("/")[1]: column for column in sorted(after) if column.startswith(("dev/", "test/"))
+    }
+    new, old = (
+        {name: Scored(rows[column]) for name, column in columns.items() if column in rows}
+        for rows in (after, before)
+    )
+    return judge(new, old, trained_on)

@@ -12,8 +12,8 @@ import pandas as pd
 
 from juzhen.core.aliases import current_word
 from juzhen.core.errors import command
+from juzhen.metrics.comparison import points
 from juzhen.metrics.matrix_statistics import LEVEL, expected_improvement, holm
-from juzhen.metrics.verdict import points
 from juzhen.report.insights import Transfer, single_set_rows
 from juzhen.report.matrix import Matrix, Row
 from juzhen.report.significance import CellDifference, contrast

@@ -7,9 +7,9 @@ from functools import partial
 
 import pandas as pd
 
+from juzhen.metrics.comparison import points
 from juzhen.metrics.correlation import Gap
 from juzhen.metrics.matrix_statistics import leave_one_out, low_rank, two_way
-from juzhen.metrics.verdict import points
 from juzhen.report.insights import Transfer
 from juzhen.report.matrix import Matrix, Row
 from juzhen.report.significance import both_ways, contrast

@@ -17,9 +17,7 @@ from juzhen.core.row_scores import SetRows
 from juzhen.core.safe_open import csv_rows
 from juzhen.core.schema import validated
 from juzhen.core.text import short
-from juzhen.metrics.comparison import are_same_rows
-from juzhen.metrics.slices import slice_changes, slices
-from juzhen.metrics.verdict import points
+from juzhen.metrics.comparison import are_same_rows, points, slice_changes, slices
 from juzhen.report.build import Report
 from juzhen.report.html_shell import palettes
 from juzhen.report.insights import (

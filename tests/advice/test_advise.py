@@ -6,8 +6,7 @@ import json
 import pytest
 
 import juzhen.advice.target as chosen_rows
-from juzhen.advice.advise import advise
-from juzhen.advice.answer import command_of
+from juzhen.advice.advise import advise, command_of
 from juzhen.advice.search import Search
 from juzhen.advice.target import Reading, read_sources, read_target
 from juzhen.advice.trials import OWN, Recipe, Trials, resampled, row_values

@@ -5,10 +5,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from juzhen.advice.search import USUAL_DEVIATION, Search
+from juzhen.advice.search import USUAL_DEVIATION, Search, winner_interval
 from juzhen.advice.target import Target
 from juzhen.advice.trials import OWN, Trial, drawn_rows
-from juzhen.advice.winner import winner_interval
 
 DEV, SCORED = 120, 300
 ROW_SPREAD = 25.0

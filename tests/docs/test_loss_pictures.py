@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from juzhen.core.paths import ROOT
-from tools.docs.loss_examples import FAMILIES
-from tools.docs.loss_pictures import CANDIDATES, TEMPERATURES, pulls, shares
+from tools.docs.loss_pictures import CANDIDATES, FAMILIES, TEMPERATURES, pulls, shares
 from tools.loss_numbers import options
 
 PAGE = ROOT / "docs" / "concepts" / "losses.md"

@@ -7,8 +7,7 @@ from omegaconf import OmegaConf
 from juzhen.core.errors import UserError
 from juzhen.core.schema import validated
 from juzhen.data.spec import DatasetConfig, read_description
-from launch.check import check_command_line
-from launch.config_safety import check_set_files
+from launch.check import check_command_line, check_set_files
 
 PLAIN = "name: {name}\nkind: labelled_pair\nlabels: {{0: 0, 1: 1}}\n"
 

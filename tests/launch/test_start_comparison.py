@@ -9,7 +9,7 @@ from torch import nn
 from juzhen.core.errors import UserError
 from juzhen.core.result import RESULT_FILE, Score
 from juzhen.core.row_scores import RowScores
-from juzhen.metrics.verdict import judge_training
+from juzhen.metrics.comparison import judge_training
 from launch.start_comparison import Balancing
 
 SETS = ("demo_sts", "demo_order")

@@ -9,8 +9,7 @@ from report_fixture import report_of, write_run_with_rows
 
 from juzhen.core.result import Score
 from juzhen.core.row_scores import SetRows
-from juzhen.metrics.comparison import Scored
-from juzhen.metrics.slices import LEAST_ROWS, slice_changes, slices
+from juzhen.metrics.comparison import LEAST_ROWS, Scored, slice_changes, slices
 from juzhen.report.collect import collect
 from juzhen.report.page import html
 from juzhen.report.page_data import panels
