@@ -13,8 +13,7 @@ from juzhen.core.kinds import MEASURES
 from juzhen.core.paths import CONFIGURATION
 from juzhen.core.result import Result
 from juzhen.core.text import markdown_table
-from juzhen.report.compare import figure_text, unlike
-from juzhen.report.figures import MEASURED, Published
+from juzhen.report.compare import MEASURED, Published, figure_text, unlike
 from juzhen.report.training import Training, stand_ins, training_of
 
 HEAD = """# Published figures

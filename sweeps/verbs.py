@@ -37,7 +37,7 @@ def published(
 
     juzhen published docs/published.md
     """
-    from juzhen.report.figures import load_published
+    from juzhen.report.compare import load_published
     from sweeps import published_page
 
     text = published_page.page(load_published(), published_page.all_jobs())

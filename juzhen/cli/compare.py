@@ -107,8 +107,7 @@ def _published(runs: "Sequence[Path]", *, metric: str | None) -> "list[ReportTab
     if len(runs) != 1:
         raise UserError("--published: give one folder that holds runs. Type juzhen compare --published runs")
     matrix = read_matrix(runs[0], metric=metric)
-    from juzhen.report.compare import comparison_tables
-    from juzhen.report.figures import load_published
+    from juzhen.report.compare import comparison_tables, load_published
 
     return comparison_tables(matrix, load_published())
 

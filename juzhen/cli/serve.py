@@ -108,8 +108,7 @@ def serve(
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # to wake threads takes longer than a text
     from juzhen.core.machine import limit_threads
     from juzhen.serving.models import load_models
-    from juzhen.serving.multiprocess import bind_workers, serve_workers
-    from juzhen.serving.server import bind, run
+    from juzhen.serving.server import bind, bind_workers, run, serve_workers
 
     limits = Limits(
         batch_tokens=batch_tokens,

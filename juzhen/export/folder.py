@@ -276,7 +276,7 @@ def _write_graph(encoder: Any, folder: Path, format: Format) -> None:
     if format.extra == "onnx":
         family.export(encoder, graph, quantised=format.is_quantised)
     else:
-        from juzhen.backends.openvino_backend import convert  # its packages may be missing
+        from juzhen.backends.graph_backends import convert  # its packages may be missing
 
         with tempfile.TemporaryDirectory() as scratch:
             plain = family.export(encoder, Path(scratch) / "encoder.onnx", quantised=False)

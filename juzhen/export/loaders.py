@@ -200,7 +200,7 @@ def _opened(
             folder / "model.onnx", options, providers=["CPUExecutionProvider"]
         )
         return "onnxruntime", torch.get_num_threads(), lambda inputs: session.run(list(outputs), inputs)
-    from juzhen.backends.openvino_backend import compiled
+    from juzhen.backends.graph_backends import compiled
 
     graph = compiled(folder / "openvino_model.xml", threads=torch.get_num_threads())
     return "openvino", 1, lambda inputs: [graph(inputs)[name] for name in outputs]

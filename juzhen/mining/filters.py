@@ -12,8 +12,7 @@ from scipy.sparse.csgraph import connected_components
 
 from juzhen.core.examples import Examples
 from juzhen.core.text import fold
-from juzhen.data.leaks.filter import used_sentences
-from juzhen.data.leaks.matching import NO_WIDTH, letters_only, normalize
+from juzhen.data.leaks.matching import NO_WIDTH, letters_only, normalize, used_sentences
 from juzhen.data.rankings import RankingSet
 from juzhen.mining.candidates import Pool
 from juzhen.mining.options import MiningOptions

@@ -19,7 +19,7 @@ from juzhen.core.file_guard import claim_dir
 from juzhen.core.progress import progress_bar
 from juzhen.core.safe_open import read_shaped
 from juzhen.core.text_warnings import reported
-from juzhen.data.leaks.filter import used_sentences
+from juzhen.data.leaks.matching import used_sentences
 from juzhen.data.rankings import RankingSet
 from juzhen.encoders.asymmetric import AsymmetricEncoder
 from juzhen.encoders.embedding_cache import SEGMENT, EmbeddingCache, encoder_digest, unchanged_weights

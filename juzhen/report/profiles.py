@@ -8,8 +8,7 @@ import numpy as np
 import pandas as pd
 from scipy.cluster.hierarchy import leaves_list, linkage
 
-from juzhen.report.compare import compare
-from juzhen.report.figures import Published
+from juzhen.report.compare import Published, compare
 from juzhen.report.matrix import Matrix, Row
 from juzhen.report.table import MISSING, ReportTable, heading, signed
 

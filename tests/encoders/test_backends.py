@@ -47,31 +47,31 @@ def projected(encoder: SentenceEncoder) -> SentenceEncoder:
 def graph(bert_folder, tmp_path_factory):
     """A small encoder with projections, and its graph in float32, ready for 8 bits; an export takes seconds."""
     require(BackendName.ONNX)
-    from juzhen.backends import onnx_backend
+    from juzhen.backends import graph_backends
     from juzhen.encoders import load_encoder
 
     encoder, folder, export = (
         projected(load_encoder(bert_folder)),
         tmp_path_factory.mktemp("graph"),
-        onnx_backend._export,
+        graph_backends._export,
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            onnx_backend,
+            graph_backends,
             "_export",
             lambda *words, **more: export(*words, **more) or shutil.copy(words[1], folder / "plain.onnx"),
         )
-        onnx_backend.export_onnx(encoder, folder / "int8.onnx", quantised=True)
+        graph_backends.export_onnx(encoder, folder / "int8.onnx", quantised=True)
     return encoder, folder / "plain.onnx"
 
 
 @pytest.fixture
 def opened(graph, monkeypatch):
     """Opens ONNX back ends for the encoder of `graph`, without exporting it again."""
-    from juzhen.backends import onnx_backend
+    from juzhen.backends import graph_backends
 
     monkeypatch.setattr(
-        onnx_backend, "_export", lambda module, path, outputs, **more: shutil.copy(graph[1], path)
+        graph_backends, "_export", lambda module, path, outputs, **more: shutil.copy(graph[1], path)
     )
     return lambda name, encoder=graph[0]: open_backend(encoder, name)
 
@@ -169,21 +169,21 @@ def test_rounding_hardly_changes_a_correlation(project_root, load, backend):
 @pytest.mark.slow
 def test_weights_that_do_not_bear_8_bits_are_refused(bert_folder, load, monkeypatch):
     require(BackendName.ONNX_INT8)
-    from juzhen.backends import onnx_backend
+    from juzhen.backends import graph_backends
 
-    monkeypatch.setattr(onnx_backend, "LEAST_COSINE", 1.001)
+    monkeypatch.setattr(graph_backends, "LEAST_COSINE", 1.001)
     with pytest.raises(UserError, match=r"onnx_int8: .*Use the back end onnx"):
         open_backend(load(bert_folder), "onnx_int8")
 
 
 @pytest.mark.slow
 def test_an_embedding_does_not_depend_on_the_calls(graph, opened, monkeypatch):
-    from juzhen.backends import onnx_backend
+    from juzhen.backends import graph_backends
 
     encoder, backend = graph[0], opened("onnx")
     expected = embed(encoder, "torch")
     for most in (1, 20, 10_000):
-        monkeypatch.setattr(onnx_backend, "CALL_TOKENS", most)
+        monkeypatch.setattr(graph_backends, "CALL_TOKENS", most)
         np.testing.assert_allclose(embed(encoder, backend), expected, rtol=0, atol=1e-5)
     assert encoder.backbone.config._attn_implementation == PACKED, "the encoder itself was changed"
     assert encoder.training

@@ -114,7 +114,7 @@ def test_a_new_pooling_is_one_entry(cube_root, bert_folder, load, tmp_path):
 def test_a_new_pooling_is_exported(cube_root, bert_folder, load, tmp_path):
     for package in ("onnx", "onnxscript", "onnxruntime"):
         pytest.importorskip(package)
-    from juzhen.backends.onnx_backend import export_onnx
+    from juzhen.backends.graph_backends import export_onnx
 
     # It proves itself that the graph computes what the encoder does.
     assert export_onnx(load(bert_folder, pooling="cube_root"), tmp_path / "e.onnx", quantised=False).is_file()

@@ -13,8 +13,7 @@ from juzhen.core.result import RESULT_FILE, Result
 from juzhen.evaluation.saved_run import missing_sets, saved_runs, unchecked_sets
 from juzhen.report.build import build_report
 from juzhen.report.collect import export, read_all
-from juzhen.report.compare import compare
-from juzhen.report.figures import Reference, load_published
+from juzhen.report.compare import Reference, compare, load_published
 from juzhen.report.files import markdown
 from juzhen.report.matrix import build_matrix
 from juzhen.report.page import html

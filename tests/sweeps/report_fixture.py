@@ -12,7 +12,7 @@ from juzhen.core.row_scores import ROWS_FILE, RowScores, SetRows
 from juzhen.data.source import load_examples
 from juzhen.data.spec import configured_set
 from juzhen.report.build import Report, build_report
-from juzhen.report.figures import Reference
+from juzhen.report.compare import Reference
 from juzhen.report.leaks import Audit
 from juzhen.report.matrix import Matrix, build_matrix
 

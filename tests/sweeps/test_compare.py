@@ -7,13 +7,17 @@ from forks import ROOT
 
 from juzhen.core.result import Score
 from juzhen.report.collect import collect
-from juzhen.report.compare import NO_ROW, beside_claims, claim_lines, compare, comparison_tables
-from juzhen.report.figures import (
+from juzhen.report.compare import (
     CLAIM,
     MEASURED,
+    NO_ROW,
     NOT_IN_THE_PAPER,
     REQUIRED,
     Published,
+    beside_claims,
+    claim_lines,
+    compare,
+    comparison_tables,
     figure,
     load_published,
 )

@@ -5,7 +5,7 @@ import pytest
 from juzhen.core.errors import UserError
 from juzhen.core.result import Result
 from juzhen.report.build import build_report
-from juzhen.report.figures import Reference
+from juzhen.report.compare import Reference
 from juzhen.report.files import markdown
 from juzhen.report.matrix import Matrix, build_matrix
 from juzhen.report.page import html

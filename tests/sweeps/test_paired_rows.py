@@ -101,7 +101,7 @@ def test_rows_of_trained_weights_do_not_stand_for_those_before_training(write_ru
     assert [row.label for row in matrix.rows] == ["untrained", "a"]
     assert list(differences(matrix)["tested_by"]) == ["intervals"]
     from juzhen.report.build import build_report
-    from juzhen.report.figures import Reference
+    from juzhen.report.compare import Reference
 
     report = build_report(
         collect(tmp_path, report=print), metric="spearman", reference=Reference([], []), audit=None

@@ -5,7 +5,7 @@ import csv
 import pytest
 from forks import ROOT
 
-from juzhen.report.figures import MEASURED, load_published
+from juzhen.report.compare import MEASURED, load_published
 from juzhen.report.training import training_of
 from sweeps.published_page import all_jobs, giving, offers, page, reason, stage_results, sweep_jobs
 

@@ -11,7 +11,7 @@ from scipy.stats import norm, spearmanr, ttest_rel
 from juzhen.core.errors import UserError
 from juzhen.core.result import Score
 from juzhen.report.collect import collect
-from juzhen.report.figures import Published, load_reference
+from juzhen.report.compare import Published, load_reference
 from juzhen.report.leaks import Audit
 from juzhen.report.profiles import (
     ALL,

@@ -14,7 +14,7 @@ from juzhen.cli.main import main
 from juzhen.core.result import Score
 from juzhen.report.build import build_report
 from juzhen.report.collect import collect
-from juzhen.report.figures import load_reference
+from juzhen.report.compare import load_reference
 from juzhen.report.files import markdown
 from juzhen.report.html_shell import part
 from juzhen.report.leaks import Audit

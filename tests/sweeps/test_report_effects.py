@@ -8,7 +8,7 @@ import pytest
 from report_fixture import report_of
 
 from juzhen.core.result import Score
-from juzhen.report.effects import mean_change
+from juzhen.report.build import mean_change
 from juzhen.report.insights import Transfer
 from juzhen.report.matrix import build_matrix
 from juzhen.report.page import html

@@ -3,6 +3,6 @@
 They are found in pairs and in running text without N² comparisons.
 """
 
-from juzhen.data.leaks.filter import LeakFilter, Seen, SeenRows
+from juzhen.data.leaks.matching import LeakFilter, Seen, SeenRows
 
 __all__ = ["LeakFilter", "Seen", "SeenRows"]

@@ -13,8 +13,15 @@ from juzhen.core.examples import Examples, Kind
 from juzhen.core.file_guard import check_overwritable
 from juzhen.core.progress import progress_bar
 from juzhen.core.text import in_markdown
-from juzhen.data.leaks.filter import used_sentences
-from juzhen.data.leaks.matching import LEAST_INSIDE, Hits, PairIndex, SentenceSearch, normalize, pair_columns
+from juzhen.data.leaks.matching import (
+    LEAST_INSIDE,
+    Hits,
+    PairIndex,
+    SentenceSearch,
+    normalize,
+    pair_columns,
+    used_sentences,
+)
 from juzhen.data.leaks.near import NEAR
 
 FORMAT_VERSION = 1
