@@ -55,6 +55,10 @@ def pytest_configure() -> None:
 
 def pytest_collection_finish() -> None:
     gc.freeze()  # a million objects of modules need not be looked at again
+    if torch := sys.modules.get("torch"):
+        for device in (torch.cuda, torch.mtia, torch.xpu):
+            if not device.is_available():  # it would note each seed for later, with the stack of calls
+                device.manual_seed_all = lambda seed: None
     known = logging.root.manager.loggerDict
     for name in [name for name in known if name.startswith("torch.")]:
         del known[
