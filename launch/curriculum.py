@@ -52,6 +52,7 @@ from juzhen.evaluation.encoding_plan import EncodingPlan
 from juzhen.evaluation.scoring import fitted_thresholds
 from juzhen.evaluation.settings import device_name
 from juzhen.metrics.comparison import judge_training
+from launch.hydra_internals import words_of_job
 from launch.job import history, plan_job
 from launch.memory import fit_memory
 from launch.run_folder import RunFolder, described_data, remember_data, require_free_space
@@ -267,7 +268,7 @@ class StageRun:
             config=self.settings,
             data=with_leaks(described, self.module.seen),
             training=training,
-            environment=describe_environment() | {"device": device_name(job.hardware)},
+            environment=describe_environment() | words_of_job() | {"device": device_name(job.hardware)},
             seed=job.seed,
             stage=self.stage.index,
             finished_at=datetime.now(UTC).isoformat(timespec="seconds"),

@@ -15,6 +15,7 @@ from hydra._internal.hydra import Hydra
 from hydra._internal.utils import create_config_search_path, get_args_parser
 from hydra.core.config_search_path import ConfigSearchPath, SearchPathQuery
 from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
 from hydra.core.plugins import Plugins
 from hydra.core.utils import JobStatus, configure_log, run_job
 from hydra.types import HydraContext, RunMode
@@ -32,6 +33,7 @@ __all__ = [
     "run_composed",
     "run_sweep",
     "show",
+    "words_of_job",
 ]
 
 
@@ -122,6 +124,14 @@ def run_sweep(hydra: Hydra, config: DictConfig, task: Task, words: Sequence[str]
     sweeper = Plugins.instance().instantiate_sweeper(config=config, hydra_context=context, task_function=task)
     sweeper.sweep(arguments=list(words))
     callbacks.on_multirun_end(config=config, config_name=config.hydra.job.config_name)
+
+
+def words_of_job() -> dict[str, list[str]]:
+    """Command line of the present job, where the program runs a whole sweep; else nothing."""
+    config = HydraConfig.get() if HydraConfig.initialized() else None
+    if config is None or config.mode is not RunMode.MULTIRUN:
+        return {}
+    return {"command": ["train.py", *config.overrides.task]}
 
 
 def show(hydra: Hydra, flags: argparse.Namespace, name: str) -> None:

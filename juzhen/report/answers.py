@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -71,13 +72,13 @@ class Proposal(NamedTuple):
         about: What it is.
         gain: Points that the best training of a target is expected to gain by it, mean over the targets.
         seconds: Expected time.
-        command: Command line.
+        words: Its command line.
     """
 
     about: Phrase
     gain: float
     seconds: float
-    command: str
+    words: list[str]
 
 
 @dataclass(frozen=True)
@@ -95,13 +96,14 @@ class Answers:
     tables: list[ReportTable]
 
 
-def answers(matrix: Matrix, transfer: Transfer, costs: pd.DataFrame) -> Answers:
+def answers(matrix: Matrix, transfer: Transfer, costs: pd.DataFrame, *, runs: Path | None = None) -> Answers:
     """Find the answers of a matrix.
 
     Args:
         matrix: The transfer matrix.
         transfer: Its gains.
         costs: From `row_costs`.
+        runs: Folder in which the next run is put. None keeps that of the earlier runs.
 
     Returns:
         Three sentences, with their tables.
@@ -113,7 +115,12 @@ def answers(matrix: Matrix, transfer: Transfer, costs: pd.DataFrame) -> Answers:
         default=None,
     )
     sentences = [_decided(matrix, targets), _undecided(targets), _next(next_run)]
-    return Answers(sentences, next_run.command if next_run else "", _tables(targets))
+    return Answers(sentences, _command(next_run, runs) if next_run else "", _tables(targets))
+
+
+def _command(proposal: Proposal, runs: Path | None) -> str:
+    words = [word for word in proposal.words if runs is None or not word.startswith("output_dir=")]
+    return command("python", *words, *([f"output_dir={runs}"] if runs is not None else []))
 
 
 def find_targets(matrix: Matrix, transfer: Transfer) -> list[TargetAnswer]:
@@ -237,17 +244,18 @@ def _first_run(matrix: Matrix, targets: Sequence[TargetAnswer]) -> Proposal | No
     trained = [row for row in matrix.rows if row.is_trained and _words(row)]
     if not trained:
         return None
-    if not any(row.trained_on == "" for row in matrix.rows):
+    single = [row for row in trained if not _is_sweep(row)]
+    if single and not any(row.trained_on == "" for row in matrix.rows):
         words = [
             word
-            for word in _words(trained[0])
+            for word in _words(single[0])
             if not re.match(r"\+?(dataset|schedule|training|sweep_row|loss)\b", word)
         ]
         return Proposal(
             phrase("the untrained row, which gains are measured from"),
             0.0,
             0.0,
-            command("python", *words, "dataset=[]"),
+            [*words, "dataset=[]"],
         )
     unknown = [target for target in targets if target.why == "every training has one seed"]
     best = next((target.best for target in unknown if _words(target.best)), None)
@@ -275,10 +283,11 @@ def _proposals(
         first, second = sorted(pair, key=lambda row: sum(cell.in_domain for cell in row.cells.values()))
         cost = float(seconds[first.label] + seconds[second.label])
         is_new = {*first.sets, *second.sets} not in made and first.setup == second.setup
-        if is_new and cost > 0 and _words(first) and _words(second):
+        known = all(_words(row) and not _is_sweep(row) for row in pair)
+        if is_new and cost > 0 and known:
             gain = _gain_of_pair(pair, targets, error) / len(targets)
             about = phrase("{} and then {}", first.label, second.label)
-            yield Proposal(about, gain, cost, _pair_command(first, second))
+            yield Proposal(about, gain, cost, _pair_words(first, second))
 
 
 def _gain_of_seed(row: Row, targets: Sequence[TargetAnswer]) -> float:
@@ -324,28 +333,39 @@ def _gain_of_pair(pair: Sequence[Row], targets: Sequence[TargetAnswer], error: t
     return total
 
 
+def _typed(row: Row) -> list[str]:
+    """Command line of its first run as typed, without `python`."""
+    return next(iter(row.results.values()))[-1].environment.get("command") or []
+
+
+def _is_sweep(row: Row) -> bool:
+    """True if the words are those of a whole sweep: runs of one process kept no others before 0.3."""
+    return "-m" in _typed(row)
+
+
 def _words(row: Row) -> list[str]:
-    """Command line of its first run, without `python`."""
-    words = next(iter(row.results.values()))[-1].environment.get("command") or []
+    """Command line of its first run alone, without `python`. Empty if it is not known."""
     left_out = ("logger.", "resume=", "hydra.")
-    return [current_word(word) for word in words if not word.startswith(left_out)]
+    words = [current_word(word) for word in _typed(row) if not word.startswith(left_out)]
+    if not _is_sweep(row):
+        return words
+    name = next(iter(row.results.values()))[-1].config.get("sweep_row")
+    has_grid = any("," in word and not word.startswith("seed=") for word in words)
+    return [*words, f"hydra.sweeper.only=[{name}]"] if name and not has_grid else []
 
 
-def _with_next_seed(row: Row) -> str:
+def _with_next_seed(row: Row) -> list[str]:
     seed = next(number for number in (42, *range(1, 1000)) if number not in row.results)
-    words = [word for word in _words(row) if not word.startswith("seed=")]
-    return command("python", *words, f"seed={seed}")
+    return [*(word for word in _words(row) if not word.startswith("seed=")), f"seed={seed}"]
 
 
-def _pair_command(first: Row, second: Row) -> str:
-    """The command of the second row, on the sets of both in order."""
+def _pair_words(first: Row, second: Row) -> list[str]:
+    """The command line of the second row, on the sets of both in order."""
     own = (r"dataset=", r"schedule", r"sweep_row=", r"seed=")
     words = [word for word in _words(second) if not word.startswith(own)]
     words += [word for word in _words(first) if word.startswith("dataset.") and word not in words]
     sets = ",".join((*first.sets, *second.sets))
-    return command(
-        "python", *words, f"dataset=[{sets}]", "schedule=serial", f"seed={next(iter(second.results))}"
-    )
+    return [*words, f"dataset=[{sets}]", "schedule=serial", f"seed={next(iter(second.results))}"]
 
 
 def _next(proposal: Proposal | None) -> Phrase:
@@ -359,7 +379,7 @@ def _next(proposal: Proposal | None) -> Phrase:
     minutes = f"{proposal.seconds / 60:.1f}"
     return phrase(
         "Next run: {}, expected to raise the best of a target by {} points on average in {} minutes ({} a minute).",
-        proposal.about, f"{proposal.gain:.2f}", minutes, rate,
+        proposal.about, "< 0.01" if proposal.gain < 0.01 else f"{proposal.gain:.2f}", minutes, rate,
     )  # fmt: skip
 
 

@@ -5,6 +5,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 
 import pandas as pd
 
@@ -252,6 +253,7 @@ def build_report(
     reference: Reference,
     audit: Audit | None,
     split: str | None = None,
+    runs: Path | None = None,
 ) -> Report:
     """Compute a report.
 
@@ -261,6 +263,7 @@ def build_report(
         reference: Published numbers.
         audit: Leak audit.
         split: Split of the columns, as for `build_matrix`.
+        runs: Folder of the results, in which the next run is put.
 
     Returns:
         The report.
@@ -278,7 +281,7 @@ def build_report(
     unknown = [(name,) for name in reference.unknown]
     note = "Names of the reference that have no equal here; their numbers are not compared."
     predicted, error = predict_cells(matrix, columns)
-    answered = answers(matrix, transfer, costs)
+    answered = answers(matrix, transfer, costs, runs=runs)
     tables = [
         *answered.tables,
         *rows_table(matrix),

@@ -202,7 +202,7 @@ def read_report(
     numbers = load_reference(reference)
     from juzhen.report.build import build_report  # loads pandas, which a mistake should not wait for
 
-    return build_report(results, metric=metric, split=split, reference=numbers, audit=audit)
+    return build_report(results, metric=metric, split=split, reference=numbers, audit=audit, runs=folders[0])
 
 
 def tell(line: str) -> None:

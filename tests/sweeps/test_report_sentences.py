@@ -3,6 +3,7 @@
 import re
 import shlex
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -11,9 +12,9 @@ from report_fixture import report_of, small_picture
 
 from juzhen.core.result import Score
 from juzhen.metrics.matrix_statistics import expected_improvement, needed, two_way
-from juzhen.report.answers import find_targets
+from juzhen.report.answers import answers, find_targets
 from juzhen.report.files import markdown
-from juzhen.report.insights import Transfer
+from juzhen.report.insights import Transfer, row_costs
 from juzhen.report.matrix import build_matrix
 
 COMMAND = ["train.py", "dataset=[a]", "seed=1", "logger.progress=false"]
@@ -93,6 +94,22 @@ def test_without_an_untrained_row_no_gain_is_told_and_it_is_the_next_run(trained
     assert report.sentences[0][0] == "Train on a for x: gain not known."
     assert "untrained row" in report.sentences[2][0]
     assert report.command == "python train.py seed=1 'dataset=[]'"
+
+
+def test_the_next_run_is_one_cell_of_a_sweep_and_is_put_among_the_reported_runs(trained):
+    """Runs of a sweep in one process kept the words of the whole sweep before 0.3."""
+    results = [trained([], {"x": 0.5})]
+    for name, value in (("a", 0.9), ("b", 0.6)):
+        result = trained([name], {"x": value})
+        words = ["train.py", "-m", "sweep=s", "output_dir=elsewhere", "seed=1,2"]
+        results.append(
+            replace(result, environment={"command": words}, config=result.config | {"sweep_row": name})
+        )
+    matrix = build_matrix(results, metric=None)
+    found = answers(matrix, Transfer(matrix, matrix.columns), row_costs(matrix), runs=Path("my/runs"))
+    assert shlex.split(found.command) == [
+        *("python", "train.py", "-m", "sweep=s", "hydra.sweeper.only=[a]", "seed=42", "output_dir=my/runs")
+    ]
 
 
 def test_one_run_and_no_command_are_told(make_result):
