@@ -117,7 +117,7 @@ def caption(matrix: Matrix) -> str:
 def chinese_caption(matrix: Matrix) -> str:
     hidden = "、".join(map(heading, matrix.hidden))
     return (
-        f"{of_measures(matrix, '，或列名所注的指标')}。行是训练集，列是评测集。单个种子：95 % 自助法区间。"
+        f"{of_measures(matrix, '，或列名所注的指标')}。行是训练集，列是评测集。单个种子：95 % bootstrap 区间。"
         f"多个种子：均值 ± 标准差。{MISSING} 无分数。{CHINESE_LEGEND}"
         + (f"未显示：{hidden}。加 --split both 即可显示。" if hidden else "")
     )

@@ -26,7 +26,7 @@ export const WORDS = {
     choose: "选择文件", example: "试用示例", gold: "标签", header: "第一行是列名", sheet: "工作表", firstRows: "文件的前几行", reading: "正在读取文件……", by: "打分模型", start: "打分", stop: "停止", progress: "进度",
     save: "下载带分数的文件", docs: "接口", offline: "本页不访问任何其他服务器。", none: "无", column: (number) => `第 ${number} 列`,
     language: "English", theme: { system: "◐ 系统", light: "☀ 浅色", dark: "☾ 深色" }, themeLabel: "颜色",
-    encoder: (card) => `${card.id}：${card.dimension} 维，最多 ${card.max_tokens} 个词元`, judge: (card) => `交叉编码器 ${card.id}`,
+    encoder: (card) => `${card.id}：${card.dimension} 维，最多 ${card.max_tokens} 个token`, judge: (card) => `交叉编码器 ${card.id}`,
     indexed: (index) => `${index.name} 中有 ${index.texts} 个文本。边输入边搜索，两种方式并排比较。`, way: "搜索方式", otherWay: "第二种搜索方式",
     ways: { dense: "向量", bm25: "BM25", hybrid: "两者融合", rerank: "交叉编码器" }, otherPlace: (place) => `另一列第 ${place} 位`, otherLacks: "另一列没有", nothing: "没有找到。", compare: "与查询比较",
     computing: "计算中……", word: "词", weight: "权重", text: "文本",
