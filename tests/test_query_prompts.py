@@ -9,6 +9,7 @@ from jobs import compose_job, module_of, run_job, tiny_encoder, typed_job
 from omegaconf import open_dict
 
 import juzhen
+from callbacks.mining import MinedRows
 from juzhen.core.examples import Examples, Kind, Side
 from juzhen.core.result import Result
 from juzhen.data.convert import convert_rows
@@ -25,7 +26,6 @@ from juzhen.evaluation.run import EvaluationRun
 from juzhen.evaluation.settings import EvaluationSettings
 from juzhen.identity import deciding_set
 from juzhen.mining.candidates import DenseRetriever
-from juzhen.mining.in_training import MinedRows
 from juzhen.mining.options import MiningOptions
 from launch.job import run_key
 from launch.stage_store import examples_digest, start_digest
@@ -293,7 +293,7 @@ def test_augmentation_spares_each_prompt(tiny_backbone):
 def test_negatives_are_mined_as_the_rows_are_read(prompted, symmetric, monkeypatch):
     seen = []
     monkeypatch.setattr(
-        "juzhen.mining.in_training.DenseRetriever",
+        "callbacks.mining.DenseRetriever",
         lambda encoder, ranking, **how: (
             seen.append(ranking.symmetric) or DenseRetriever(encoder, ranking, **how)
         ),

@@ -24,8 +24,7 @@ from juzhen.encoders.save import loads_elsewhere, write_encoder
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.export.folder import finished
 from juzhen.export.formats import SETTINGS, Format
-from juzhen.export.loaders import Modules, open_export, read_settings, require_export
-from juzhen.export.remote import RemoteServer
+from juzhen.export.loaders import Modules, RemoteServer, open_export, read_settings, require_export
 from juzhen.export.verification import reference
 
 SHARE = 0.1

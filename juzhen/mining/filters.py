@@ -32,7 +32,9 @@ class Reason(StrEnum):
     ABOVE_THRESHOLD = "above_threshold"
     JUDGED = "judged"  # the cross-encoder's score reaches the threshold
     BELOW_MIN_SCORE = "below_min_score"
-    BECOME_EASY = "become_easy"  # in training: what has been learnt makes room for another (`in_training`)
+    BECOME_EASY = (
+        "become_easy"  # in training: what has been learnt makes room for another (`callbacks.mining`)
+    )
 
 
 REASONS = list(Reason)

@@ -142,7 +142,7 @@ def test_a_second_process_mines_for_the_next_time(tmp_path, tiny_backbone):
 
 @pytest.mark.slow
 def test_a_process_that_dies_is_told(tmp_path, tiny_backbone, monkeypatch):
-    monkeypatch.setattr("juzhen.mining.in_training._work", killed)
+    monkeypatch.setattr("callbacks.mining._work", killed)
     with pytest.raises(RuntimeError, match="the process that mines negatives ended with status -9"):
         run_job(tmp_path, tiny_backbone, *ANCE)
 

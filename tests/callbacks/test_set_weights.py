@@ -7,11 +7,10 @@ import pytest
 import torch
 from jobs import forbid_reading, interrupt, logged, module_of, run_job, weights
 
-from callbacks.set_weights import LossRatio, Uncertainty
+from callbacks.set_weights import LossRatio, Uncertainty, by_mean_loss
 from callbacks.training_record import SetCounts
 from juzhen.core.errors import UserError
 from juzhen.core.result import Result
-from juzhen.training.weighing import by_mean_loss
 from launch.console import set_lines
 
 TWO = (

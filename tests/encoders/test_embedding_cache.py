@@ -247,7 +247,7 @@ def test_two_processes_at_once_and_a_third_that_reads(bert_folder, encoder, cach
 def test_vectors_that_cannot_be_kept_are_kept_for_this_process(encoder, tmp_path):
     """A distillation reads its teacher's vectors back: a cache that is a file must not end it."""
 
-    from juzhen.encoders.teacher_cache import TeacherEmbeddingCache
+    from lightning_modules.distill import TeacherEmbeddingCache
 
     texts = ["今天天气很好", "我们"]
     file = tmp_path / "file"

@@ -15,7 +15,7 @@ from juzhen import CrossEncoder
 from juzhen.cli.main import main
 from juzhen.core.errors import UserError
 from juzhen.encoders import save_encoder
-from juzhen.export import remote
+from juzhen.export import loaders
 from juzhen.export.backend_comparison import compare_backends
 
 TEXTS = ["今天天气很好", "A dog runs", "怎么修改支付密码"]
@@ -144,8 +144,8 @@ def test_vectors_in_base64_are_read_and_zeros_or_another_width_fail(encoder):
 
 
 def test_a_server_that_is_silent_or_endless_has_failed(encoder, monkeypatch):
-    monkeypatch.setattr(remote, "SECONDS", 0.1)
-    monkeypatch.setattr(remote, "MOST_BYTES", 1000)
+    monkeypatch.setattr(loaders, "SECONDS", 0.1)
+    monkeypatch.setattr(loaders, "MOST_BYTES", 1000)
     wait = threading.Event()
     with answering(lambda path, texts: (wait.wait(1), spoken({}))[1]) as address:
         (silent,) = compare_backends(encoder, TEXTS, beside=[address], only=())

@@ -14,12 +14,12 @@ from safetensors.torch import load_file, save_file
 from juzhen.core.errors import UserError
 from juzhen.core.paths import BUILTIN
 from juzhen.core.result import Result
-from juzhen.encoders import SentenceEncoder, load_encoder, teacher_cache
+from juzhen.encoders import SentenceEncoder, load_encoder
 from juzhen.encoders.embedding_cache import EmbeddingCache
-from juzhen.encoders.teacher_cache import Targets, TeacherEmbeddingCache
 from juzhen.losses import distill_cosine, distill_mse, distill_similarity
 from launch.job import run_key
-from lightning_modules.distill import DistillTranslations
+from lightning_modules import distill
+from lightning_modules.distill import DistillTranslations, Targets, TeacherEmbeddingCache
 
 TEACHER = "model.teacher=builtin/mini_zh@2"
 JOB = (
@@ -156,8 +156,8 @@ def test_turned_targets_keep_their_angles_and_lie_where_the_student_begins(tmp_p
 
 
 def test_work_on_vectors_that_was_cut_off_goes_on_and_gives_the_same(tmp_path, teacher, monkeypatch):
-    monkeypatch.setattr(teacher_cache, "CALL", 1)
-    monkeypatch.setattr(teacher_cache, "PORTION", 2)
+    monkeypatch.setattr(distill, "CALL", 1)
+    monkeypatch.setattr(distill, "PORTION", 2)
     whole = vectors_of(teacher, tmp_path / "whole", TEXTS, center=1.0, dim=None)
     encode, calls = teacher.encode, []
 

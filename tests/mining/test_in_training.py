@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_candidates import Table
 
+from callbacks import mining
+from callbacks.mining import InForce, MinedRows
 from juzhen.core.examples import Examples, Kind
 from juzhen.data.convert import convert_rows
 from juzhen.data.rankings import as_retrieval
-from juzhen.mining import in_training
-from juzhen.mining.in_training import InForce, MinedRows
 from juzhen.mining.options import MiningOptions
 
 OPTIONS = MiningOptions(range_max=6, num_negatives=2, hard_share=1.0, relative_margin=None)
@@ -28,7 +28,7 @@ def mine(found, scores, options=OPTIONS, before=None):
     """By a table of scores, queries × corpus, in place of an encoder."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(
-            in_training,
+            mining,
             "DenseRetriever",
             lambda table, ranking, **how: Table(np.asarray(table, dtype=np.float32)),
         )

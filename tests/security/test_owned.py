@@ -14,13 +14,13 @@ from forks import ROOT
 from test_places import a_result, tree, write
 
 from callbacks import CHECKPOINTS, RESUME_FILE
+from callbacks.mining import BackgroundMiner
 from juzhen import SentenceEncoder
 from juzhen.cli.main import main
 from juzhen.core import file_guard
 from juzhen.core.array_cache import ArrayCache
 from juzhen.core.errors import UserError
 from juzhen.core.file_guard import MARKER, claim_dir, mark_dir, require_apart
-from juzhen.mining.in_training import BackgroundMiner
 from juzhen.report.collect import export
 from launch.run_folder import RunFolder
 from launch.stage_store import StageStore

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from juzhen.training.weighing import (
+from callbacks.set_weights import (
     by_gradient_norm,
     by_loss_ratio,
     by_mean_loss,
