@@ -12,7 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from callbacks.trial import TrialAddress
-from conf import for_scores
+from conf import resolvers
 from conf.duration import Duration
 from conf.job import JobConfig, OptimizerConfig, StageConfig, TrainingConfig
 from conf.own_classes import LOSSES, declared_losses, keys_of, own_class, own_targets, refusal
@@ -85,7 +85,7 @@ def this_machine(key: str) -> Any:
 
 def register_resolvers() -> None:
     """Makes the resolvers of `conf/` known to OmegaConf. May be called again."""
-    for_scores.register()
+    resolvers.register()
     for name, resolver in {
         "this_machine": this_machine,
         "run_key": lambda *, _root_: run_key(_root_),

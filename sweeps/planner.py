@@ -14,7 +14,7 @@ from juzhen.core.result import Result, RunProgress
 from juzhen.core.text import counted, time_in_words
 from juzhen.evaluation.saved_run import missing_sets
 from sweeps.ledger import Event, Ledger, SweepCell, is_at_work
-from sweeps.local import Attempt, Ended, Runner
+from sweeps.runners import Attempt, Ended, Runner
 
 LONGEST_LABEL = 60
 

@@ -33,8 +33,8 @@ from juzhen.core.file_guard import claim_dir, refuse_links
 from juzhen.core.result import Result
 from juzhen.core.text import counted, in_markdown, markdown_table, short, short_where_apart
 from sweeps.ledger import FOLDER, JOBS, Event, Ledger, SweepCell
-from sweeps.local import Ended, Runner
 from sweeps.planner import CellAttempt, Planner
+from sweeps.runners import Ended, Runner
 
 LOG = "log"
 EXAMPLE = "'optimizer.lr=tag(log, interval(1e-5, 1e-3))'"

@@ -11,7 +11,7 @@ from forks import python
 from jobs import compose_job
 from test_broken_inputs import GOOD, OWN, Desk, says
 
-from hydra_plugins.juzhen_sweeps.launcher import ProcessLauncher, SlurmLauncher, require_data_of
+from hydra_plugins.juzhen_sweeps.sweeper import ProcessLauncher, SlurmLauncher, require_data_of
 from juzhen.core.errors import UserError
 from juzhen.core.result import RESULT_FILE
 from launch.console import show_finished

@@ -5,7 +5,7 @@ import torch
 
 from juzhen.core import machine
 from launch.check import check_command_line
-from sweeps.local import LocalRunner
+from sweeps.runners import LocalRunner
 from train import CONFIGURATION
 
 WITH = "processor\t: 0\nmodel name\t: Fast One\nflags\t\t: fpu avx2 avx512_bf16\n\nmodel name\t: Fast One\n"

@@ -10,15 +10,15 @@ from typing import Any
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
-from conf import for_scores
+from conf import resolvers
 from conf.own_classes import own_class
 from juzhen.core.nodes import INNER, numbers_of
 from juzhen.core.paths import CONFIGURATION
 from lightning_modules.loss_factory import declared_loss
 
 FAMILIES = {
-    for_scores.COSINE: ("biencoder", "distill", "guided"),
-    for_scores.LOGIT: ("crossencoder", "splade"),
+    resolvers.COSINE: ("biencoder", "distill", "guided"),
+    resolvers.LOGIT: ("crossencoder", "splade"),
 }
 """What scores are → models whose scores are that; together they read every loss."""
 
@@ -48,7 +48,7 @@ def losses_for(model: Mapping[str, Any], **typed: Any) -> dict[str, dict[str, An
 
 @cache
 def _resolved(choice: str) -> dict[str, dict[str, Any]]:
-    for_scores.register()
+    resolvers.register()
     (model, typed), losses = json.loads(choice), options("loss")
     for loss in losses.values():
         loss |= {key: value for key, value in typed.items() if key in loss}
@@ -72,7 +72,7 @@ def _with_other_unit(model: Mapping[str, Any], loss: str, numbers: Mapping[str, 
     """The numbers of a loss, and its temperature in the unit that its file does not choose."""
     plain = {key: value for key, value in numbers_of(numbers).items() if key != INNER}
     if "temperature_unit" in plain:
-        other = "score" if plain["temperature_unit"] == for_scores.SPREAD else for_scores.SPREAD
+        other = "score" if plain["temperature_unit"] == resolvers.SPREAD else resolvers.SPREAD
         elsewhere = losses_for(model, temperature_unit=other)[loss]
         plain[f"temperature (temperature_unit={other})"] = elsewhere["temperature"]
     return plain

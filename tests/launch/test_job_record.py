@@ -6,7 +6,7 @@ import pytest
 from jobs import compose_job, interrupt, run_job
 
 import train
-from hydra_plugins.juzhen_sweeps.launcher import _require_own_folders
+from hydra_plugins.juzhen_sweeps.sweeper import _require_own_folders
 from juzhen.core.errors import UserError
 from juzhen.core.result import PROGRESS_FILE, RESULT_FILE, Result
 from launch.job import deciding_settings, read_job

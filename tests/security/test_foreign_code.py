@@ -18,9 +18,9 @@ from juzhen.core.errors import UserError
 from juzhen.core.schema import ConfigError
 from launch.check import check_command_line
 from launch.job import check_target
-from sweeps import clusters
+from sweeps import runners
 from sweeps.ledger import Ledger, SweepCell
-from sweeps.local import Ended
+from sweeps.runners import Ended
 from sweeps.search import PRUNERS
 
 
@@ -247,11 +247,11 @@ class Trap:
 
 @pytest.mark.parametrize("name", ["12_0_result.pkl", "state.json"])
 def test_what_a_job_of_a_cluster_left_is_not_unpickled(name, tmp_path, monkeypatch):
-    monkeypatch.setattr(clusters, "SHARED_DISK_SECONDS", 0.0)
+    monkeypatch.setattr(runners, "SHARED_DISK_SECONDS", 0.0)
     sprung = tmp_path / "sprung"
     (tmp_path / name).write_bytes(pickle.dumps(("success", Trap(sprung))))
     cell = SweepCell(str(tmp_path / "a"), ())
-    work = clusters.ClusterAttempt(Ledger(tmp_path), cell, tmp_path / "state.json", "12", lambda: True)
+    work = runners.ClusterAttempt(Ledger(tmp_path), cell, tmp_path / "state.json", "12", lambda: True)
     gone = Ended(1, "job 12 is gone: cancelled, out of time, or its node is gone")
     assert work.poll() == gone
     assert not sprung.exists()
@@ -263,23 +263,23 @@ def test_what_a_job_of_a_cluster_left_is_not_unpickled(name, tmp_path, monkeypat
 
 
 def test_the_folder_that_nodes_read_pickles_from_is_ours_alone(tmp_path, monkeypatch):
-    clusters.make_private(tmp_path / "jobs" / "a")
+    runners.make_private(tmp_path / "jobs" / "a")
     assert (tmp_path / "jobs" / "a").stat().st_mode & 0o077 == 0
     (tmp_path / "jobs" / "a").chmod(0o775)
-    clusters.make_private(tmp_path / "jobs" / "a")
+    runners.make_private(tmp_path / "jobs" / "a")
     assert (tmp_path / "jobs" / "a").stat().st_mode & 0o077 == 0
     (tmp_path / "jobs" / "b").symlink_to(tmp_path / "jobs" / "a")
     with pytest.raises(UserError, match="a link"):
-        clusters.make_private(tmp_path / "jobs" / "b")
-    monkeypatch.setattr(clusters.os, "getuid", lambda: 54321)
+        runners.make_private(tmp_path / "jobs" / "b")
+    monkeypatch.setattr(runners.os, "getuid", lambda: 54321)
     with pytest.raises(UserError, match="of another user"):
-        clusters.make_private(tmp_path / "jobs" / "a")
+        runners.make_private(tmp_path / "jobs" / "a")
 
 
 FILES = {
     "a callback": "callbacks: {a: {_target_: a_trap.Trap}}",
     "a launcher": "launcher: {_target_: a_trap.Trap}",
-    "a way through a module": "sweeper: {_target_: hydra_plugins.juzhen_sweeps.launcher.sys.exit}",
+    "a way through a module": "sweeper: {_target_: hydra_plugins.juzhen_sweeps.sweeper.sys.exit}",
     "a nested target": "sweeper: {params: {a: {_target_: a_trap.Trap}}}",
     "a log handler": "job_logging: {handlers: {a: {(): a_trap.Trap}}}",
     "a class of a log": "hydra_logging: {handlers: {a: {class: a_trap.Trap}}}",

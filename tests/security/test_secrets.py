@@ -9,8 +9,8 @@ import pytest
 from forks import python
 
 from callbacks.reporting import build_loggers
-from conf.environment import READABLE
 from conf.job import LoggerConfig
+from conf.resolvers import READABLE
 from datamodules.datamodule import only_stage
 from juzhen.cli.program import status_of
 from juzhen.core.errors import UserError

@@ -82,10 +82,9 @@ def plan(
     runner  where they run: here · slurm · local (submitit's stand-in) · host:port of Ray · a runner of one's own
     """
     sys.path[:0] = [str(ROOT)] if str(ROOT) not in sys.path else []
-    from sweeps.clusters import RayRunner, SlurmRunner
     from sweeps.ledger import Ledger, SweepCell
-    from sweeps.local import LocalRunner
     from sweeps.planner import Planner
+    from sweeps.runners import LocalRunner, RayRunner, SlurmRunner
 
     folder.mkdir(parents=True, exist_ok=True)
     program = folder.parent / "train.py"

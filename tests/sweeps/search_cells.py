@@ -82,7 +82,7 @@ def planner_of(search, folder: Path, runner, *, seeds=("",), report=lambda line:
 
 
 def run(folder: Path, num_trials: int) -> None:
-    from sweeps.local import LocalRunner
+    from sweeps.runners import LocalRunner
 
     folder.mkdir(parents=True, exist_ok=True)
     os.environ["RESULT"] = json.dumps(RESULT)

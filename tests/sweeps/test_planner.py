@@ -12,7 +12,7 @@ from fake_cells import done, plan, results, start_sweep
 
 from juzhen.core.text import time_in_words
 from sweeps.ledger import Event, Ledger
-from sweeps.local import LocalRunner
+from sweeps.runners import LocalRunner
 from sweeps.status import State, read_status, summary, watched
 
 
@@ -156,7 +156,7 @@ def machine(**share):
 
 def test_threads_are_shared_out_and_gpus_come_in_turn(monkeypatch):
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    monkeypatch.setattr("sweeps.local.num_cores", lambda: 16)
+    monkeypatch.setattr("sweeps.runners.num_cores", lambda: 16)
     assert machine(jobs=None, threads=None, gpus=None, devices=0).jobs == 4
     three = machine(jobs=3, threads=None, gpus=None, devices=0)
     assert three.environment(0)["OMP_NUM_THREADS"] == "5"

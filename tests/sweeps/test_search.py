@@ -20,7 +20,7 @@ optuna = pytest.importorskip("optuna")
 
 from optuna.trial import TrialState  # noqa: E402
 
-from sweeps.local import Ended  # noqa: E402
+from sweeps.runners import Ended  # noqa: E402
 from sweeps.search import PRUNERS, search_markdown  # noqa: E402
 
 DRIVER = Path(__file__).with_name("search_cells.py")

@@ -22,7 +22,7 @@ def slurm(tmp_path, monkeypatch) -> Path:
     """Folder of the jobs; the commands are on the path."""
     for name, value in install(tmp_path / "slurm").items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr("sweeps.clusters.SHARED_DISK_SECONDS", 1.0)
+    monkeypatch.setattr("sweeps.runners.SHARED_DISK_SECONDS", 1.0)
     return tmp_path / "slurm" / "jobs"
 
 

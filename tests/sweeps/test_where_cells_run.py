@@ -15,9 +15,8 @@ from forks import python
 
 from juzhen.core.errors import UserError
 from juzhen.core.result import Result
-from sweeps.clusters import ClusterAttempt, RayRunner, SlurmRunner
 from sweeps.ledger import Event, Ledger, SweepCell, is_at_work
-from sweeps.local import Ended
+from sweeps.runners import ClusterAttempt, Ended, RayRunner, SlurmRunner
 from sweeps.status import State, read_status
 
 
@@ -181,7 +180,7 @@ def test_a_cell_of_a_cluster_has_ended_when_it_says_so_or_when_its_job_is_over(t
     assert [(event["event"], event["process"]) for event in ledger.events()] == [(Event.STARTED, 7)]
     is_over[0] = True
     assert work.poll() is None  # a shared disk may be late
-    monkeypatch.setattr("sweeps.clusters.SHARED_DISK_SECONDS", 0.0)
+    monkeypatch.setattr("sweeps.runners.SHARED_DISK_SECONDS", 0.0)
     assert "job 12 is gone" in work.poll().error
     state.write_text('{"status": 3}')
     assert work.poll() == Ended(3)

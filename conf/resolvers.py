@@ -1,11 +1,13 @@
-"""Numbers of a loss that depend on the range of the model's scores: cosines, or any numbers.
+"""Resolvers of configurations: numbers of a loss that depend on the range of scores, and environment variables.
 
-Needs no torch. Logits and dot products are any numbers.
+Needs no torch. In a file of conf/loss, `temperature: ${for_scores:{cosine:0.05,logit:1}}` is 0.05 wherever that loss is
+chosen for a bi-encoder, and 1 for a cross-encoder. A number on the command line or in another file replaces it. Logits
+and dot products are any numbers.
 
-In a file of conf/loss, `temperature: ${for_scores:{cosine:0.05,logit:1}}` is 0.05 wherever that loss is chosen for a
-bi-encoder, and 1 for a cross-encoder. A number on the command line or in another file replaces it.
-"""
+Configurations are stored in results, logs and at W&B, and may come from anybody. So `${oc.env:…}` reads only
+a short list of variables."""
 
+import os
 from typing import Any
 
 from omegaconf import Container, DictConfig, OmegaConf
@@ -42,3 +44,22 @@ def for_scores(numbers: DictConfig, *, _root_: DictConfig, _parent_: Container) 
 def register() -> None:
     """Makes `${for_scores:…}` known to OmegaConf. May be called again."""
     OmegaConf.register_new_resolver("for_scores", for_scores, replace=True)
+
+
+READABLE = ("JUZHEN_DATA", "JUZHEN_CACHE", "HOME", "TMPDIR", "SCRATCH")
+
+
+def register_environment() -> None:
+    """Makes `${oc.env:…}` give the variables of READABLE and refuse all others. May be called again."""
+
+    def read(name: str, *default: str | None) -> str | None:
+        if name not in READABLE:
+            raise ValueError(
+                f"a configuration may not read the environment variable {name}, since it is stored with each result. "
+                f"It may read {', '.join(READABLE)}"
+            )
+        if name not in os.environ and not default:
+            raise ValueError(f"the environment variable {name} is not set")
+        return os.environ.get(name, *default)
+
+    OmegaConf.register_new_resolver("oc.env", read, replace=True)
