@@ -1,4 +1,4 @@
-"""`juzhen distill`: scores of a teacher as graded labels."""
+"""`juzhen distill` and `shrink`: scores of a teacher as graded labels, and a smaller encoder with its weights."""
 
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -6,6 +6,9 @@ from typing import Annotated, Any, Literal
 from typer import Argument, Option
 
 from juzhen.cli import options
+from juzhen.cli.options import SEED, ConfigDir, DataDir, OnBadRow, Seed, data_folder
+from juzhen.core.errors import UserError, command, setting
+from juzhen.core.file_guard import check_overwritable, require_apart, require_outside
 from juzhen.core.process import without_hub
 from juzhen.core.text import counted
 
@@ -88,3 +91,159 @@ def distill(
     print(f"configuration: {written}")
     data = folder if folder.is_dir() else out.parent
     print(training_command(out, written, f"loss={scorer.loss if rows else 'cosent'}", data))
+
+
+def shrink(
+    teacher: Annotated[str, Argument(help="run, or folder of an encoder")],
+    folder: Annotated[Path, Argument(help="folder for the student")],
+    *,
+    layers: Annotated[
+        int | None, Option(min=1, help="layers of the student (required without --grow)")
+    ] = None,
+    grow: Annotated[
+        str | None,
+        Option(
+            metavar="ENCODER",
+            help="student of the teacher whose vocabulary grows to --vocabulary tokens, with every "
+            "character. Its layers stay",
+        ),
+    ] = None,
+    new_token_weight: Annotated[
+        float | None,
+        Option(
+            min=0,
+            max=1,
+            help="with --grow: weight of the predicted row of a new token against the row of the unknown token",
+            show_default="1",
+        ),
+    ] = None,
+    dim: Annotated[
+        int | None,
+        Option(min=1, help="dimension of its states, a multiple of 64", show_default="the teacher's"),
+    ] = None,
+    prompt: Annotated[
+        str | None,
+        Option(
+            metavar="TEXT",
+            help="prompt of the teacher, such as 'query: ' (needs --dim below the teacher's)",
+            show_default="taken from its folder",
+        ),
+    ] = None,
+    vocabulary: Annotated[
+        int | None,
+        Option(
+            min=1,
+            help="tokens to keep, the most frequent ones in --dataset",
+            show_default="all",
+        ),
+    ] = None,
+    tokenizer: Annotated[
+        str | None,
+        Option(
+            metavar="FOLDER",
+            help="encoder whose tokenizer replaces the teacher's (needs --dim below the teacher's)",
+        ),
+    ] = None,
+    dataset: Annotated[
+        list[str] | None, Option(metavar="SET…", help="text sets for counting tokens, such as text_tatoeba")
+    ] = None,
+    max_length: Annotated[
+        int | None, Option(min=3, help="tokens per sentence", show_default="the teacher's")
+    ] = None,
+    seed: Seed = SEED,
+    data_dir: DataDir = None,
+    config_dir: ConfigDir = None,
+    on_bad_row: OnBadRow = "error",
+) -> None:
+    """Writes a smaller encoder with weights from a larger one, as a student for distillation.
+
+    With the dimension of the teacher it takes every k-th layer. With a smaller dimension, each token starts at the
+    teacher's embedding of that token as a text, and each layer starts as the identity.
+
+    juzhen shrink runs/TEACHER students/small --layers 4 --dim 256
+    """
+    _check_grow(
+        grow,
+        layers=layers,
+        dim=dim,
+        tokenizer=tokenizer,
+        vocabulary=vocabulary,
+        dataset=dataset,
+        new_token_weight=new_token_weight,
+    )
+    without_hub()
+    from juzhen.encoders.resolve_path import encoder_source
+
+    require_apart(folder, *map(encoder_source, filter(None, (teacher, tokenizer, grow))))
+    require_outside(folder)
+    check_overwritable(folder)
+    from juzhen.distillation.student import grown, student_of
+    from juzhen.encoders import load_encoder, save_encoder
+    from juzhen.mining.sets import read_set
+
+    texts: list[str] = []
+    where: dict[str, Any] = {"data_dir": data_folder(data_dir), "config_dir": config_dir}
+    for name in dataset or ():
+        _, examples = read_set(name, "train", on_bad_row=on_bad_row, **where)
+        texts += list(examples.sentences)
+    encoder = load_encoder(teacher).eval()
+    size = encoder.backbone.config.hidden_size
+    if prompt is not None and grow is None and dim in (None, size):
+        raise UserError(
+            "--prompt: a student as wide as its teacher copies layers, and reads no text. "
+            f"Type --dim below {size}, or leave --prompt out"
+        )
+    reader = encoder if prompt is None else encoder.with_prompt(prompt=prompt)
+    if grow is not None:
+        smaller = grown(
+            load_encoder(grow),
+            reader,
+            vocabulary=vocabulary or 0,
+            texts=texts,
+            seed=seed,
+            new_token_weight=1.0 if new_token_weight is None else new_token_weight,
+        )
+    else:
+        smaller = student_of(
+            reader,
+            layers=layers or 0,
+            dim=dim,
+            vocabulary=vocabulary,
+            texts=texts,
+            tokenizer=None if tokenizer is None else load_encoder(tokenizer).tokenizer,
+            max_length=max_length,
+            seed=seed,
+        )
+    save_encoder(smaller, folder, card={"name": folder.name, "begins_as": f"a student of {teacher}"})
+    size = sum(weights.numel() for weights in smaller.backbone.parameters())
+    print(
+        f"{folder}: {counted(smaller.backbone.config.num_hidden_layers, 'layers')} of {smaller.dim}, "
+        f"{len(smaller.tokenizer):,} tokens, {size / 1e6:.1f} million numbers"
+    )
+    if encoder.score_head is not None:
+        print("the teacher's form uᵀWv is left out: pairs of the student are scored by the cosine")
+    overrides = (
+        "model=distill",
+        setting("model.teacher", teacher),
+        "backbone=local",
+        setting("backbone.path", folder),
+    )
+    print(f"teach it:\n  {command('python', 'train.py', *overrides, unquoted=['…'])}")
+
+
+def _check_grow(grow: str | None, *, layers: int | None, **others: Any) -> None:
+    """Refuse options that do not go together."""
+    if grow is None:
+        if layers is None:
+            raise UserError("--layers: missing. Type the number of layers, such as --layers 4")
+        if others["new_token_weight"] is not None:
+            raise UserError("--new-token-weight needs --grow. Name the student with --grow, or leave it out")
+        return
+    if layers is not None or others["dim"] is not None or others["tokenizer"] is not None:
+        raise UserError(
+            "--grow: its encoder decides layers, width and tokens. Leave --layers, --dim and --tokenizer out"
+        )
+    if others["vocabulary"] is None or not others["dataset"]:
+        raise UserError(
+            "--grow: needs --vocabulary, and --dataset for counting tokens. Type --vocabulary 15000"
+        )

@@ -1,13 +1,19 @@
-"""`juzhen export`: an encoder as a folder for other programs, with a verification report."""
+"""`juzhen export` and `verify`: an encoder as a folder for other programs, and the comparison of its backends."""
 
+import os
+import sys
 from pathlib import Path
 from typing import Annotated
 
-from typer import Argument, Option
+from typer import Argument, Exit, Option
 
-from juzhen.cli.options import ConfigDir, DataDir, Encoder, data_folder
+from juzhen.cli.options import ConfigDir, DataDir, Encoder, Numbers, data_folder
+from juzhen.cli.program import FAILED_STATUS
+from juzhen.core.atomic_write import write_json
+from juzhen.core.errors import require_choice
 from juzhen.core.file_guard import check_overwritable, require_apart, require_outside
 from juzhen.core.process import without_hub
+from juzhen.core.text import counted
 from juzhen.export.formats import PARITY, Format
 
 SETS = ("demo_sts",)
@@ -85,3 +91,102 @@ def export(
         print(proof.markdown())
     size = sum(file.stat().st_size for file in out.rglob("*") if file.is_file())
     print(f"{proof.words()}\n{out}: {size / 1e6:.1f} MB; how to open it: README.md; the proof: {PARITY}")
+
+
+SHOWN = 40
+
+
+def verify(
+    encoder: Encoder,
+    file: Annotated[
+        Path | None,
+        Argument(
+            metavar="FILE.txt",
+            help="texts, one per line",
+            show_default="texts of all lengths, some with special tokens",
+        ),
+    ] = None,
+    *,
+    beside: Annotated[
+        list[str] | None,
+        Option(
+            "--with", metavar="ADDRESS…", help="servers with OpenAI's protocol, or folders of juzhen export"
+        ),
+    ] = None,
+    ways: Annotated[
+        list[str] | None,
+        Option(
+            metavar="NAME…",
+            help="backends to compare: torch-padded, torch, onnx, …, sentence-transformers",
+            show_default="all",
+        ),
+    ] = None,
+    key_variable: Annotated[
+        str, Option(metavar="NAME", help="environment variable with the API key of the servers")
+    ] = "JUZHEN_API_KEY",
+    json: Numbers = None,
+) -> None:
+    """Embeds the same texts with every installed backend, and compares each with transformers, one text at a time.
+
+    Backends are torch with and without padding, ONNX and OpenVINO, sentence-transformers, servers and exports. If one
+    differs beyond rounding, the verb shows the first such text and a known reason: prompt, special tokens, truncation,
+    normalisation, pooling, order, precision.
+
+    The exit status is 1 if texts differ by more than the precision of a backend explains, if a server or an export
+    fails, or if nothing could be computed.
+
+    juzhen verify runs/NAME --with http://127.0.0.1:8000
+    juzhen verify runs/NAME texts.txt --with out/onnx out/int8
+    """
+    from juzhen.data.tables import text_values
+
+    if json is not None:
+        check_overwritable(json)
+    texts = None if file is None else text_values(file)
+    without_hub()
+    from juzhen.core.text import markdown_table
+    from juzhen.export.backend_comparison import BACKENDS, compare_backends
+    from juzhen.export.verification import proof_texts, special_texts
+    from juzhen.families.registry import find_family
+    from juzhen.report.terminal import console_table, for_people
+
+    loaded = find_family(encoder).load(encoder)
+    if texts is None:
+        texts = [*proof_texts(loaded.inner), *special_texts(loaded.inner)]
+    for name in ways or ():
+        require_choice("--ways", name, BACKENDS)
+    results = compare_backends(
+        loaded,
+        texts,
+        beside=beside or (),
+        key=os.environ.get(key_variable),
+        only=ways,
+        on_way=lambda name: print(f"{name} …", file=sys.stderr),
+    )
+    head = ["way", "largest difference", "texts that differ", "the first one", "reason"]
+    rows = [
+        [
+            way.name,
+            ("failed" if way.failed else "left out") if way.largest is None else f"{way.largest:.1e}",
+            "" if way.largest is None else f"{way.differing:,}",
+            "" if way.text is None else beginning(way.text),
+            way.reason,
+        ]
+        for way in results
+    ]
+    if console := for_people():
+        console.print(console_table(head, rows, numbers=head[1:3]))
+    else:
+        print(markdown_table(head, rows, numbers=(1, 2)))
+    print(f"{counted(len(texts), 'texts')}, beside transformers, one text at a time")
+    if json is not None:
+        write_json(json, [way.as_dict() for way in results])
+    none_computed = all(way.largest is None for way in results)
+    if none_computed or any(way.failed for way in results):
+        raise Exit(FAILED_STATUS)
+
+
+def beginning(text: str) -> str:
+    """Shorten a text to one line."""
+    line = " ".join(text.split()) or repr(text)
+    return line if len(line) <= SHOWN else f"{line[:SHOWN]}…"

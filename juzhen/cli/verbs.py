@@ -67,8 +67,14 @@ SUITE = {
     **dict.fromkeys(("status", "published", "dashboards"), "sweeps.verbs"),
 }
 """Verb of the suite → its module. The suite runs from its clone and is not part of the installed library."""
-RUNS = ("table", "report", "archive")
-"""Verbs in juzhen/cli/runs.py. Every other verb has a file of its name."""
+SHARED = {
+    **dict.fromkeys(("table", "report", "archive"), "runs"),
+    "fuse": "calibrate",
+    "gate": "compare",
+    "shrink": "distill",
+    "verify": "export",
+}
+"""Verb → the file of juzhen/cli in which it stands with its like. Every other verb has a file of its name."""
 
 METAVARS = {int: "N", float: "NUMBER", str: "NAME", Path: "FILE"}
 HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
@@ -88,7 +94,7 @@ def known_verbs() -> list[str]:
 
 
 def module_of(name: str) -> str:
-    return SUITE.get(name, "juzhen.cli.runs" if name in RUNS else f"juzhen.cli.{name}")
+    return SUITE.get(name, f"juzhen.cli.{SHARED.get(name, name)}")
 
 
 class Verb(TyperCommand):

@@ -12,9 +12,9 @@ from juzhen.backends import require_packages
 from juzhen.backends.names import BackendName
 from juzhen.backends.padded import PaddedEncoder
 from juzhen.calibration.run_scores import ScoredRun
+from juzhen.cli.distill import shrink
 from juzhen.cli.encode import encode
 from juzhen.cli.main import main
-from juzhen.cli.shrink import shrink
 from juzhen.core.errors import UserError
 from juzhen.core.result import Result, weights_digest
 from juzhen.encoders import load_encoder, save_encoder
