@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from juzhen.advice.prior import mean_tfidf
+from juzhen.advice.search import mean_tfidf
 from juzhen.advice.target import LEARNS_BY, Reading, TrainingSet, source_of
 from juzhen.cli.program import run_program
 from juzhen.core.atomic_write import write_text

@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import t as student_t
 
-from juzhen.advice.prior import expected_gain, stored_gains, trial_order
-from juzhen.advice.search import Curve, Difference, Search, Stages
+from juzhen.advice.search import Curve, Difference, Search, Stages, expected_gain, stored_gains, trial_order
 from juzhen.advice.target import Reading, Target, TrainingSet, read_panel, read_sources, read_target
 from juzhen.advice.trials import OWN, Recipe, Trials, passes
 from juzhen.core.atomic_write import write_json, write_text

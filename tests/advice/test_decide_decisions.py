@@ -6,7 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from juzhen.advice.decisions import (
+from juzhen.advice.search import difference
+from juzhen.metrics.matrix_statistics import leave_one_out, low_rank
+from tools.decide_page import (
     column_noise,
     decision_accuracy,
     fixed_regret,
@@ -14,8 +16,6 @@ from juzhen.advice.decisions import (
     regret,
     seed_deviation,
 )
-from juzhen.advice.search import difference
-from juzhen.metrics.matrix_statistics import leave_one_out, low_rank
 
 
 @pytest.fixture

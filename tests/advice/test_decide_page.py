@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from juzhen.advice.prior import GAINS, expected_gain, stored_gains
+from juzhen.advice.search import GAINS, expected_gain, stored_gains
 from tools.archives import unpacked
 from tools.decide_page import FOLDER, collect, matrix
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
+import numpy as np
 import torch
 import transformers
 from jaxtyping import Float
@@ -21,11 +22,13 @@ from juzhen.core.atomic_write import write_json, write_text
 from juzhen.core.batch import Tokens
 from juzhen.core.columns import require_finite_weights
 from juzhen.core.errors import UserError
+from juzhen.core.examples import Examples
 from juzhen.core.machine import open_device
 from juzhen.core.text import short
 from juzhen.encoders.backbone import ARCHITECTURES, looks_ahead, quiet, token_embeddings
 from juzhen.encoders.backbone_config import BackboneConfig
 from juzhen.encoders.base_weights import has_adapter, is_ours_alone, source_folder
+from juzhen.encoders.collate import SentenceCollator
 from juzhen.encoders.components import read_components
 from juzhen.encoders.folder_settings import (
     ANSWERS,
@@ -35,7 +38,7 @@ from juzhen.encoders.folder_settings import (
     read_transformer_settings,
 )
 from juzhen.encoders.layout import MODULES_FILE, gives_answers, inside, read_model_settings, read_modules
-from juzhen.encoders.pair_encoder import PairEncoder
+from juzhen.encoders.pair_encoder import AskedPairCollator, PairEncoder
 from juzhen.encoders.peer_options import takes_peer_options
 from juzhen.encoders.projection import IDENTITY
 from juzhen.encoders.prompts import JOINT, PROMPTS_FILE, Prompts, prompts_of, refuse_prompt
@@ -43,7 +46,8 @@ from juzhen.encoders.resolve_path import BASE_FILE, download, encoder_source, lo
 from juzhen.encoders.save import pair_card, save_tokenizer, save_transformer
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.thresholds import write_thresholds
-from juzhen.encoders.tokens import TokenTable
+from juzhen.encoders.tokens import CachedTokenizer, TokenTable
+from juzhen.encoders.truncation import TruncationStats, truncated_query_pairs, truncated_sentences
 from juzhen.families.answers.prompt import (
     CHAT,
     INSTRUCTION,
@@ -54,6 +58,7 @@ from juzhen.families.answers.prompt import (
     SideReader,
     chat_template,
 )
+from juzhen.families.family import CrossEncoders
 
 TASK, LOGITS = "text-generation", "causal_logits"
 FOLDER = "1_LogitScore"
@@ -499,3 +504,30 @@ def answer_number(tokenizer: PreTrainedTokenizerBase, token: str, key: str) -> i
             "Choose two that it has, such as true_answer='\"是\"' false_answer='\"否\"'"
         )
     return int(number)
+
+
+class GenerativeRerankers(CrossEncoders):
+    """A query and a document as one question to a language model. The first text of a row is the query."""
+
+    def holds(self, folder: Path) -> bool:
+        return gives_answers(folder)
+
+    def load(self, source: str | Path, **options: Any) -> GenerativeReranker:
+        return GenerativeReranker.load(source, **options)
+
+    def _collator(self, encoder: Any, tokenize: CachedTokenizer, options: dict[str, Any]) -> SentenceCollator:
+        reading = copy.copy(tokenize)
+        reading.encoder = encoder.reader
+        orders = {"both_in_training": False, "both_in_evaluation": False} | options
+        return AskedPairCollator(reading, join=encoder.join, room=encoder.room, **orders)
+
+    def cut(self, encoder: Any, examples: Examples, lengths: np.ndarray | None = None) -> TruncationStats:
+        if len(examples.columns) == 1:
+            return truncated_sentences(encoder.inner, examples, None)
+        return truncated_query_pairs(encoder, examples)
+
+    def export(self, encoder: Any, path: Path, *, quantised: bool) -> Path:
+        raise UserError(
+            "a language model that scores pairs by its answer is not exported as a graph. Use --format "
+            "sentence-transformers, whose folder servers of language models read"
+        )

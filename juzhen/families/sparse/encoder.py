@@ -2,8 +2,10 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Self
+from weakref import WeakValueDictionary
 
 import numpy as np
 import torch
@@ -14,14 +16,16 @@ from torch import Tensor, nn
 from transformers import AutoModelForMaskedLM, PreTrainedModel, PreTrainedTokenizerBase
 
 from juzhen.core.atomic_write import write_json, write_text
-from juzhen.core.batch import Tokens
+from juzhen.core.batch import Batch, Tokens
 from juzhen.core.columns import as_texts, require_finite
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import Side
+from juzhen.core.kinds import UNSCORED_BY_WEIGHTS
 from juzhen.core.machine import open_device, warn_forked
 from juzhen.core.progress import progress_bar
 from juzhen.core.text import short
 from juzhen.core.text_warnings import STRICT, reported
+from juzhen.data.probe import TransferTask
 from juzhen.encoders.asymmetric import AsymmetricEncoder
 from juzhen.encoders.backbone import quiet
 from juzhen.encoders.base_weights import merged
@@ -45,6 +49,9 @@ from juzhen.encoders.resolve_path import encoder_folder, encoder_source, locate_
 from juzhen.encoders.save import HubMixin, card_text, licence_of, save_tokenizer
 from juzhen.encoders.thresholds import ThresholdMixin, write_thresholds
 from juzhen.encoders.tokens import BATCH_TOKENS, batches_by_length
+from juzhen.evaluation.encoding_plan import NOTHING, Evaluator, Sets
+from juzhen.families.family import AskingEncoders
+from juzhen.families.late.family import MaxSimPlan
 from juzhen.families.sparse.vectors import ACTIVATIONS, POOLINGS, SparseVectors, pooled_texts
 
 PACKAGE = "sentence_transformers"
@@ -601,3 +608,50 @@ def is_sparse(folder_or_run: str | Path) -> bool:
     """True if a run or a folder holds a sparse encoder. False for a missing folder."""
     folder = locate_folder(str(folder_or_run))
     return folder is not None and any(gives_weights(path) for path in (folder, folder / "encoder"))
+
+
+class SparsePlan(MaxSimPlan):
+    """The plan of token vectors with sparse vectors, 8 bytes for each number above 0."""
+
+    temperature = 1.0
+
+
+class SparseEvaluator(Evaluator):
+    """A sparse encoder. Its outputs are the vectors. The plan keeps them."""
+
+    unscored = UNSCORED_BY_WEIGHTS
+    plan_type = SparsePlan
+
+    def __init__(self, encoder: SparseEncoder) -> None:
+        self.encoder = encoder
+        self._plans: WeakValueDictionary[str, SparseVectors] = WeakValueDictionary()
+
+    def plan(self, sets: Sets, tasks: Sequence[TransferTask] = ()) -> SparsePlan:
+        plan = SparsePlan(sets, tasks, vectors=partial(SparseVectors, dim=self.encoder.dim))
+        self._plans[plan.examples.name] = plan.vectors
+        return plan
+
+    def output(self, batch: Batch) -> Float[Tensor, "batch one"]:
+        if batch.task != NOTHING.name:
+            vectors = self.encoder.sparse_rows(batch.tokens)
+            columns = batch.columns["text"].cpu().numpy()
+            self._plans[batch.task].take(batch.rows.cpu().numpy(), vectors[columns])
+        return torch.zeros(len(batch), 1)
+
+    def read_query(self, query: str, symmetric: bool | None) -> None:
+        self.encoder.encode_query(query)
+
+
+class SparseEncoders(AskingEncoders):
+    """Encoders to a weight per token of the vocabulary. The first text of a row is the query."""
+
+    unscored = SparseEvaluator.unscored
+
+    def holds(self, folder: Path) -> bool:
+        return gives_weights(folder)
+
+    def load(self, source: str | Path, **options: Any) -> SparseEncoder:
+        return SparseEncoder.load(source, **options)
+
+    def evaluator(self, encoder: SparseEncoder, **options: Any) -> SparseEvaluator:
+        return SparseEvaluator(encoder)
