@@ -506,11 +506,6 @@ class CoSENTLayers(OrderLoss):
             )
 
     def with_logs(self, layer_scores: Tensor, targets: Tensor) -> LossOutput:
-        if layer_scores.shape[1] != len(self.weights):
-            raise UserError(
-                f"layer_scores of {layer_scores.shape[1]} layers: expected {len(self.weights)}, one for each weight. "
-                "Give CoSENTLayers depths and weights for each"
-            )
         parts = cosent_of_layers(layer_scores, targets, temperature=self.temperature)
         logs = {f"cosent_at_{depth:g}": part for depth, part in zip(self.depths, parts.detach(), strict=True)}
         logs |= order_gap(layer_scores[:, -1], targets)

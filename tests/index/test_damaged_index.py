@@ -16,6 +16,7 @@ from juzhen.cli.main import main
 from juzhen.core import atomic_write
 from juzhen.core.errors import UserError
 from juzhen.index import Index, Rows, add, build, derived_files, remove, writing
+from juzhen.index import store as store_module
 from juzhen.index.derived_files import WRITTEN
 from juzhen.index.store import DATABASE, Store
 
@@ -363,6 +364,41 @@ def test_a_full_disk_is_named_and_changes_nothing(built, found, expected):
     assert [[hit.index for hit in row] for row in dense] == [
         [hit.index for hit in row if hit.id != "t1"] for row in before
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "is_refused", "way_out"),
+    [
+        ("BUSY_SNAPSHOT", False, "Try again"),
+        ("LOCKED", True, "Try again"),
+        ("FULL", False, errno.ENOSPC),
+        ("FULL", True, errno.EROFS),
+        ("IOERR_WRITE", True, errno.EROFS),
+        ("IOERR_WRITE", False, "juzhen index build"),
+        ("READONLY", True, errno.EROFS),
+        ("CORRUPT", True, "juzhen index build"),
+    ],
+)
+def test_errors_of_the_database_become_errors_with_a_way_out(
+    name, is_refused, way_out, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(
+        store_module, "require_room", lambda folder: refuse(errno.EROFS) if is_refused else None
+    )
+    store, error = Store(tmp_path / DATABASE, writes=True), sqlite3.OperationalError("some words")
+    error.sqlite_errorname = f"SQLITE_{name}"
+    expected = (OSError, None) if isinstance(way_out, int) else (UserError, way_out)
+
+    def fail():
+        with store.transaction():
+            store.set_facts(kind="flat")
+            raise error
+
+    with closing(store), pytest.raises(expected[0], match=expected[1]) as raised:
+        fail()
+    assert getattr(raised.value, "errno", way_out) == way_out
+    with closing(Store(tmp_path / DATABASE)) as again:
+        assert again.facts() == {}
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS])

@@ -1,5 +1,6 @@
 """An index gives what a search over all vectors gives, after whatever was added and removed, and after a kill."""
 
+import json
 import os
 import re
 import signal
@@ -117,6 +118,21 @@ def test_a_table_of_a_spreadsheet_is_read(tmp_path):
     table.write_bytes('编号,问题\n7,"怎么退货,要运费吗"\n8,如何还款\n'.encode("gb18030"))
     read = read_rows(table, text="问题", id_column="编号")
     assert (read.texts, read.ids) == (["怎么退货,要运费吗", "如何还款"], ["7", "8"])
+
+
+def test_rows_without_a_text_or_an_id_are_refused_or_left_out_and_ids_are_distinct(tmp_path):
+    table = tmp_path / "faq.jsonl"
+    rows = [("甲", "a"), ("乙", ""), (" ", "c"), ("丁", 7), ("戊", None)]
+    table.write_text("".join(json.dumps({"text": text, "id": name}) + "\n" for text, name in rows))
+    with pytest.raises(UserError, match=rf"{table}:2: .*--on-bad-row drop"):
+        read_rows(table, id_column="id")
+    read = read_rows(table, TableReading(on_bad_row="drop"), id_column="id")
+    assert (read.texts, read.ids, read.dropped) == (["甲", "丁"], ["a", "7"], 3)
+    read = read_rows(table, TableReading(on_bad_row="drop"), text="text")
+    assert (read.texts, read.ids, read.dropped) == (["甲", "乙", "丁", "戊"], None, 1)
+    table.write_text('{"text": "甲", "id": 7}\n{"text": "乙", "id": "7"}\n')
+    with pytest.raises(UserError, match=r"7 .*Give each text another id"):
+        read_rows(table, id_column="id")
 
 
 NOT_JSON = ("NaN", "Infinity", "-1e400")

@@ -91,7 +91,11 @@ def encoded_rows(
     rows = Rows(
         kind=kind,
         embeddings={name: leaf(torch.randn(count, DIM, generator=generator)) for name in columns},
-        text_ids={name: torch.arange(count) + number * count for number, name in enumerate(columns)},
+        # The first negative is the text 0, which is not a missing one.
+        text_ids={
+            name: torch.arange(count) + (number - 2) % len(columns) * count
+            for number, name in enumerate(columns)
+        },
         scores=leaf(torch.rand(count, generator=generator) * 2 - 1),
         targets=None
         if targets is None

@@ -51,6 +51,10 @@ def test_documents_of_a_row_are_scored_by_prefixes():
     documents = torch.cat([positives[:, None], negatives], dim=1)
     scores = F.cosine_similarity(anchors[:, None, :3], documents[..., :3], dim=-1)
     assert_same(value, losses.LambdaLoss()(scores), [anchors, positives, negatives])
+    ids = torch.tensor([[8, 9, 0, 1, 2], [8, 9, 3, -1, -1], [8, 9, 4, 5, -1], [8, 9, 6, 7, 0]])
+    value = losses.Nested(of=losses.LambdaLoss(), dims=[3])(anchors, positives, negatives, text_ids=ids)
+    held = losses.LambdaLoss()(scores.masked_fill(ids[:, 1:] == -1, -torch.inf))
+    assert value.item() == pytest.approx(held.item(), rel=1e-9)
 
 
 def test_the_mean_of_one_way_info_nce_over_64_to_768_numbers():
