@@ -210,7 +210,7 @@ def _remedy(value: object) -> str:
     is_missing = (
         value is None or (isinstance(value, float) and value != value) or type(value).__name__ == "NAType"
     )
-    return ". Leave out what is missing first, as column.dropna() does" if is_missing else ""
+    return ". Remove missing values first, for example with column.dropna()" if is_missing else ""
 
 
 def sound_rows(

@@ -66,7 +66,7 @@ def as_hits(
 def check_top_k(top_k: int, number: int) -> None:
     """Raise UserError if `top_k` exceeds the number of documents."""
     if not number:
-        raise UserError("corpus: there are no documents. Give one at least.")
+        raise UserError("corpus: there are no documents. Give at least one")
     is_number = isinstance(top_k, int | np.integer) and not isinstance(top_k, bool)
     if not is_number or not 1 <= top_k <= number:
         raise UserError(f"top_k={top_k!r}: there are {number:,} documents. Type 1 to {number}")
