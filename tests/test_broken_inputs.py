@@ -201,7 +201,7 @@ def test_no_file(desk):
         (["loss.temperature=0"], ["temperature", "0"]),
         (["dataset=[demo_sts,demo_sts]"], ["demo_sts is repeated"]),
         (["dataset=[demo_stsb]"], ["demo_stsb", "demo_sts"]),
-        (["loss=softmax"], ["loss=softmax needs", "demo_sts gives scored pairs", "angle, bce"]),
+        (["loss=softmax"], ["loss=softmax needs", "demo_sts has scored pairs", "angle, bce"]),
         (["hardware.precision=8-bit"], ["hardware.precision", "32-true"]),
     ],
     ids=lambda value: value[0].partition("=")[0] + "…" if "=" in value[0] else "",

@@ -327,8 +327,8 @@ def choose_conversion(
         name for name, kinds in (alternatives or {}).items() if any(reached in kinds for reached in reachable)
     )
     raise UserError(
-        f"{chooser}={loss} needs {_spoken(input_kinds)}. {dataset} gives {_spoken(reachable[:1])}, and no "
-        "conversion leads there." + (f" Losses that take {dataset}: {', '.join(fitting)}." if fitting else "")
+        f"{chooser}={loss} needs {_spoken(input_kinds)}. {dataset} has {_spoken(reachable[:1])}, which "
+        "cannot be converted." + (f" Losses that take {dataset}: {', '.join(fitting)}." if fitting else "")
     )
 
 

@@ -86,7 +86,8 @@ def make_set(
     if empty := [split for split in SPLITS if shares[split] and split not in splits]:
         raise UserError(
             f"{table.place}: {np.bincount(groups).max()} of {len(rows)} rows share sentences and must be in one split. "
-            f"No row is left for {' and '.join(empty)}. Type --dev 0 --test 0 to juzhen dataset, and score on another set"
+            f"No row is left for {' and '.join(empty)}. "
+            "Type --dev 0 --test 0 to juzhen dataset, and score on another set"
         )
     parts = {split: rows[splits == split] for split in SPLITS if split in splits}
     return NewSet(name, guess, parts, left_out)

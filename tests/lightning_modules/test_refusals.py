@@ -39,7 +39,7 @@ REFUSED = {
         "loss=info_nce": "loss=info_nce needs .*, and Guided gives none. Choose one of info_nce_guided",
         "cache_dir=null": "cache_dir=null: the teacher's vectors are kept on the disk",
         "+model.score=bilinear": "loss=info_nce_guided does not read the score of a pair",
-        "dataset=[demo_sts]": "demo_sts gives scored pairs, and no conversion leads there",
+        "dataset=[demo_sts]": "demo_sts has scored pairs, which cannot be converted",
     },
     "model=views loss=info_nce": {
         "model.views=[delte]": "model.views=delte: unknown choice. Did you mean delete",

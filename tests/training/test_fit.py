@@ -185,7 +185,7 @@ def test_losses_that_cannot_learn_from_rows_are_named(encoder):
     for loss, said in (
         ("cosnet", r"cosnet: unknown loss. Did you mean cosent"),
         ("ce", "unknown loss"),
-        ("info_nce", r"loss=InfoNCE needs .*rows gives scored pairs.* Losses that take rows: .*CoSENT"),
+        ("info_nce", r"loss=InfoNCE needs .*rows has scored pairs.* Losses that take rows: .*CoSENT"),
     ):
         with pytest.raises(UserError, match=said):
             fit(encoder, [("今天", "明天", 0.4), ("今天", "后天", 1)], loss=loss)
