@@ -22,7 +22,7 @@ from typing import NamedTuple
 import yaml
 
 from juzhen.cli.program import run_program
-from juzhen.cli.verbs import RUNS, SUITE
+from juzhen.cli.verbs import module_of
 from juzhen.core.atomic_write import atomic_write, write_text
 from juzhen.core.file_guard import add_to_list
 from juzhen.core.paths import ROOT
@@ -263,8 +263,7 @@ def reached(command: str) -> dict[str, str]:
     if words[:2] == ["python", "-m"]:
         todo = [(words[2], name) for name in _module(words[2]).texts]
     elif words[0] == "juzhen":
-        home = "juzhen.cli.runs" if words[1] in RUNS else f"juzhen.cli.{words[1]}"
-        todo = [(SUITE.get(words[1], home), words[1])]
+        todo = [(module_of(words[1]), words[1])]
     else:
         return {}
     found: dict[Definition, str] = {}

@@ -74,7 +74,7 @@ SHARED = {
     "shrink": "distill",
     "verify": "export",
 }
-"""Verb → the file of juzhen/cli in which it stands with its like. Every other verb has a file of its name."""
+"""Verb → its file of juzhen/cli, shared with other verbs. Every other verb has a file of its name."""
 
 METAVARS = {int: "N", float: "NUMBER", str: "NAME", Path: "FILE"}
 HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
