@@ -45,11 +45,11 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def run(name: str, options: dict[str, Any], output: Path) -> None:
-    from benchmarks import inference, mining, packing, report, training
+    from benchmarks import inference, launches, mining, packing, report, training
     from benchmarks.measure import describe_machine
 
     measures = {"encoding": inference.encoding, "evaluation": inference.evaluation, "mining": mining.mining}
-    measures |= {"packing": packing.packing, "memory": training.memory}
+    measures |= {"packing": packing.packing, "memory": training.memory, "launches": launches.launches}
     measure = measures.get(name, partial(training.train_both, name))
     print(f"{name}: {BENCHMARKS[name]['about']}", flush=True)
     head = {"benchmark": name, "options": options, "machine": describe_machine()}

@@ -81,7 +81,9 @@ def compared(rows: list[Row]) -> Iterator[Row]:
     for row in rows:
         owner, _, kind = row["side"].partition(" ")
         if owner == "ours":
-            same = {key: row[key] for key in ("size", "model", "precision", "documents") if key in row}
+            same = {
+                key: row[key] for key in ("size", "model", "precision", "documents", "pairs") if key in row
+            }
             rivals = (
                 other
                 for other in rows
