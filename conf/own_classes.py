@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 from pydantic import BaseModel, create_model
 
+from conf.light_imports import load_lightning
 from juzhen import models
 from juzhen.core.aliases import current_target
 from juzhen.core.errors import UserError
@@ -67,6 +68,8 @@ def own_class(target: object) -> type:
     if not is_own(target):
         raise UserError(refusal(target))
     module, _, name = current_target(target).rpartition(".")
+    if base_of(module) != BASES[LOSSES]:
+        load_lightning()
     base = _named(*base_of(module).rsplit(".", 1))
     try:
         candidate = _named(module, name)

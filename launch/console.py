@@ -12,7 +12,6 @@ from juzhen.core.kinds import main_metric_keys, metric_title, speaking
 from juzhen.core.result import WITHOUT_LEAKS, Result, Score, without_size
 from juzhen.core.text import counted
 from juzhen.encoders.resolve_path import ENCODER_FOLDER
-from juzhen.report.table import decision_table
 from juzhen.report.terminal import console_table, terminal
 from launch.run_folder import RunFolder, is_finished, offline_line, require_same_data
 
@@ -36,6 +35,10 @@ def show_result(result: Result, *, folder: str, earlier: Sequence[Result] = ()) 
             f"trained on {trained}. Nothing was scored: no set has a dev or a test split", highlight=False
         )
     if result.thresholds:
+        from juzhen.report.table import (
+            decision_table,  # pandas comes with it, and training would wait for both
+        )
+
         decisions = decision_table(result.thresholds.items())
         console.print(f"{decisions.title}. {decisions.note}", decisions.console(), sep="\n", highlight=False)
     for name, count in leaky_counts(result).items():

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from omegaconf import OmegaConf
@@ -152,9 +152,9 @@ def _for_the_rows(
     """Return the kind to read rows as, which is the input of the loss, and the loss."""
     kind = Kind(dataset.kind)
     chosen = losses if "_target_" in losses else _of_kind(name, dataset, losses, model)
-    target, on_file = declared_loss(chosen), _losses_on_file(model.provides)
+    target = declared_loss(chosen)
     _require_readable(name_of(chosen), target, kind, model)
-    options = {"wanted": dataset.convert_to, "alternatives": on_file}
+    options = {"wanted": dataset.convert_to, "alternatives": partial(_losses_on_file, model.provides)}
     return choose_conversion(name, kind, name_of(chosen), target.input_kinds, **options), chosen
 
 

@@ -3,7 +3,7 @@
 A new kind is one line of KINDS, and the losses that name it.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -295,7 +295,7 @@ def choose_conversion(
     input_kinds: Sequence[Kind],
     *,
     wanted: str | None = None,
-    alternatives: Mapping[str, Sequence[Kind]] | None = None,
+    alternatives: Callable[[], Mapping[str, Sequence[Kind]]] = dict,
     chooser: str = "loss",
 ) -> Kind:
     """Choose the kind that a loss reads from a dataset: the dataset's own, or the first that one conversion gives.
@@ -306,7 +306,7 @@ def choose_conversion(
         loss: Name of the loss.
         input_kinds: Kinds that the loss reads.
         wanted: The dataset's `convert_to` key: take this kind or fail.
-        alternatives: Loss → kinds it reads, to suggest losses that fit.
+        alternatives: Gives loss → kinds it reads, to suggest losses that fit. Called for a refusal only.
         chooser: Configuration key that has `loss` as its value, for messages: a model may require a kind, too.
 
     Raises:
@@ -324,7 +324,7 @@ def choose_conversion(
         if candidate in input_kinds:
             return candidate
     fitting = sorted(
-        name for name, kinds in (alternatives or {}).items() if any(reached in kinds for reached in reachable)
+        name for name, kinds in alternatives().items() if any(reached in kinds for reached in reachable)
     )
     raise UserError(
         f"{chooser}={loss} needs {_spoken(input_kinds)}. {dataset} has {_spoken(reachable[:1])}, which "

@@ -7,8 +7,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 from jaxtyping import Int
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from juzhen.core.columns import as_column
 from juzhen.core.errors import UserError
@@ -299,6 +297,9 @@ def as_retrieval(examples: Examples) -> Examples:
 
 
 def _duplicates(examples: Examples) -> tuple[Int[np.ndarray, "documents"], Judgements]:
+    from scipy.sparse import coo_array  # a training without rankings need not wait for it
+    from scipy.sparse.csgraph import connected_components
+
     first, second = (examples.columns[name] for name in TEXT_COLUMNS[examples.kind])
     same, size = np.flatnonzero(examples.targets == 1), len(examples.sentences)
     joined = coo_array((np.ones(len(same)), (first[same], second[same])), shape=(size, size))

@@ -13,8 +13,8 @@ from functools import cached_property
 from typing import Literal, NamedTuple
 
 import numpy as np
+import scipy
 from jaxtyping import Float
-from scipy.stats import rankdata
 
 from juzhen.core.examples import NLI_GRADES, Kind
 from juzhen.core.row_scores import PLACES, SetRows
@@ -85,12 +85,14 @@ class Scored:
         pairs: the distance of the ranks of score and gold value · others: 1 less the metric
         """
         if self.right is not None:
-            ranks = rankdata(self.rows["score"]) / len(self.rows)
+            ranks = scipy.stats.rankdata(self.rows["score"]) / len(self.rows)
             accepted = self.right == (self.rows["gold"] == 1)
             border = ((~accepted).sum() + 0.5) / len(ranks)
             return np.abs(ranks - border) * np.where(self.right, -1, 1)
         if self.kind in ROWS_OF_PAIRS:
-            return np.abs(rankdata(self.rows["score"]) - rankdata(self.gold)) / len(self.rows)
+            return np.abs(scipy.stats.rankdata(self.rows["score"]) - scipy.stats.rankdata(self.gold)) / len(
+                self.rows
+            )
         return 1 - np.nan_to_num(self.rows[self.measures[0]], nan=1.0)
 
     def value(self, measure: str) -> float | None:
@@ -227,7 +229,7 @@ def spearman_influence(scores: np.ndarray, grades: np.ndarray) -> PerRow:
         One value for each row.
     """
     sides = [finite(scores, "score"), finite(grades, "grade")]
-    ranks = [(rankdata(side) - (len(side) + 1) / 2) / len(side) for side in sides]
+    ranks = [(scipy.stats.rankdata(side) - (len(side) + 1) / 2) / len(side) for side in sides]
     (x, y), above = ranks, [_Above(side) for side in sides]
     shared, spread_x, spread_y = (x * y).mean(), (x * x).mean(), (y * y).mean()
     value = shared / math.sqrt(spread_x * spread_y)

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import scipy.stats
+import scipy  # its parts are loaded on first use: a training's first step needs none
 from jaxtyping import Float
-from scipy.special import kolmogorov, ndtr, ndtri, stdtr, stdtrit
 
 POSITIVE_ABOVE = 0.5
 """Pairs of a higher grade count as positives: label 1, entailment, the upper half of graded similarity."""
@@ -124,7 +123,7 @@ def _of_fishers_z(value: float, grades: np.ndarray, confidence: float) -> Interv
         ranks = scipy.stats.rankdata(grades)
         step = np.diff(np.unique(ranks)).min()
         middle *= max(1 - step**2 / ((ranks - ranks.mean()) ** 2).sum(), 0)
-    reach = ndtri((1 + confidence) / 2) * np.sqrt((1 + value**2 / 2) / (rows - 3))
+    reach = scipy.special.ndtri((1 + confidence) / 2) * np.sqrt((1 + value**2 / 2) / (rows - 3))
     low, high = np.tanh([np.arctanh(middle) - reach, np.arctanh(middle) + reach])
     return float(min(low, value)), float(max(high, value))
 
@@ -266,7 +265,7 @@ def kolmogorov_smirnov(first: np.ndarray, second: np.ndarray) -> tuple[float | N
     ]
     distance = float(np.abs(shares[0] - shares[1]).max())
     rows = len(first) * len(second) / len(thresholds)
-    return distance, float(kolmogorov(distance * np.sqrt(rows)))
+    return distance, float(scipy.special.kolmogorov(distance * np.sqrt(rows)))
 
 
 def _percentiles(values: np.ndarray, confidence: float) -> Interval:
@@ -374,7 +373,7 @@ class Gap(NamedTuple):
     def interval(self) -> tuple[float, float]:
         """95 % interval. It excludes 0 exactly if `p` is below 0.05."""
         tail = (1 + CONFIDENCE) / 2
-        reach = self.error * (stdtrit(self.freedom, tail) if self.freedom else Z)
+        reach = self.error * (scipy.special.stdtrit(self.freedom, tail) if self.freedom else Z)
         return float(self.value - reach), float(self.value + reach)
 
     @property
@@ -383,4 +382,4 @@ class Gap(NamedTuple):
         if self.error == 0:
             return float(self.value == 0)
         t = -abs(self.value / self.error)
-        return float(2 * (stdtr(self.freedom, t) if self.freedom else ndtr(t)))
+        return float(2 * (scipy.special.stdtr(self.freedom, t) if self.freedom else scipy.special.ndtr(t)))

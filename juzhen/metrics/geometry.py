@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 import numpy as np
+import scipy
 from jaxtyping import Float, Int
-from scipy.stats import skew
 
 BLOCK = 1024
 """Rows whose similarities to all others are held at once."""
@@ -257,7 +257,7 @@ def hubness(embeddings: np.ndarray, *, num_neighbours: int) -> float | None:
         return None
     nearest = nearest_rows(embeddings, num_neighbours=num_neighbours)
     occurrences = np.bincount(nearest.ravel(), minlength=len(embeddings))
-    return float(skew(occurrences)) if occurrences.std() else None
+    return float(scipy.stats.skew(occurrences)) if occurrences.std() else None
 
 
 def silhouette(embeddings: np.ndarray, classes: np.ndarray) -> float | None:

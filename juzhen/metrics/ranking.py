@@ -6,8 +6,8 @@ from functools import partial
 from itertools import chain
 
 import numpy as np
+import scipy
 from jaxtyping import Float, Int
-from scipy.special import logsumexp
 
 from juzhen.core.examples import Examples, Kind
 from juzhen.core.kinds import RANKINGS, STANDARD_RANKS, ranking_measure
@@ -398,7 +398,7 @@ def score_ranking(
     interval = partial(mean_interval, samples=bootstrap_samples, confidence=confidence, seed=seed)
     measures = {}
     if is_ranking:
-        losses = logsumexp(scores / temperature, axis=1) - positives / temperature
+        losses = scipy.special.logsumexp(scores / temperature, axis=1) - positives / temperature
         measures["ranking_accuracy"] = Score(float(right.mean()), *interval(right), count=count)
         measures["ranking_loss"] = Score(float(losses.mean()), *interval(losses, bounds=None), count=count)
     else:

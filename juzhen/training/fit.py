@@ -158,9 +158,8 @@ def fit(
         raise UserError(
             f"{name} reads {kind.input_type}. A bi-encoder with its rows gives {', '.join(PROVIDES)}"
         )
-    alternatives = {name: each.input_kinds for name, each in _losses().items()}
     view = choose_conversion(
-        read_rows.name, read_rows.kind, name, kind.input_kinds, alternatives=alternatives
+        read_rows.name, read_rows.kind, name, kind.input_kinds, alternatives=_kinds_of_losses
     )
     examples = convert_rows(read_rows, view)
     torch.manual_seed(seed)
@@ -339,6 +338,10 @@ def named_loss(name: str) -> type[Loss]:
     known = [*OPTIONS, *(each.lower() for each in kinds if each not in OPTIONS.values())]
     hint = f"Type loss={meant!r}" if plain(meant) in names else nearest(name.lower(), known)
     raise UserError(f"loss={name}: unknown loss. {hint}")
+
+
+def _kinds_of_losses() -> dict[str, tuple[Kind, ...]]:
+    return {name: kind.input_kinds for name, kind in _losses().items()}
 
 
 def _losses() -> dict[str, type[Loss]]:

@@ -1,17 +1,14 @@
 """AdamW with linear warm-up and decay, and which parameters are decayed."""
 
+import math
 import re
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, cast
 
 import torch
 from torch import nn
 from torch.optim.lr_scheduler import LambdaLR
-from transformers.optimization import (
-    get_constant_schedule_with_warmup,
-    get_inverse_sqrt_schedule,
-    get_linear_schedule_with_warmup,
-)
 
 from juzhen.core.errors import UserError, require_choice, require_packages
 
@@ -114,12 +111,23 @@ def learning_rates(
     would never be reached. It needs a warm-up.
     """
     require_choice("decay", decay, DECAYS)
-    return DECAYS[decay](optimizer, warmup_steps, total_steps)
+    steps = {"warmup_steps": warmup_steps, "total_steps": total_steps}
+    return LambdaLR(optimizer, partial(_share_of_rate, decay=decay, **steps))
 
 
-DECAYS: dict[str, Callable[[torch.optim.Optimizer, int, int], LambdaLR]] = {
-    "linear": get_linear_schedule_with_warmup,
-    "constant": lambda optimizer, warmup_steps, _: get_constant_schedule_with_warmup(optimizer, warmup_steps),
-    "inverse_sqrt": lambda optimizer, warmup_steps, _: get_inverse_sqrt_schedule(optimizer, warmup_steps),
+# Written here, because transformers.optimization imports its Trainer, and with it peft: a first step waits for it.
+def _share_of_rate(step: int, *, decay: str, warmup_steps: int, total_steps: int) -> float:
+    return step / warmup_steps if step < warmup_steps else DECAYS[decay](step, warmup_steps, total_steps)
+
+
+def _inverse_sqrt(step: int, warmup_steps: int, _: int) -> float:
+    timescale = warmup_steps or 10_000
+    return 1.0 / math.sqrt((step + timescale - warmup_steps) / timescale)
+
+
+DECAYS: dict[str, Callable[[int, int, int], float]] = {
+    "linear": lambda step, warmup, total: max(0.0, (total - step) / max(1, total - warmup)),
+    "constant": lambda *_: 1.0,
+    "inverse_sqrt": _inverse_sqrt,
 }
-"""Value of `optimizer.decay` (`conf/job.py`) → the schedule of warm-up steps and all steps."""
+"""Value of `optimizer.decay` (`conf/job.py`) → share of `lr` at a step after the warm-up, of warm-up and all steps."""
