@@ -10,7 +10,7 @@ from juzhen.core.errors import UserError, nearest
 TABLE = yaml.safe_load(Path(__file__).with_name("table.yaml").read_text(encoding="utf-8"))
 BENCHMARKS, OPTIONS, SCALES, WORDS = (TABLE[key] for key in ("benchmarks", "options", "scales", "words"))
 DEVICES = ("cpu", "cuda", "mps")
-SIZES = {"tiny": (1, 32, 2), "S": (4, 256, 4), "M": (6, 384, 6), "B": (12, 768, 12), "thin": (12, 48, 12)}
+SIZES = {"tiny": (1, 32, 2), "S": (4, 256, 4), "M": (6, 384, 6), "B": (12, 768, 12), "thin": (12, 48, 2)}
 """Name → layers, width, heads of a BERT; the inner layer is four times as wide. thin: the calls of B,
 and little work."""
 
