@@ -69,6 +69,8 @@ def test_separable_rows_have_a_finite_line_and_one_class_is_refused():
     scores, labels = np.linspace(-1, 1, 20), (np.linspace(-1, 1, 20) > 0).astype(np.float32)
     assert np.isfinite(fit_platt(scores, labels)).all()
     assert fit_temperature(scores, labels) > 0
+    # Of scores that say the opposite a temperature tells nothing: the highest that is looked at.
+    assert fit_temperature(-scores, labels) == pytest.approx(np.exp(7) * np.std(scores), rel=1e-3)
     for fit in (fit_platt, fit_temperature):
         with pytest.raises(UserError, match="rows of both labels"):
             fit(scores, np.ones(20))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from loss_cases import Rows, assert_same, encoded_rows, expected_info_nce_own, expected_nt_xent, loss_of
 
 from juzhen.core.examples import Kind
-from juzhen.losses import InfoNCE, InfoNCEInBatch, InfoNCEOwn, NTXent, SimCSENTXent
+from juzhen.losses import InfoNCE, InfoNCEInBatch, InfoNCEOwn, InfoNCEPool, NTXent, SimCSENTXent
 
 
 @pytest.fixture(scope="module")
@@ -120,3 +120,17 @@ def test_one_pair_has_nothing_to_be_told_apart_from():
     value, _ = loss_of(NTXent(temperature=0.05), encoded_rows(Kind.POSITIVE_PAIR, count=1))
     value.backward()
     assert value.item() == 0
+
+
+@pytest.mark.parametrize("other_anchors", [False, True])
+def test_what_is_logged_is_of_the_candidates_of_anchors_whatever_is_added_to_the_sum(other_anchors):
+    rows, sums = (
+        encoded_rows(Kind.TRIPLET, count=6),
+        ("positive_to_anchors", "other_positives", "positive_to_negatives"),
+    )
+    (plain, logs), (more, more_logs) = (
+        loss_of(InfoNCEPool(other_anchors=other_anchors, **dict.fromkeys(sums, added)), rows)
+        for added in (False, True)
+    )
+    assert more > plain
+    assert more_logs == logs

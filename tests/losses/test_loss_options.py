@@ -2,6 +2,7 @@
 
 import inspect
 import math
+import sys
 from pathlib import Path
 
 import pytest
@@ -149,3 +150,36 @@ def test_one_entry_of_by_kind_can_be_exchanged():
         "temperature": 0.1,
     }
     assert config.labelled_pair == composed().labelled_pair
+
+
+OWN_DEFAULTS = {
+    ("Prototype", "prototype_entropy", "temperature"): (0.07, 0.05),
+    ("InfoNCEOwn", "info_nce_own", "temperature"): (0.07, 0.05),
+    ("SoftMarginTriplet", "soft_margin", "temperature"): (0.05, 1.0),
+    ("Huber", "huber", "delta"): (0.5, 1.0),
+    ("Circle", "circle", "positive_goal"): (None, 0.6),  # None: as scores have it
+    ("Circle", "circle", "negative_goal"): (None, 0.4),
+}
+"""Class, function that it calls, and option → the default of each, where they differ."""
+
+
+def test_a_function_has_the_defaults_of_its_class():
+    found, compared = {}, 0
+    for kind in [
+        one
+        for one in (getattr(juzhen.losses, name) for name in juzhen.losses.__all__)
+        if isinstance(one, type)
+    ]:
+        methods = [inspect.unwrap(one) for one in vars(kind).values() if inspect.isfunction(one)]
+        called = {name for one in methods for name in one.__code__.co_names}
+        for name in called & vars(module := sys.modules[kind.__module__]).keys():
+            if not inspect.isfunction(function := getattr(module, name)):
+                continue
+            for option, parameter in inspect.signature(function).parameters.items():
+                own, default = getattr(kind, option, inspect.Parameter.empty), parameter.default
+                if inspect.Parameter.empty not in (own, default):
+                    compared += 1
+                    if own != default:
+                        found[kind.__name__, name, option] = (own, default)
+    assert compared > 35
+    assert found == OWN_DEFAULTS

@@ -1,7 +1,11 @@
 """`juzhen merge` from runs to a row in the matrix."""
 
+from itertools import product
+
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from jobs import run_job, tiny_encoder
 from safetensors.torch import load_file
 
@@ -156,6 +160,56 @@ def test_the_greedy_soup_leaves_out_what_does_not_help():
         return {1: 0.9, 2: 0.95}.get(sum(weight > 0 for weight in weights), 0.5) - 0.1 * (weights[2] > 0)
 
     assert chosen_weights(score, 3, method="greedy_soup", trials=9).best == (0.5, 0.5, 0.0)
+
+
+def test_each_mixture_is_measured_once_and_no_more_than_asked_for():
+    measured = []
+
+    def score(weights):
+        measured.append(weights)
+        return weights[0]
+
+    tried = chosen_weights(score, 2, method="linear", trials=40)
+    shares = [round(number / 10, 1) for number in range(11)]
+    assert sorted(tried.values) == [(share, round(1 - share, 1)) for share in shares]
+    assert sorted(measured) == sorted(tried.values)
+    assert tried.values[tried.best] == 1
+    for method, count in (("linear", 2), ("linear", 3), ("dare", 2)):
+        few = chosen_weights(score, count, method=method, trials=2)
+        first = 1.0 if method == "dare" else round(1 / count, 4)
+        assert [*few.values] == [(first,) * count, (1.0, *[0.0] * (count - 1))]
+
+
+def test_weights_are_shares_of_1_or_not_negative_factors():
+    def score(weights):
+        return -sum(abs(a - b) for a, b in zip(weights, (1.2, -0.5, 0.9), strict=True))
+
+    for method in ("linear", "dare"):
+        tried = chosen_weights(score, 3, method=method, trials=40)
+        assert min(map(min, tried.values)) == 0
+        sums = {round(sum(weights), 3) for weights in tried.values}
+        assert sums == {1} if method == "linear" else len(sums) > 5
+        assert 10 < len(tried.values) <= 40
+
+
+@given(st.lists(st.integers(0, 3), min_size=7, max_size=7))
+def test_the_greedy_soup_equals_its_recipe(values):
+    """By a table of the 7 soups of three models, with ties."""
+    table = {
+        tuple(round(1 / sum(chosen), 4) if one else 0.0 for one in chosen): value
+        for chosen, value in zip([c for c in product((0, 1), repeat=3) if any(c)], values, strict=True)
+    }
+
+    def soup(chosen):
+        return tuple(round(1 / len(chosen), 4) if number in chosen else 0.0 for number in range(3))
+
+    order = sorted(range(3), key=lambda number: -table[soup([number])])
+    chosen = order[:1]
+    for number in order[1:]:
+        if table[soup([*chosen, number])] >= table[soup(chosen)]:
+            chosen = [*chosen, number]
+    tried = chosen_weights(table.__getitem__, 3, method="greedy_soup", trials=9)
+    assert (tried.best, tried.values[tried.best]) == (soup(chosen), table[soup(chosen)])
 
 
 def test_weights_chosen_on_dev_are_in_the_result(parents, tmp_path):
