@@ -105,7 +105,7 @@ BROKEN_FILES = {
     "empty text": (GOOD.replace("怎么改密码", " "), [".tsv:3:", "text_b is empty", "on_bad_row=drop"]),
     "too few fields": (GOOD.replace("\t1.0", ""), [".tsv:3:", "2 fields, expected 3"]),
     "too many fields": (GOOD.replace("1.0", "1.0\t"), [".tsv:3:", "4 fields, expected 3"]),
-    "two faults": (GOOD.replace("1.0", "x").replace("5.0", "y"), [".tsv:3:", "One more row is faulty"]),
+    "two faults": (GOOD.replace("1.0", "x").replace("5.0", "y"), [".tsv:3:", "1 more row is faulty"]),
     "empty file": ("", ["train.tsv", "the file is empty"]),
     "only a header": (GOOD.splitlines(keepends=True)[0], ["train.tsv", "no rows"]),
     "another case": (GOOD.replace("sentence1", "Sentence1"), [".tsv: ", "Did you mean Sentence1?"]),

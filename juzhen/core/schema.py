@@ -1,5 +1,6 @@
 """Schema language of configurations and files, by pydantic, and the messages about values that do not fit."""
 
+import inspect
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from juzhen.core.errors import UserError, nearest
 from juzhen.core.text import short
 
 T = TypeVar("T")
+Kind = TypeVar("Kind", bound=type)
 
 
 def _spelt(text: str) -> str:
@@ -51,6 +53,14 @@ SCHEMA = ConfigDict(extra="forbid", coerce_numbers_to_str=True, use_enum_values=
 
 STRICT = ConfigDict(extra="forbid", strict=True, protected_namespaces=())
 """Rules of a class's keys: values are passed on as they are, without conversion."""
+
+
+def describe_fields(kind: Kind) -> Kind:
+    """Add the descriptions of a schema's fields to its docstring, so that `help()` shows them."""
+    fields: Mapping[str, Any] = vars(kind)["__pydantic_fields__"]
+    args = [f"    {name}: {field.description}" for name, field in fields.items() if field.description]
+    kind.__doc__ = "\n".join([inspect.cleandoc(kind.__doc__ or ""), "", "Args:", *args])
+    return kind
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,7 +15,7 @@ from juzhen.core.errors import nearest
 from juzhen.core.examples import Kind
 from juzhen.core.paths import DATASETS
 from juzhen.core.safe_open import read_yaml
-from juzhen.core.schema import SCHEMA, validated
+from juzhen.core.schema import SCHEMA, describe_fields, validated
 
 NAME = re.compile(r"\w[\w-]*")
 """Valid name of a set: it is part of keys, folders, tables and columns `split/name/metric`."""
@@ -29,18 +29,20 @@ class Source(StrEnum):
     HUB = "hub"  # the Hugging Face hub, at a pinned revision
 
 
+@describe_fields
 @dataclass(config=SCHEMA, kw_only=True)
 class HubConfig:
     """A dataset of the Hugging Face hub."""
 
     id: str = Field(description="owner/name")
-    revision: str | None = Field(default=None, description="commit; null only where none could be verified")
-    subset: str | None = Field(default=None, description="configuration of it; null: its only one")
+    revision: str | None = Field(default=None, description="commit · null: no commit has been verified")
+    subset: str | None = Field(default=None, description="configuration of the set · null: the only one")
     # Judgements have their texts in two other subsets, queries and corpus, of the same split unless one is named.
     splits: dict[str, str] = Field(description="our split → the hub's")
     columns: dict[str, Any] = Field(description="field of the example → column")
 
 
+@describe_fields
 @dataclass(config=SCHEMA, kw_only=True)
 class LayoutConfig:
     """One format of a dataset's files."""
@@ -55,12 +57,12 @@ class LayoutConfig:
     )
     format: Literal["flag_embedding", "ms_swift", "sentence_transformers"] | None = Field(
         default=None,
-        description="rows as another tool writes them, in place of `columns`; null: by `columns`",
+        description="file format of another tool, instead of `columns` · null: by `columns`",
     )
     negatives: int | None = Field(
         default=None,
         ge=1,
-        description="with `format`: so many of a row, those of a row with fewer again; null: all that a row has",
+        description="with `format`: negatives per row, repeated if a row has fewer · null: all",
     )
     teacher_scores: bool | None = Field(
         default=None,
@@ -76,9 +78,7 @@ class LayoutConfig:
     held_out_percent: float = Field(
         default=0.0, ge=0, lt=100, description="with `window`: lines that are dev, by hash"
     )
-    held_out_rows: int | None = Field(
-        default=None, ge=1, description="windows of them that are scored; null: all"
-    )
+    held_out_rows: int | None = Field(default=None, ge=1, description="scored windows · null: all")
     hub: HubConfig | None = None  # place of this copy on the hub, instead of the set's `hub`
 
     @model_validator(mode="after")
@@ -90,6 +90,7 @@ class LayoutConfig:
         return self
 
 
+@describe_fields
 @dataclass(config=SCHEMA, kw_only=True)
 class LearningConfig:
     """Training options of a set, in all jobs that use it. null: as the loss decides.
@@ -98,7 +99,7 @@ class LearningConfig:
     """
 
     num_negatives: int | None = Field(
-        default=None, ge=1, description="the first so many of a row's are read; null: all"
+        default=None, ge=1, description="read only the first negatives of a row · null: all"
     )
     in_batch: bool | None = Field(
         default=None, description="false: texts of other rows are no negatives, as in info_nce_own"
@@ -108,20 +109,21 @@ class LearningConfig:
     )
 
 
+@describe_fields
 @dataclass(config=SCHEMA, kw_only=True)
 class DatasetConfig:
     """Description of one dataset."""
 
-    name: str = Field(description="what commands and tables call it")
-    kind: Kind = Field(description="what a row is")
+    name: str = Field(description="name in commands and tables")
+    kind: Kind = Field(description="row kind")
     language: Literal["zh", "en", "en-zh"] = Field(description="zh, en, or en-zh for translations")
     about: str = Field(default="", description="one line for people")
-    license: str = Field(default="", description="its owner's terms")
-    origin: str = Field(default="", description="where it comes from: URL or citation")
-    layout: str = Field(description="which of `layouts` the local files follow")
-    layouts: dict[str, LayoutConfig] = Field(description="layout → how files are written in it")
+    license: str = Field(default="", description="license of its owner")
+    origin: str = Field(default="", description="source: URL or citation")
+    layout: str = Field(description="layout of the local files, one of `layouts`")
+    layouts: dict[str, LayoutConfig] = Field(description="layout → its files and columns")
     rows: dict[str, int | None] = Field(
-        default_factory=dict, description="rows promised per split; null = not promised"
+        default_factory=dict, description="expected rows per split · null: not checked"
     )
     source: Source | None = Field(default=None, description="null: the job's `source`")
     hub: HubConfig | None = None
@@ -135,10 +137,10 @@ class DatasetConfig:
         default=None, description="of gold scores: the lowest and the highest"
     )
     grades: list[float] | None = Field(
-        default=None, description="few scores, the classes of the loss ce; null: any number"
+        default=None, description="the distinct scores, as classes of loss=ce · null: any number"
     )
     convert_to: Kind | None = Field(
-        default=None, description="row kind to convert to for training; null: the loss chooses"
+        default=None, description="row kind to convert to for training · null: the loss chooses"
     )
     limit: int | None = Field(
         default=None, ge=1, description="train on at most this many rows, drawn with the job's seed"

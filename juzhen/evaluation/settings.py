@@ -10,7 +10,7 @@ from pydantic.dataclasses import dataclass
 from juzhen.backends.names import BackendName
 from juzhen.core.errors import UserError
 from juzhen.core.kinds import metric_key, ranking_measure
-from juzhen.core.schema import SCHEMA, validated
+from juzhen.core.schema import SCHEMA, describe_fields, validated
 from juzhen.data.spec import DatasetConfig
 
 SPLITS = ("dev", "test")
@@ -24,6 +24,7 @@ def _ranking(name: str) -> str:
     return metric_key(name)
 
 
+@describe_fields
 @dataclass(config=SCHEMA, kw_only=True)
 class HardwareConfig:
     """Settings of speed. Only the precision and compiling change the numbers."""
@@ -35,20 +36,20 @@ class HardwareConfig:
         description="ddp: a process for each device · fsdp: each holds a part of the weights"
     )
     precision: Literal["32-true", "bf16-mixed", "16-mixed"] = Field(
-        description="in which the model computes; weights are fp32"
+        description="in which the model computes · weights are fp32"
     )
     # A process has room for some thousands.
     threads: int | None = Field(
-        default=None, ge=1, lt=1025, description="CPU threads per process; null: all cores"
+        default=None, ge=1, lt=1025, description="CPU threads per process · null: all cores"
     )
     compile: bool = Field(
-        description="torch.compile the layers; pays on few machines, see docs/log/training_speed.md"
+        description="torch.compile the layers · pays on few machines, see docs/log/training_speed.md"
     )
-    num_workers: int = Field(ge=0, description="processes that prepare batches; 0: none")
+    num_workers: int = Field(ge=0, description="processes that prepare batches · 0: none")
     eval_batch_tokens: int = Field(ge=1, description="tokens per batch when nothing is learnt")
     micro_batch_tokens: Annotated[int, Field(ge=1)] | Literal["auto"] | None = Field(
         default=None,
-        description="tokens with activations at a time; auto: as many as fit, by an estimate; null: a batch's",
+        description="tokens with activations at a time · auto: as many as fit, by an estimate · null: a batch's",
     )
     # Old results lack it.
     gradient_checkpointing: bool = Field(
@@ -61,13 +62,16 @@ class HardwareConfig:
         return self.devices * self.num_nodes
 
 
+@describe_fields
 @dataclass(config=SCHEMA, kw_only=True)
 class EvaluationConfig:
+    """Settings of the evaluation of a run."""
+
     splits: list[Literal["dev", "test"]] = Field()
-    bootstrap_samples: int = Field(ge=0, description="resamples for the 95 % interval; 0: none")
+    bootstrap_samples: int = Field(ge=0, description="resamples for the 95 % interval · 0: none")
     untrained: bool = Field(description="also score the weights before training")
     without_leaks: bool = Field(description="also score the rows whose pair this job's training has not seen")
-    backend: BackendName = Field(description="of the final test; validation uses torch")
+    backend: BackendName = Field(description="of the final test · validation uses torch")
     cache_embeddings: bool = Field(description="keep embeddings below cache_dir: nothing is encoded twice")
     # Old results lack these.
     verdict: Literal["auto", "always", "never"] = Field(
@@ -77,13 +81,13 @@ class EvaluationConfig:
     limit: int | None = Field(
         default=None,
         ge=1,
-        description="rows of each split, or queries of a retrieval set, at most: the same in every run; null: all",
+        description="rows of each split, or queries of a retrieval set, at most: the same in every run · null: all",
     )
     transfer: list[str] = Field(
         default_factory=list, description="sets that are classified on frozen embeddings"
     )
     transfer_limit: int | None = Field(
-        default=None, description="training rows of such a classifier, at most; null: all"
+        default=None, description="training rows of such a classifier, at most · null: all"
     )
     rankings: list[Annotated[str, AfterValidator(_ranking)]] = Field(
         default_factory=list,
@@ -93,7 +97,7 @@ class EvaluationConfig:
         default=3,
         ge=0,
         lt=1001,
-        description="starts of k-means whose mean V-measure texts with classes have; 0: none",
+        description="starts of k-means whose mean V-measure texts with classes have · 0: none",
     )
 
 

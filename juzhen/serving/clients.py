@@ -47,14 +47,14 @@ class CohereEmbedBody(Body):
     )
     embedding_types: EmbeddingTypes | None = Field(
         default=None,
-        description="int8: each number times 127, rounded; uint8: the same plus 128; ubinary: the signs of eight "
+        description="int8: each number times 127, rounded · uint8: the same plus 128 · ubinary: the signs of eight "
         "numbers in a byte; binary: the same less 128; null: float",
     )
     output_dimension: Annotated[int, Field(ge=1), WHOLE] | None = Field(
         default=None, description="the first so many numbers, again of length 1"
     )
     truncate: Literal["NONE", "END"] | None = Field(
-        default="END", description="cut what is longer than the encoder reads, and say so; NONE: refuse it"
+        default="END", description="cut what is longer than the encoder reads, and say so · NONE: refuse it"
     )
     priority: Annotated[int, WHOLE] | None = Field(default=None, description="taken, and without effect")
 
@@ -83,7 +83,7 @@ class InfinityEmbeddingsBody(EmbeddingsBody):
 
     model: InfinityModel = None
     dimensions: Annotated[int, Field(ge=0), WHOLE] | None = Field(
-        default=None, description="the first so many numbers, again of length 1; 0: all"
+        default=None, description="the first so many numbers, again of length 1 · 0: all"
     )
     truncate: bool | Literal["NONE", "END"] | None = True
     modality: Literal["text"] = "text"
@@ -105,13 +105,13 @@ class ListRerankBody(Body):
     texts: Texts | None = None
     documents: Documents | None = None
     top_n: Annotated[int, Field(ge=1), WHOLE] | None = Field(
-        default=None, description="how many are given; null: all"
+        default=None, description="how many are given · null: all"
     )
     raw_scores: bool = Field(default=False, description="as the model gives them, not from 0 to 1")
     return_text: bool = False
     return_documents: bool = False
     truncate: bool | None = Field(
-        default=None, description="cut what is longer than the model reads; null: documents alone are cut"
+        default=None, description="cut what is longer than the model reads · null: documents alone are cut"
     )
     truncation_direction: TruncationDirection = "Right"
 

@@ -43,7 +43,7 @@ InputType = Literal[
 
 
 MinScore = (
-    Annotated[float, Field(allow_inf_nan=False, description="scores below it are left out; null: none is")]
+    Annotated[float, Field(allow_inf_nan=False, description="scores below it are left out · null: none is")]
     | None
 )
 
@@ -57,19 +57,19 @@ class Body(BaseModel):
     model_config = ConfigDict(extra="allow", strict=True, json_schema_extra={"additionalProperties": False})
 
     model: str | None = Field(
-        default=None, description="as /v1/models lists it; null: the one that is served"
+        default=None, description="as /v1/models lists it · null: the one that is served"
     )
 
 
 class ReadBody(Body):
     """A request whose texts are read behind a prompt."""
 
-    prompt_name: str | None = Field(default=None, description="a prompt of the encoder; null: its default")
+    prompt_name: str | None = Field(default=None, description="a prompt of the encoder · null: its default")
     input_type: InputType | None = Field(
         default=None, description="the prompt by the use: for queries, for documents, or the default"
     )
     truncate: bool | Literal["NONE", "END"] | None = Field(
-        default=False, description="cut texts that are longer than the encoder reads; false: refuse them"
+        default=False, description="cut texts that are longer than the encoder reads · false: refuse them"
     )
 
 
@@ -94,7 +94,7 @@ class EmbedBody(ReadBody):
     )
     truncation_direction: TruncationDirection = "Right"
     normalize: bool = Field(
-        default=True, description="of length 1; false: of the length that the encoder gives"
+        default=True, description="of length 1 · false: of the length that the encoder gives"
     )
 
 
@@ -137,11 +137,11 @@ class SearchBody(ReadBody):
     rerank: bool = Field(default=False, description="the best are put in order by the cross-encoder")
     per_document: bool = Field(
         default=False,
-        description="of the passages of a document the best one alone; an index of passages has them",
+        description="of the passages of a document the best one alone · an index of passages has them",
     )
     filter: Filter | None = Field(
         default=None,
-        description="metadata that a text must have; a list: any of its values; a text with a list has its items",
+        description="metadata that a text must have · a list: any of its values · a text with a list has its items",
     )
     input_type: InputType | None = "query"
     min_score: MinScore = None
@@ -159,12 +159,12 @@ class RerankBody(Body):
     query: Text
     documents: Annotated[list[Text | Document], FailFast(), Field(min_length=1, max_length=MOST_TEXTS)]
     top_n: Annotated[int, Field(ge=1), WHOLE] | None = Field(
-        default=None, description="how many are given; null: all"
+        default=None, description="how many are given · null: all"
     )
     return_documents: bool = False
     min_score: MinScore = None
     truncate: bool | Literal["NONE", "END"] = Field(
-        default=True, description="cut what is longer than the model reads, and say so; false: refuse it"
+        default=True, description="cut what is longer than the model reads, and say so · false: refuse it"
     )
     max_tokens_per_doc: Annotated[int, WHOLE] | None = Field(
         default=None, description="taken, and without effect: the model's own limit holds"
