@@ -137,7 +137,7 @@ class DatasetConfig:
         default=None, description="of gold scores: the lowest and the highest"
     )
     grades: list[float] | None = Field(
-        default=None, description="the distinct scores, as classes of loss=ce · null: any number"
+        default=None, description="the distinct scores, as classes of the loss ce · null: any number"
     )
     convert_to: Kind | None = Field(
         default=None, description="row kind to convert to for training · null: the loss chooses"

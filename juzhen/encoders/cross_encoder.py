@@ -309,7 +309,7 @@ class CrossEncoder(PairEncoder):
         if not scores_pairs(folder):
             raise UserError(
                 f"{source}: holds an encoder of single sentences and no {HEAD_FILE}. Use SentenceEncoder.load, or "
-                "name a run of model=crossencoder or a cross-encoder of sentence-transformers"
+                "name a run of a cross-encoder or a cross-encoder of sentence-transformers"
             )
         if gives_answers(folder):
             return offered("families", "generative_reranker")().load(source, revision=revision, device=device)
