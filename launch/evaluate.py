@@ -1,34 +1,348 @@
-"""`juzhen evaluate`: scores what finished runs lack, with the encoders they left behind."""
+"""`juzhen evaluate`: scores what finished runs lack, with the encoders they left behind.
 
+Encoders, runs and servers can also be scored side by side, and two-stage retrieval. That changes no result.
+"""
+
+import hashlib
+import json
+import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import cache, partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from typer import Argument, Option
 
 from juzhen.cli.options import Columns, LongTexts, Overlap
+from juzhen.core.atomic_write import write_json
 from juzhen.core.errors import UserError
+from juzhen.core.file_guard import check_overwritable
+from juzhen.core.kinds import MEASURES, RANKINGS, STANDARD_RANKS, metric_key, metric_title
 from juzhen.core.lazy_names import offered
+from juzhen.core.machine import describe_environment
 from juzhen.core.paths import CONFIGURATION
 from juzhen.core.process import caches_below
-from juzhen.core.result import WITHOUT_LEAKS, Result
-from launch.evaluate_encoders import (
-    TOP,
-    asks_for_encoders,
-    asks_for_two_stages,
-    measure_encoders,
-    measure_two_stages,
-)
+from juzhen.core.result import RESULT_FILE, WITHOUT_LEAKS, Result, Score, weights_digest
+from juzhen.core.text import counted, markdown_table
+from juzhen.models.settings import LEXICAL
 
-if TYPE_CHECKING:  # it loads torch, and neither --help nor a folder that lacks nothing should wait for that
+if TYPE_CHECKING:
     from conf.job import JobConfig
+    from juzhen.core.examples import Examples
+    from juzhen.data.rankings import RankingSet
     from juzhen.evaluation.backfill import Backfill, Changes
     from juzhen.evaluation.saved_run import Descriptions, SavedRun
+    from juzhen.evaluation.settings import EvaluationSettings
+    from juzhen.evaluation.two_stage import RerankedScores
+
+
+TABLES = ("queries", "corpus", "answers")
+OTHERS = ("again", "without_leaks", "retrieve", "rerank", "top")
+SHOWN = 4
+"""Measures of a set that are shown where it is no ranking."""
+
+
+def asks_for_encoders(options: SimpleNamespace) -> bool:
+    """True if no result is touched: there are tables, or a name that is not a folder of runs."""
+    return any(getattr(options, name) for name in TABLES) or any(map(_is_no_run, options.runs))
+
+
+def is_address(name: str) -> bool:
+    return "://" in name
+
+
+def _is_no_run(name: str) -> bool:
+    if is_address(name) or name in LEXICAL:
+        return True
+    folder = Path(name)
+    if folder.is_dir() and next(folder.rglob(RESULT_FILE), None) is not None:
+        return False
+    from juzhen.encoders.resolve_path import locate_folder
+
+    found = locate_folder(name)
+    return found is not None and any((found / file).is_file() for file in ("modules.json", "config.json"))
+
+
+def measure_encoders(options: SimpleNamespace, today: "JobConfig") -> None:
+    """Prints a table for each set, a row for each encoder. With --out also writes the numbers.
+
+    Raises UserError without sets, for options of what fills results, and for an encoder that is not there.
+    """
+    for name in OTHERS:
+        if getattr(options, name):
+            raise UserError(f"--{name.replace('_', '-')}: encoders are only compared here. Leave it out")
+    sets = _sets(options, today)
+    if not sets:
+        raise UserError(
+            "nothing to measure on: name sets with --dataset, or --queries, --corpus and --answers"
+        )
+    found: dict[str, dict[str, Score]] = {}
+    for name in options.runs:
+        found[name] = _scores(name, sets, options, today)
+    from juzhen.core.text import markdown_table
+    from juzhen.report.terminal import console_table, for_people
+
+    console = for_people()
+    for dataset in sets:
+        column = f"{dataset.split}/{dataset.name}"
+        measures = _measures(dataset, options)
+        head = ["encoder", *map(metric_title, measures), "n"]
+        body = [[name, *_cells(scores, column, measures)] for name, scores in found.items()]
+        print(f"{column} ×100, with 95 % intervals")
+        if console:
+            console.print(console_table(head, body, numbers=head[1:]))
+        else:
+            print(markdown_table(head, body, numbers=range(1, len(head))), end="\n\n")
+    if options.out is not None:
+        options.out.mkdir(parents=True, exist_ok=True)
+        numbers = {
+            name: {key: score.as_dict() for key, score in scores.items()} for name, scores in found.items()
+        }
+        write_json(options.out / "encoders.json", numbers)
+
+
+def _sets(options: SimpleNamespace, today: "JobConfig") -> "list[Examples | RankingSet]":
+    """The rows of all sets, and the search of the tables. `limit` cuts the queries of rankings."""
+    from juzhen.core.examples import JUDGED
+    from juzhen.data.loading import load_job_data
+    from juzhen.data.rankings import as_ranking
+    from juzhen.data.tables import TableReading, parse_columns
+    from juzhen.evaluation.two_stage import some_queries
+
+    search_of_tables = offered("tables", "search_of_tables")
+    sets: list[Examples | RankingSet] = []
+    if options.dataset or options.benchmark is not None:
+        settings = _settings(options, today)
+        settings.evaluate = settings.evaluate | settings.dataset
+        settings.dataset = {}
+        for examples in load_job_data(settings, {}).evaluation:
+            sets.append(as_ranking(examples) if examples.kind in JUDGED else examples)
+    if any(getattr(options, name) for name in TABLES):
+        for name in ("queries", "corpus"):
+            if getattr(options, name) is None:
+                raise UserError(f"--{name}: missing. A search needs the tables --queries and --corpus")
+        reading = TableReading(
+            columns=parse_columns(options.columns), on_bad_row=options.on_bad_row or "error"
+        )
+        search = search_of_tables("search", options.queries, options.corpus, options.answers, reading)
+        print("\n".join(search.taken), end="\n\n")
+        for place, lines in search.left_out.items():
+            line, reason = min(lines.items())
+            if reading.on_bad_row == "error":
+                raise UserError(
+                    f"{place}:{line}: {reason}. Fix it, or leave such rows out: --on-bad-row drop"
+                )
+            print(f"{place}: {counted(len(lines), 'rows')} left out, such as line {line}: {reason}")
+        sets.append(search.ranking())
+    return [
+        some_queries(one, options.limit, seed=today.seed) if hasattr(one, "relevant") else one for one in sets
+    ]
+
+
+def _settings(options: SimpleNamespace, today: "JobConfig") -> Any:
+    from juzhen.evaluation.settings import EvaluationSettings
+
+    settings = EvaluationSettings.of(asdict(today))
+    settings.data_dir = options.data_dir or settings.data_dir
+    settings.hardware.eval_batch_tokens = options.batch_tokens or settings.hardware.eval_batch_tokens
+    settings.long_texts, settings.chunk_overlap = options.long_texts, options.overlap
+    settings.evaluation.rankings = [*settings.evaluation.rankings, *map(metric_key, options.metric or ())]
+    return settings
+
+
+def _scores(
+    name: str, sets: "Sequence[Examples | RankingSet]", options: SimpleNamespace, today: "JobConfig"
+) -> dict[str, Score]:
+    """Metric key → score, of those sets that the encoder has a measure of."""
+    from juzhen.core.examples import Examples, Kind
+    from juzhen.evaluation.run import EvaluationRun, class_tasks
+    from juzhen.families.registry import open_encoder
+
+    encoder = (
+        offered("encoders", "server")(name, os.environ.get(options.key_variable))
+        if is_address(name)
+        else open_encoder(name)
+    )
+    run = EvaluationRun(encoder, _settings(options, today), today.cache_dir, progress=os.isatty(2))
+    kinds = {id(one): one.kind if isinstance(one, Examples) else Kind.RETRIEVAL for one in sets}
+    scored = [one for one in sets if kinds[id(one)] not in run.evaluator.unscored]
+    evaluation, _ = run(scored, class_tasks(scored), seen={})
+    return evaluation.scores
+
+
+def _measures(dataset: "Examples | RankingSet", options: SimpleNamespace) -> list[str]:
+    """Metrics of a set to show, its main metric first."""
+    from juzhen.core.examples import Examples, Kind
+
+    if not isinstance(dataset, Examples):
+        return list(dict.fromkeys([*RANKINGS[:3], *map(metric_key, options.metric or ()), *RANKINGS[3:]]))
+    if dataset.kind is Kind.POSITIVE_PAIR:
+        return [*STANDARD_RANKS, "ranking_accuracy"]
+    return [*MEASURES[dataset.kind][:SHOWN]]
+
+
+def _cells(scores: Mapping[str, Score], column: str, measures: Sequence[str]) -> list[str]:
+    """The scores of a set ×100, the first with its interval, and the rows or queries."""
+    found = [scores.get(f"{column}/{measure}") for measure in measures]
+    cells = []
+    for number, score in enumerate(found):
+        text = "–" if score is None or score.value is None else f"{100 * score.value:.1f}"
+        if number == 0 and score is not None and score.low is not None and score.high is not None:
+            text += f" [{100 * score.low:.1f}, {100 * score.high:.1f}]"
+        cells.append(text)
+    counts = {score.count for score in found if score is not None and score.count}
+    return [*cells, f"{max(counts, default=0):,}"]
+
+
+TOP = 100
+OF_RUNS = ("again", "without_leaks")
+OF_STAGES = ("retrieve", "rerank", "top", "limit", "on_bad_row", "out")
+
+
+def asks_for_two_stages(options: SimpleNamespace) -> bool:
+    """True for options of two stages. Raises UserError if one of them is missing."""
+    flags = [name.replace("_", "-") for name in OF_STAGES if getattr(options, name) is not None]
+    if not flags:
+        return False
+    if unread := [
+        *options.runs,
+        *(f"--{name.replace('_', '-')}" for name in OF_RUNS if getattr(options, name)),
+    ]:
+        raise UserError(f"{unread[0]}: is for runs that are filled in. With --{flags[0]} leave it out")
+    if options.retrieve is None or options.rerank is None:
+        raise UserError(f"--{flags[0]}: two stages need --retrieve <run> and --rerank <run>")
+    if not options.dataset and options.benchmark is None:
+        raise UserError(
+            "two stages are measured on a set: --dataset <name>, such as --dataset demo_retrieval"
+        )
+    return True
+
+
+def measure_two_stages(options: SimpleNamespace, today: "JobConfig") -> None:
+    """Prints a table for each split of each set, and writes its numbers as JSON."""
+    if options.out is None and not (Path(options.rerank) / RESULT_FILE).is_file():
+        raise UserError(
+            f"--rerank {options.rerank}: not a run, so the results need a folder. Type --out <folder>"
+        )
+    folder = options.out or Path(options.rerank) / "analysis"
+    from juzhen.data.loading import load_job_data
+    from juzhen.data.rankings import as_ranking
+    from juzhen.encoders.cross_encoder import CrossEncoder
+    from juzhen.evaluation.two_stage import DEPTHS, check_depths, some_queries, two_stage
+    from juzhen.families.registry import open_encoder
+
+    settings = _two_stage_settings(options, today)
+    sets = load_job_data(settings, {}).evaluation
+    rankings = [some_queries(as_ranking(examples), options.limit, seed=settings.seed) for examples in sets]
+    top = options.top or TOP
+    depths = [*(depth for depth in DEPTHS if depth < top), top]
+    for ranking in rankings:
+        check_depths(ranking, depths)
+    stages = open_encoder(options.retrieve), CrossEncoder.load(options.rerank)
+    about: dict[str, Any] = {
+        "retrieve": {"encoder": options.retrieve, "weights": _weights(options.retrieve)},
+        "rerank": {"encoder": options.rerank, "weights": _weights(options.rerank)},
+        "seed": settings.seed,
+        "hardware": asdict(settings.hardware),
+        "environment": describe_environment(),
+    }
+    settings_of_stages: dict[str, Any] = {
+        "settings": settings,
+        "cache_dir": today.cache_dir,
+        "progress": sys.stderr.isatty(),
+    }
+    deciding = [
+        about["retrieve"]["weights"] or options.retrieve,
+        about["rerank"]["weights"],
+        depths,
+        options.limit,
+        settings.hardware.precision,
+        settings.seed,
+    ]
+    if settings.long_texts != "cut":
+        about["long_texts"] = [settings.long_texts, settings.chunk_overlap or 0]
+        deciding.append(about["long_texts"])
+    paths = [folder / _file_name(examples, deciding) for examples in sets]
+    check_overwritable(*paths)
+    for ranking, path in zip(rankings, paths, strict=True):
+        reranked = two_stage(*stages, ranking, depths=depths, **settings_of_stages)
+        folder.mkdir(parents=True, exist_ok=True)
+        write_json(path, about | _numbers(ranking, reranked))
+        print(_table(ranking, reranked), flush=True)
+        print(f"written to {path}", file=sys.stderr)
+
+
+def _two_stage_settings(options: SimpleNamespace, today: "JobConfig") -> "EvaluationSettings":
+    """Those of an evaluation on the sets that were named. Raises UserError for a set that nothing is looked for in."""
+    from juzhen.core.examples import Kind
+    from juzhen.evaluation.settings import EvaluationSettings
+
+    settings = EvaluationSettings.of(asdict(today))
+    settings.evaluate, settings.dataset = settings.evaluate | settings.dataset, {}
+    for name, config in settings.evaluate.items():
+        if config.kind != Kind.RETRIEVAL:
+            raise UserError(
+                f"{name} is of kind {config.kind}. Two stages look through a corpus: expected retrieval"
+            )
+    settings.long_texts, settings.chunk_overlap = options.long_texts, options.overlap
+    settings.data_dir = options.data_dir or settings.data_dir
+    settings.hardware.eval_batch_tokens = options.batch_tokens or settings.hardware.eval_batch_tokens
+    return settings
+
+
+def _weights(encoder: str) -> str:
+    from juzhen.encoders.resolve_path import encoder_source
+
+    return "" if encoder in LEXICAL else weights_digest(encoder_source(encoder))
+
+
+def _file_name(examples: "Examples", deciding: Sequence[Any]) -> str:
+    """Other stages, and other rows, have another file: a measurement replaces itself and no other."""
+    key = hashlib.sha256(json.dumps([*deciding, examples.fingerprint]).encode()).hexdigest()[:8]
+    return f"two_stage-{examples.name}-{examples.split}-{key}.json"
+
+
+def _numbers(ranking: "RankingSet", reranked: "list[RerankedScores]") -> dict[str, Any]:
+    return {
+        "set": ranking.column,
+        "queries": len(ranking.queries),
+        "documents": len(ranking.corpus),
+        "depths": [
+            {
+                "depth": scores.depth,
+                "scores": {metric: score.as_dict() for metric, score in scores.scores.items()},
+                "milliseconds": scores.milliseconds.round(3).tolist(),
+            }
+            for scores in reranked
+        ],
+    }
+
+
+def _table(ranking: "RankingSet", reranked: "list[RerankedScores]") -> str:
+    """Quality and time by depth, as Markdown."""
+    import numpy as np
+
+    metrics = [*reranked[0].scores]
+    table_rows = []
+    for scores in reranked:
+        low, middle, high = np.percentile(scores.milliseconds, [10, 50, 90])
+        first, *further = (scores.scores[metric] for metric in metrics)
+        bounds = "" if first.low is None else f" [{100 * first.low:.1f}, {100 * first.high:.1f}]"
+        cells = [f"{100 * first.value:.1f}{bounds}", *(f"{100 * score.value:.1f}" for score in further)]
+        table_rows.append([str(scores.depth or "–"), *cells, f"{middle:.1f} ({low:.1f} to {high:.1f})"])
+    head = ["reread", *map(metric_title, metrics), "ms per query"]
+    about = (
+        f"{ranking.column}: {counted(len(ranking.queries), 'queries')}, "
+        f"{counted(len(ranking.corpus), 'documents')}; ×100, 95 % interval "
+        "over queries; median and 10th to 90th percentile of "
+        f"{counted(len(reranked[0].milliseconds), 'queries')}, one at a time"
+    )
+    return "\n".join([about, "", markdown_table(head, table_rows, numbers=range(len(head))), ""])
+
 
 ROUNDING = 1e-6
 """Smaller differences are those of sentences that went through the encoder in other company."""

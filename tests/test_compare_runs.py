@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from juzhen.calibration.paired_comparison import (
+from juzhen.calibration.run_scores import (
     PairedRuns,
     differences,
     flipped_rows,

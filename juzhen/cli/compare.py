@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from juzhen.calibration.paired_comparison import PairedRuns
+    from juzhen.calibration.run_scores import PairedRuns
     from juzhen.metrics.comparison import Scored
     from juzhen.report.table import ReportTable
 
@@ -77,7 +77,7 @@ def compare(
                 "two or more runs are needed: juzhen compare runs/FIRST runs/SECOND. For published numbers, type "
                 "juzhen compare --published runs"
             )
-        from juzhen.calibration.paired_comparison import PairedRuns
+        from juzhen.calibration.run_scores import PairedRuns
 
         paired = PairedRuns(runs, data_dir=data_dir, batch_tokens=batch_tokens)
         tables, frames = _comparison(
@@ -123,7 +123,7 @@ def _comparison(
     with_texts: bool,
 ) -> "tuple[list[ReportTable], dict[str, pd.DataFrame]]":
     """Make the tables, and for each column a row per evaluation row, with texts if asked for."""
-    from juzhen.calibration.paired_comparison import differences, flipped_rows, flips, row_frame, worst_rows
+    from juzhen.calibration.run_scores import differences, flipped_rows, flips, row_frame, worst_rows
     from juzhen.report.row_identity import differing_settings, label_runs
     from juzhen.report.table import ReportTable, heading
 
@@ -300,7 +300,7 @@ def gate(
     juzhen gate runs/NEW --against runs/OLD
     juzhen gate runs/NEW --against runs/OLD --target lcqmc --may-lose 1 --must-win
     """
-    from juzhen.calibration.paired_comparison import PairedRuns
+    from juzhen.calibration.run_scores import PairedRuns
     from juzhen.metrics.comparison import judge, points
     from juzhen.report.table import ReportTable, heading, show_tables
 

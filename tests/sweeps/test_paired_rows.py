@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from juzhen.calibration.paired_comparison import PairedRuns
-from juzhen.calibration.paired_comparison import differences as differences_of_runs
+from juzhen.calibration.run_scores import PairedRuns
+from juzhen.calibration.run_scores import differences as differences_of_runs
 from juzhen.core.result import Result, Score
 from juzhen.core.row_scores import ROWS_FILE, RowScores, SetRows
 from juzhen.metrics.correlation import spearman, spearman_interval
