@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from juzhen.cli.options import described_args
-from tools.docs.api import CALLED
+from tools.docs.reference import CALLED
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = (

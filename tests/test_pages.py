@@ -29,7 +29,7 @@ from juzhen.encoders import load_backbone
 from juzhen.encoders.backbone_config import BackboneConfig
 from juzhen.encoders.save import save_encoder
 from juzhen.families.late.folder import MultiVectorSettings
-from tools.docs import measured
+from tools.docs import site
 from tools.docs.site import pages as generated_pages
 from tools.generated import users_files
 
@@ -175,7 +175,7 @@ def test_docstrings_in_columns_become_lists_or_sections():
 
 
 def test_results_link_to_what_the_site_has():
-    texts = {f"results/{path}": text for path, text in measured.pages()}
+    texts = {f"results/{path}": text for path, text in site.result_pages()}
     for path, text in texts.items():
         if isinstance(text, str):
             for target in re.findall(r"\]\(([^)#\s:]+)\)", text):

@@ -1,15 +1,29 @@
-"""The pages of the library's API: names for mkdocstrings, which reads the docstrings."""
+"""The pages of the reference: the API of the library, the command line, and the form of result.json.
+
+The API is names for mkdocstrings, which reads the docstrings. Verbs stand as their commands describe them.
+"""
 
 import ast
 import inspect
+import os
+import re
+import subprocess
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from types import NoneType, UnionType
+from typing import Any, NotRequired, Union, get_args, get_origin
+
+from typing_extensions import get_type_hints, is_typeddict
 
 import juzhen.losses
-from juzhen.core.paths import PACKAGE
-from tools.docs.markup import code, table
+from juzhen.cli.verbs import GROUPS, commands
+from juzhen.core.paths import PACKAGE, ROOT
+from juzhen.core.result import FORMAT_VERSION, Result, ResultForm, Score
+from juzhen.core.schema import Number, Text, Whole
+from tools.docs.columns import named_lines
+from tools.docs.markup import code, plain, table
 
 PAGES: Mapping[str, tuple[str, str]] = {
     "encoders": (
@@ -78,7 +92,7 @@ CALLED = (
 HEAD = "---\nsearch: {{boost: {boost}}}\n---\n# {title}\n"
 
 
-def pages() -> Iterator[tuple[str, str]]:
+def api_pages() -> Iterator[tuple[str, str]]:
     """Path and text of each page."""
     yield "api/losses.md", _losses()
     for name, (title, members) in PAGES.items():
@@ -177,3 +191,127 @@ def _losses() -> str:
     listed = "".join(_entry(f"juzhen.losses.{module}") for module in [*modules, "loss", "scores"])
     head = HEAD.format(title="Loss classes and functions", boost=0.3)
     return f"{head}\nAll are imported from `juzhen.losses`.\n\n{table(('name', 'module'), rows)}{listed}"
+
+
+COMMANDS_HEAD = """\
+---
+search: {boost: 0.4}
+---
+# Command line
+
+`juzhen VERB --help` prints what stands here. `python -m juzhen VERB` is the same in a clone.
+"""
+
+
+def commands_page() -> str:
+    parts = [COMMANDS_HEAD]
+    for group, verbs in GROUPS.items():
+        parts.append(f"## {group[0].upper()}{group[1:]}\n")
+        for name, about in verbs.items():
+            parts += [f"### juzhen {name}\n", f"**{about[0].upper()}{about[1:]}.**\n"]
+            for path, command in commands(name).items():
+                parts += ([] if path == name else [f"#### juzhen {path}\n"]) + [*_verb(path, command)]
+    command, narrow = [sys.executable, "train.py", "--help"], os.environ | {"COLUMNS": "100"}
+    help_text = subprocess.check_output(command, cwd=ROOT, env=narrow, stderr=subprocess.PIPE, text=True)
+    parts += ["## python train.py\n", "```text", help_text.rstrip(), "```"]
+    return "\n".join(parts) + "\n"
+
+
+def _verb(name: str, command: Any) -> Iterator[str]:
+    """Usage, description with its examples, arguments and options."""
+    context = command.make_context(f"juzhen {name}", [], resilient_parsing=True)
+    yield f"```text\n{command.get_usage(context).removeprefix('Usage: ')}\n```\n"
+    for paragraph in command.help.split("\n\n"):
+        example = paragraph.startswith("\b\n")
+        yield f"```bash\n{paragraph[2:]}\n```\n" if example else f"{plain(' '.join(paragraph.split()))}\n"
+    yield table(("argument", "values", "meaning"), [_row(param, context) for param in command.params])
+
+
+def _row(param: Any, context: Any) -> tuple[str, str, str]:
+    usage, meaning = param.get_help_record(context)
+    name, _, values = usage.partition(" ")
+    is_option = name.startswith("-")
+    meaning = re.sub(r"default: \((.*?)\)", r"default: \1", meaning)
+    meaning = re.sub(r"  \[(.*)\]$", r" (\1)", meaning)
+    return code(name.rstrip(".")), code(values if is_option else ""), plain(meaning)
+
+
+PLACES = {"scores": "split/dataset/metric", "untrained": "split/dataset/metric", "data": "split/dataset"}
+"""Key → what the keys below it are spelt like, where they are not free."""
+
+RESULT_WORDS = {
+    Text: "text",
+    bool: "true or false",
+    Whole: "whole number",
+    Number: "number",
+    NoneType: "null",
+}
+RESULT_HEAD = f"""\
+---
+search: {{boost: 0.4}}
+---
+# result.json
+
+Every stage of a run ends with a `result.json` in its folder: all that was measured, and what it takes to get the
+same numbers again. `juzhen table` and `juzhen report` read nothing else.
+[`Result.read`][juzhen.core.result.Result] reads one, files of older versions too; the format has version
+{FORMAT_VERSION}. Other keys may be there as well.
+
+```python
+from pathlib import Path
+
+from juzhen.core.result import Result
+
+for path in sorted(Path("runs").glob("*/result.json")):
+    result = Result.read(path)
+    print(result.name, {{key: score.value for key, score in result.scores.items()}})
+```
+
+## Keys
+"""
+
+
+def result_page() -> str:
+    meanings = {name: about for kind in (Result, Score) for name, about in named_lines(kind.__doc__ or "")}
+    rows = []
+    for key, type_name, required in entries(ResultForm):
+        # Told are the keys of a result, and of a score in it.
+        is_told = "." not in key or re.fullmatch(r"scores\.<[^>]+>\.\w+", key)
+        meaning = meanings.get(key.rpartition(".")[2], "") if is_told else ""
+        rows.append((code(key), type_name, "yes" if required else "", plain(meaning)))
+    return f"{RESULT_HEAD}\n{table(('key', 'type', 'required', 'meaning'), rows)}"
+
+
+def entries(form: type, parent: str = "", required: bool = True) -> Iterator[tuple[str, str, bool]]:
+    """Dotted key, type in words, and whether it must be there, of every key at any depth."""
+    kinds = get_type_hints(form, include_extras=True)
+    for key in sorted(kinds, key=lambda key: key not in form.__required_keys__):
+        kind = get_args(kinds[key])[0] if get_origin(kinds[key]) is NotRequired else kinds[key]
+        path = f"{parent}.{key}".lstrip(".")
+        must = required and key in form.__required_keys__
+        yield path, words_of(kind), must
+        for child, below in _inner(kind, path):
+            yield from entries(child, below, must)
+
+
+def words_of(kind: Any) -> str:
+    if kind in RESULT_WORDS:
+        return RESULT_WORDS[kind]
+    if get_origin(kind) in (Union, UnionType):
+        return " or ".join(map(words_of, get_args(kind)))
+    return f"list: {words_of(get_args(kind)[0])}" if get_origin(kind) is list else "object"
+
+
+def _inner(kind: Any, parent: str) -> Iterator[tuple[type, str]]:
+    """The objects that a value holds, with the parent of their keys."""
+    parts = get_args(kind)
+    if is_typeddict(kind):
+        yield kind, parent
+    elif get_origin(kind) is dict:
+        name = PLACES.get(re.split(r"\W", parent)[-1], "name")
+        yield from _inner(parts[1], f"{parent}.<{name}>")
+    elif get_origin(kind) in (Union, UnionType):
+        for option in parts:
+            yield from _inner(option, parent)
+    elif get_origin(kind) is list:
+        yield from _inner(parts[0], f"{parent}[]")
