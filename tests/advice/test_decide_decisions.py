@@ -6,9 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from juzhen.advice.search import difference
-from juzhen.metrics.matrix_statistics import leave_one_out, low_rank
-from tools.decide_page import (
+from juzhen.advice.decisions import (
     column_noise,
     decision_accuracy,
     fixed_regret,
@@ -16,6 +14,8 @@ from tools.decide_page import (
     regret,
     seed_deviation,
 )
+from juzhen.advice.search import difference
+from juzhen.metrics.matrix_statistics import leave_one_out, low_rank
 
 
 @pytest.fixture
