@@ -233,10 +233,10 @@ def _places(queries: np.ndarray, wish: np.ndarray, usable: np.ndarray) -> Int[np
     """Rank usable candidates of each query by rising wish. Others get the largest integer."""
     positions = np.full(len(queries), np.iinfo(np.int64).max)
     rows = np.flatnonzero(usable)
-    steps = np.diff(queries[rows])
-    is_in_order = (steps > 0) | ((steps == 0) & (np.diff(wish[rows]) >= 0))
+    wishes = wish[rows]
+    is_in_order = (np.diff(queries[rows]) > 0) | (wishes[1:] >= wishes[:-1])
     if not is_in_order.all():  # retrieved candidates are
-        rows = rows[np.lexsort((rows, wish[rows], queries[rows]))]
+        rows = rows[np.lexsort((rows, wishes, queries[rows]))]
     ordered = queries[rows]
     positions[rows] = np.arange(len(rows)) - np.searchsorted(ordered, ordered)
     return positions

@@ -88,7 +88,7 @@ def test_models_of_other_shapes_are_refused_before_anything_is_computed(parents,
         juzhen.merge([parents[0], "builtin/mini_zh"])
     other = juzhen.SentenceEncoder.load(parents[1])
     other.pooling = "cls"
-    with pytest.raises(UserError, match="pooling is 'mean' and 'cls'"):
+    with pytest.raises(UserError, match=f"{parents[0]} and model 2: pooling is 'mean' and 'cls'"):
         juzhen.merge([parents[0], other])
     other.backbone.config.quantization_config = {"bits": 8}
     with pytest.raises(UserError, match="quantised"):

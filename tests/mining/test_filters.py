@@ -14,7 +14,8 @@ from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
 from juzhen.data.leaks.matching import letters_only, normalize
 from juzhen.data.rankings import RankingSet
-from juzhen.mining.filters import Known, _letters, _places
+from juzhen.mining.candidates import Pool
+from juzhen.mining.filters import REASONS, Known, Reason, _letters, _places, chosen, refused
 from juzhen.mining.negatives import fit_false_negatives
 from juzhen.mining.options import MiningOptions
 from juzhen.mining.result import MiningResult
@@ -95,6 +96,39 @@ def test_rules_about_scores(options, refused):
     found = reasons(mined(ranking(), [SCORES, SCORES], MiningOptions(**PLAIN | options)))
     expected = dict.fromkeys((4, 5, 7, 8, 9), "kept") | refused
     assert {one: found[one] for one in expected} == expected
+
+
+SIZES = st.sampled_from(
+    [-0.5, 0.0, 0.25, 0.5, 0.75, 1.0]
+)  # exact in float32, and equal to bounds now and then
+MARGINS = st.sampled_from([None, 0.0, 0.5])
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from([0, 7, 8]), st.integers(0, 3), SIZES, SIZES), min_size=1),
+    st.integers(0, 2),
+    st.tuples(MARGINS, MARGINS, st.none() | SIZES, st.none() | SIZES),
+    st.booleans(),
+)
+def test_the_first_rule_that_applies_is_the_reason(rows, range_min, numbers, by_judge):
+    document, rank, score, lowest = (np.array(part) for part in zip(*rows, strict=True))
+    share, margin, most, least = numbers
+    options = MiningOptions(
+        range_min=range_min, relative_margin=share, absolute_margin=margin, max_score=most, min_score=least
+    )
+    pool = Pool(np.zeros(len(rows), dtype=np.int64), document, rank, score, document)
+    found = refused(pool, Known(ranking()), lowest, options, by_judge=by_judge)
+    for (number, place, value, bar), code in zip(rows, found.tolist(), strict=True):
+        rules = {
+            Reason.IS_POSITIVE: number == 0,
+            Reason.OUTSIDE_WINDOW: 0 < place <= range_min,
+            Reason.ABOVE_SHARE: share is not None and value > bar - share * abs(bar),
+            Reason.ABOVE_MARGIN: margin is not None and value > bar - margin,
+            Reason.ABOVE_THRESHOLD: most is not None and not by_judge and value >= most,
+            Reason.BELOW_MIN_SCORE: least is not None and place > 0 and value < least,
+            Reason.KEPT: True,
+        }
+        assert REASONS[code] == next(reason for reason, applies in rules.items() if applies)
 
 
 def test_a_reference_a_score_below_zero_is_below_it():
@@ -217,6 +251,48 @@ def test_the_place_of_a_candidate_is_that_among_the_usable_ones_of_its_query(row
         before = [place for place, row in enumerate(rows) if row[0] == query and row[2]]
         expected = sorted(before, key=lambda place: rows[place][1]).index(number) if usable else 2**63 - 1
         assert places[number] == expected, wish
+
+
+CANDIDATES = st.tuples(
+    st.sampled_from([3, 4, 6]),  # query
+    st.booleans(),  # retrieved, not drawn
+    st.sampled_from([0.0, 0.5, 0.9]),
+    st.sampled_from([Reason.KEPT, Reason.KEPT, Reason.IS_POSITIVE, Reason.ABOVE_SHARE]),
+    st.booleans(),  # stays
+)
+
+
+@given(
+    st.lists(CANDIDATES, max_size=12),
+    st.integers(1, 4),
+    st.sampled_from([0.0, 0.3, 0.5, 1.0]),
+    st.sampled_from(["drop", "mask"]),
+    st.sampled_from([None, 1e-6]),
+)
+def test_the_best_usable_ones_of_each_query_are_chosen_and_the_other_kind_fills_up(
+    rows, most, hard_share, false_negatives, temperature
+):
+    rows.sort(key=lambda row: (row[0], not row[1], -row[2]))
+    query, is_hard, score, reason, staying = (
+        (np.array(part) for part in zip(*rows, strict=True)) if rows else [np.empty(0)] * 5
+    )
+    pool = Pool(query, np.arange(len(rows)), is_hard * 1, score, query)
+    options = MiningOptions(
+        num_negatives=most, hard_share=hard_share, false_negatives=false_negatives, temperature=temperature
+    )
+    codes = np.array([REASONS.index(one) for one in reason], dtype=np.int8)
+    found = chosen(pool, codes, options, staying=is_hard.astype(bool) & staying.astype(bool))
+    usable = {Reason.KEPT, *[Reason.ABOVE_SHARE] * (false_negatives == "mask")}
+    for each in {*query.tolist()}:
+        mine = [place for place, row in enumerate(rows) if row[0] == each and row[3] in usable]
+        hard, random = [one for one in mine if rows[one][1]], [one for one in mine if not rows[one][1]]
+        wanted = min(int(most * hard_share + 0.5), len(hard))
+        num_random = min(most - wanted, len(random))
+        taken = {place for place in np.flatnonzero(found).tolist() if rows[place][0] == each}
+        assert taken <= {*mine}
+        assert len(taken & {*random}) == num_random
+        wish = sorted((not rows[one][4], -rows[one][2]) for one in hard)[: most - num_random]
+        assert sorted((not rows[one][4], -rows[one][2]) for one in taken & {*hard}) == wish
 
 
 def test_half_are_hard_and_the_rest_fills_up():
