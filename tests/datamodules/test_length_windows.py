@@ -50,6 +50,8 @@ def test_graded_targets_are_balanced_by_fifths():
     assert np.bincount(groups).tolist() == [200] * 5
     assert strata(np.array([0, 5, 3, 5], dtype=np.float32), 4).tolist() == [0, 2, 1, 2]
     assert strata(None, 3).tolist() == [0, 0, 0]
+    assert strata(np.arange(10.0), 10).tolist() == [*range(10)]  # classes, and one more are grades
+    assert strata(np.arange(11.0), 11).tolist() == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 4]
 
 
 def test_rows_stay_inside_their_window():
