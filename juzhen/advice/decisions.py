@@ -49,6 +49,7 @@ def decision_accuracy(
     reference: pd.DataFrame,
     *,
     least: float = 0.0,
+    counted: Bool[np.ndarray, "source source target"] | None = None,
     seed: int = 0,
 ) -> Interval:
     """Compute the share of decisions between two sources that both matrices make alike, in percent.
@@ -59,6 +60,7 @@ def decision_accuracy(
         cheap: Scores of cheap trainings.
         reference: Scores of the trainings that are to be predicted.
         least: Count only decisions where the reference differs by at least so many points.
+        counted: Count only these decisions, by the sources and targets that both matrices have (`shared`).
         seed: Of the bootstrap.
 
     Returns:
@@ -72,9 +74,10 @@ def decision_accuracy(
         66.7
     """
     cheap, reference = shared(cheap, reference)
-    ours, theirs = _differences(cheap), _differences(reference)
-    known = np.isfinite(ours) & np.isfinite(theirs) & (theirs != 0) & (np.abs(theirs) >= least)
-    known &= np.tri(len(cheap), k=-1, dtype=bool)[:, :, None]
+    ours, theirs = differences(cheap), differences(reference)
+    known = _decisions(ours, theirs) & (np.abs(theirs) >= least)
+    if counted is not None:
+        known &= counted
     alike = np.where(ours == 0, 0.5, np.sign(ours) == np.sign(theirs)) * known
 
     def share(sources: Float[np.ndarray, "draw source"], targets: Float[np.ndarray, "draw target"]) -> Any:
@@ -84,6 +87,38 @@ def decision_accuracy(
         return 100 * np.divide(right, total, out=np.full(len(total), np.nan), where=total > 0)
 
     return _bootstrapped(share, known.any(axis=(0, 1)), len(cheap), int(known.sum()), seed)
+
+
+def surest(
+    cheap: pd.DataFrame, reference: pd.DataFrame, share: float
+) -> tuple[Bool[np.ndarray, "source source target"], float]:
+    """Choose the decisions in which the cheap matrix differs most, as `counted` of `decision_accuracy`.
+
+    Args:
+        cheap: Scores of cheap trainings.
+        reference: Scores of the trainings that are to be predicted.
+        share: Of the decisions, from 0 to 1.
+
+    Returns:
+        A mask, and the smallest difference in it.
+
+    Example:
+        >>> import pandas as pd
+        >>> cheap = pd.DataFrame({"csts": [60.0, 70.0, 65.0]}, index=["bq", "lcqmc", "ocnli"])
+        >>> surest(cheap, cheap, 0.3)[1]
+        10.0
+    """
+    ours, theirs = (differences(each) for each in shared(cheap, reference))
+    known, sizes = _decisions(ours, theirs), np.abs(ours)
+    in_order = np.sort(sizes[known])[::-1]
+    least = float(in_order[round(share * len(in_order)) - 1])
+    return sizes >= least, least
+
+
+def _decisions(ours: np.ndarray, theirs: np.ndarray) -> Bool[np.ndarray, "source source target"]:
+    """Pairs that both matrices have, each once, without ties of the reference."""
+    once = np.tri(len(ours), k=-1, dtype=bool)[:, :, None]
+    return np.isfinite(ours) & np.isfinite(theirs) & (theirs != 0) & once
 
 
 def regret(cheap: pd.DataFrame, reference: pd.DataFrame, *, picks: int = 1, seed: int = 0) -> Interval:
@@ -141,7 +176,8 @@ def _losses(ours: np.ndarray, theirs: np.ndarray, picks: int) -> np.ndarray:
         return theirs.max(axis=0) - np.take_along_axis(theirs, first, axis=0).max(axis=0)
 
 
-def _differences(matrix: pd.DataFrame) -> Float[np.ndarray, "source source target"]:
+def differences(matrix: pd.DataFrame) -> Float[np.ndarray, "source source target"]:
+    """Row score minus column score of each pair of sources, for each target."""
     values = matrix.to_numpy(float)
     return values[:, None, :] - values[None, :, :]
 
