@@ -30,6 +30,7 @@ from juzhen.advice.trials import OWN, Recipe, Trial, Trials, passes
 from juzhen.core.examples import Examples
 from juzhen.core.text import time_in_words
 from juzhen.encoders.sentence_encoder import SentenceEncoder
+from juzhen.metrics.comparison import error_of_rows
 from juzhen.metrics.matrix_statistics import rows_needed, seeds_needed
 
 BETA = 0.1
@@ -130,30 +131,30 @@ class Difference:
 
 
 def difference(
-    first: Sequence[Float[np.ndarray, " draw"]],
-    second: Sequence[Float[np.ndarray, " draw"]],
+    first: Sequence[Float[np.ndarray, " number"]],
+    second: Sequence[Float[np.ndarray, " number"]],
     deviation: float,
     *,
     level: float = 0.05,
 ) -> Difference:
     """Compute a paired difference of scores with an interval.
 
-    The variance is that of the bootstrap over rows plus that between seeds. The interval is normal.
+    The variance is that over rows plus that between seeds. The interval is normal.
 
     Args:
-        first: For each seed the score on all rows, then on each draw of rows.
-        second: The same of the other recipe, by the same draws.
+        first: For each seed the score, then the influence of each row on it (`measured`).
+        second: The same of the other recipe.
         deviation: Standard deviation between seeds, in points. 0 if nothing was trained.
         level: Share of intervals that miss the truth.
 
     Returns:
         The difference, first minus second.
     """
-    draws = np.mean(first, axis=0) - np.mean(second, axis=0)
-    rows = float(np.std(draws[1:], ddof=1))
+    gaps = np.mean(first, axis=0) - np.mean(second, axis=0)
+    rows, _ = error_of_rows(gaps[1:], are_values=False)
     seeds = deviation * float(np.sqrt(1 / len(first) + 1 / len(second)))
     half = float(norm.ppf(1 - level / 2)) * float(np.hypot(rows, seeds))
-    value = float(draws[0])
+    value = float(gaps[0])
     return Difference(value, value - half, value + half, rows, seeds)
 
 
@@ -232,7 +233,7 @@ class Search:
     @property
     def untrained(self) -> float:
         """Score of the untrained encoder on all rows, in points."""
-        return float(self.seeds_of(())[0].draws["all"][0])
+        return float(self.seeds_of(())[0].scores["all"][0])
 
     def gain(self, stages: Stages) -> float:
         """Mean gain over the untrained encoder, in points, on the rows that the recipe has not learnt from.
@@ -241,18 +242,18 @@ class Search:
         """
         return float(np.mean(self._gains(stages), axis=0)[0])
 
-    def _gains(self, stages: Stages) -> list[Float[np.ndarray, " draw"]]:
-        """For each seed the gain on all its rows, then on each draw of rows."""
+    def _gains(self, stages: Stages) -> list[Float[np.ndarray, " number"]]:
+        """For each seed the gain, then the influence of each row on it."""
         rows = "dev" if OWN in dict(stages) else "all"
         (untrained,) = self.seeds_of(())
-        return [trial.draws[rows] - untrained.draws[rows] for trial in self.seeds_of(stages)]
+        return [trial.scores[rows] - untrained.scores[rows] for trial in self.seeds_of(stages)]
 
     @property
     def deviation(self) -> float:
         """Standard deviation between seeds: of recipes with several, together with the usual one."""
         squares, freedom = USUAL_FREEDOM * USUAL_DEVIATION**2, float(USUAL_FREEDOM)
         for stages in self.recipes:
-            values = [trial.draws["dev"][0] for trial in self.seeds_of(stages)]
+            values = [trial.scores["dev"][0] for trial in self.seeds_of(stages)]
             if stages and len(values) > 1:
                 squares += float(np.var(values) * len(values))
                 freedom += len(values) - 1
@@ -284,7 +285,8 @@ class Search:
             return plain
         of_gain, *of_others = (np.mean(self._gains(stages), axis=0) for stages in (best, *others))
         leads = np.array([of_gain - each for each in of_others])
-        of_rows = (leads[:, 1:] * (of_gain[1:] - of_gain[1:].mean())).mean(axis=1)
+        rows = leads.shape[1] - 1
+        of_rows = leads[:, 1:] @ (of_gain[1:] - of_gain[1:].mean()) / (rows * (rows - 1))
         error = float(np.hypot(plain.row_error, plain.seed_error))
         value, low, high = winner_interval(
             plain.value, error, leads[:, 0], of_rows + plain.seed_error**2, level=level
@@ -323,7 +325,7 @@ class Search:
         trial = self.trials.make(Recipe(stages, seed), with_panel=with_panel)
         if len(self.trials.made) > known or with_panel:
             counts = " + ".join(f"{count:,}" for _, count in stages)
-            reached = f"{self.gain(stages):+.1f} points" if stages else f"{trial.draws['all'][0]:.1f}"
+            reached = f"{self.gain(stages):+.1f} points" if stages else f"{trial.scores['all'][0]:.1f}"
             named = f"{trial.recipe} ({counts} rows)" if stages else str(trial.recipe)
             self.report(f"{named}: {reached}; {time_in_words(max(self.left, 0))} left")
         return trial
@@ -386,13 +388,14 @@ class Search:
             self._make((*kept[1], *kept[0], *whole), seed)
         parts = [count // 4, count // 2, count]
         of_parts = [self._make(((OWN, part),), seed) for part in parts]
-        draws = np.stack([trial.draws["dev"] for trial in of_parts])
+        scores = np.stack([trial.scores["dev"] for trial in of_parts])
         steps = np.log2(parts) - np.mean(np.log2(parts))
-        slopes = (steps[:, None] * draws).sum(axis=0) / (steps**2).sum()
-        rows, seeds = float(np.std(slopes[1:], ddof=1)), self.deviation / float(np.sqrt((steps**2).sum()))
+        slopes = (steps[:, None] * scores).sum(axis=0) / (steps**2).sum()
+        rows, _ = error_of_rows(slopes[1:], are_values=False)
+        seeds = self.deviation / float(np.sqrt((steps**2).sum()))
         half, slope = 1.96 * float(np.hypot(rows, seeds)), float(slopes[0])
         found = Difference(slope, slope - half, slope + half, rows, seeds)
-        self.curve = Curve(tuple(parts), tuple(map(float, draws[:, 0])), found)
+        self.curve = Curve(tuple(parts), tuple(map(float, scores[:, 0])), found)
 
     def _repeat_finalists(self) -> None:
         """Repeat the recipes that may be the best with further seeds, until one is clear."""

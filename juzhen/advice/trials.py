@@ -7,13 +7,11 @@ from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
-from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
-from scipy.stats import rankdata
+from jaxtyping import Float
 
 from juzhen.advice.target import MOST_TRAIN, Target, TrainingSet, with_rows
 from juzhen.core.examples import NLI_GRADES, Examples, Kind
@@ -24,13 +22,14 @@ from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.evaluation.run import evaluate
 from juzhen.evaluation.scoring import Evaluation
 from juzhen.evaluation.settings import EvaluationSettings
+from juzhen.metrics.comparison import spearman_influence
+from juzhen.metrics.correlation import spearman
 from juzhen.training.fit import fit
 
 OWN = "own rows"
 """What a recipe calls the rows of the target."""
 
 BATCH_SIZE = 32
-DRAWS = 400
 
 
 @dataclass(frozen=True)
@@ -63,14 +62,15 @@ class Trial:
         panel: Set → its score in points.
         seconds: Of training and scoring.
         folder: Its run folder.
-        draws: "dev", and where no own row was trained on "all" → score of the target, then that of each bootstrap draw.
+        scores: "dev", and where no own row was trained on "all" → score of the target, then the influence of each
+            row on it (see `measured`).
     """
 
     recipe: Recipe
     panel: dict[str, float]
     seconds: float
     folder: Path | None
-    draws: dict[str, np.ndarray] = field(default_factory=dict)
+    scores: dict[str, np.ndarray] = field(default_factory=dict)
 
 
 def row_values(rows: SetRows, metric: str) -> tuple[np.ndarray, np.ndarray | None]:
@@ -83,38 +83,35 @@ def row_values(rows: SetRows, metric: str) -> tuple[np.ndarray, np.ndarray | Non
     return np.asarray(rows["score"], dtype=float), gold
 
 
-def resampled(
-    values: Float[np.ndarray, " row"],
-    gold: Float[np.ndarray, " row"] | None,
-    picked: Int[np.ndarray, "draw row"],
-) -> Float[np.ndarray, " draw"]:
-    """Compute the score, in points, of each draw of rows: a mean, or Spearman's correlation with mean ranks.
+def measured(
+    values: Float[np.ndarray, " row"], gold: Float[np.ndarray, " row"] | None, scored: int
+) -> Float[np.ndarray, " number"]:
+    """Compute a score, then the influence of each row on it, in points: a mean, or Spearman's correlation.
+
+    Scores of the first rows alone can so be subtracted from scores of all rows, row by row.
+
+    Args:
+        values: Of the first rows.
+        gold: Their gold values. None: the score is the mean of the values.
+        scored: Number of all rows. The influence of further ones is 0.
+
+    Returns:
+        Score and influences (1 + scored,). The influences have mean 0, and over all rows the error of the score.
 
     Example:
-        >>> rows = np.arange(4)[None]
-        >>> resampled(np.array([0.1, 0.2, 0.3, 0.9]), np.array([0.0, 0.0, 1.0, 1.0]), rows).round(1)
-        array([89.4])
+        >>> measured(np.array([0.1, 0.2, 0.3, 0.9]), np.array([0.0, 0.0, 1.0, 1.0]), 4)[0].round(1)
+        np.float64(89.4)
     """
     if gold is None:
-        return np.asarray(100 * np.nanmean(values[picked], axis=1))
-    first, second = (rankdata(each[picked], axis=1) for each in (values, gold))
-    first -= first.mean(axis=1, keepdims=True)
-    second -= second.mean(axis=1, keepdims=True)
-    sizes = np.sqrt((first**2).sum(axis=1) * (second**2).sum(axis=1))
-    products = (first * second).sum(axis=1)
-    return np.asarray(100 * np.divide(products, sizes, out=np.zeros_like(products), where=sizes > 0))
-
-
-def drawn_rows(dev: int, scored: int, seed: int) -> dict[str, np.ndarray]:
-    """Draw rows for a bootstrap: "dev" the first `dev` rows, and "all" with the same draws of these.
-
-    So a score on dev rows and one on all rows can be compared draw by draw. The first draw is all rows.
-    """
-    draw = np.random.default_rng(seed)
-    first, others = np.arange(dev), np.arange(dev, scored)
-    of_dev = np.stack([first, *(draw.choice(first, dev) for _ in range(DRAWS))])
-    of_others = np.stack([others, *(draw.choice(others, len(others)) for _ in range(DRAWS))])
-    return {"dev": of_dev, "all": np.concatenate([of_dev, of_others], axis=1)}
+        score = float(np.nanmean(values))
+        influence = np.nan_to_num(values - score)
+    else:
+        found = spearman(values, gold)
+        score = found or 0.0
+        influence = np.zeros(len(values)) if found is None else spearman_influence(values, gold)
+    whole = np.zeros(1 + scored)
+    whole[0], whole[1 : 1 + len(values)] = score, influence * scored / len(values)
+    return 100 * whole
 
 
 def passes(name: str, rows: int) -> int:
@@ -132,7 +129,7 @@ class Trials:
         panel: Sets that must not suffer.
         folder: Run folders are written below it. None: they are not written.
         learning_rate: Peak learning rate. None: chosen by the size of the encoder.
-        seed: Of the draws of rows for intervals.
+        seed: Of evaluation.
     """
 
     def __init__(
@@ -163,11 +160,6 @@ class Trials:
         self.made: list[Trial] = []
         self.seconds_per_row = 0.0
         self.scoring_seconds = 0.0
-
-    @cached_property
-    def picked(self) -> dict[str, np.ndarray]:
-        """Rows of each bootstrap draw, the same for every training."""
-        return drawn_rows(len(self.dev), len(self.target.scored), self.seed)
 
     def make(self, recipe: Recipe, *, with_panel: bool = False) -> Trial:
         """Train by a recipe and score the result. A finished trial of the same recipe is returned."""
@@ -208,8 +200,10 @@ class Trials:
             if parts[0][1] is None
             else np.concatenate([part[1] for part in parts if part[1] is not None])
         )
-        picks = {name: picked for name, picked in self.picked.items() if name == "dev" or not seen_own}
-        draws = {name: resampled(values, gold, picked) for name, picked in picks.items()}
+        total, num_dev = len(self.target.scored), len(self.dev)
+        scores = {"dev": measured(values[:num_dev], None if gold is None else gold[:num_dev], total)}
+        if not seen_own:
+            scores["all"] = measured(values, gold, total)
         panel = {
             each.name: 100 * (scored.scores[f"{each.split}/{each.name}/spearman"].value or 0.0)
             for each in (self.panel if with_panel else ())
@@ -220,7 +214,7 @@ class Trials:
         others = sum(map(len, self.panel)) if with_panel else 0
         share = len(self.target.scored) / (len(self.target.scored) + others)
         self.scoring_seconds = share * (time.monotonic() - trained)
-        trial = Trial(recipe, panel, seconds, None, draws)
+        trial = Trial(recipe, panel, seconds, None, scores)
         if self.folder is not None:
             trial.folder = self._written(trial, scored, rows_seen)
         self.made = [other for other in self.made if other.recipe != recipe] + [trial]

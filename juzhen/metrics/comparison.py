@@ -180,7 +180,7 @@ def paired_gap(
     if len({len(row) for side in per_row for row in side}) > 1:
         return None
     sides = [np.mean(side, axis=0) for side in per_row]
-    error, freedom = _error_of_rows(sides[0] - sides[1], are_values=measure != "spearman")
+    error, freedom = error_of_rows(sides[0] - sides[1], are_values=measure != "spearman")
     variance, doubt = error**2, error**4 / freedom
     for side, of_one in zip(known, noise, strict=True):
         if len(side) > 1:
@@ -201,11 +201,19 @@ def mean_difference(gaps: PerRow) -> Gap:
     Returns:
         Mean and standard error.
     """
-    return Gap(float(gaps.mean()), *_error_of_rows(gaps, are_values=True))
+    return Gap(float(gaps.mean()), *error_of_rows(gaps, are_values=True))
 
 
-def _error_of_rows(gaps: PerRow, *, are_values: bool) -> tuple[float, float]:
-    """Standard error of the mean of differences, and its degrees of freedom."""
+def error_of_rows(gaps: PerRow, *, are_values: bool) -> tuple[float, float]:
+    """Compute the standard error of a paired difference, because other rows could have been scored.
+
+    Args:
+        gaps: Difference of each row: of values whose mean is the metric, or of influences on it.
+        are_values: They are values, whose interval is wider for few rows (see `mean_interval`).
+
+    Returns:
+        The error, and its degrees of freedom.
+    """
     rows = len(gaps)
     moved = np.count_nonzero(gaps)
     if are_values and moved and (rows < FEW_ROWS or moved < FEW_OTHERS):

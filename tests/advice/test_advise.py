@@ -3,15 +3,18 @@
 import csv
 import json
 
+import numpy as np
 import pytest
 
 import juzhen.advice.target as chosen_rows
 from juzhen.advice.advise import advise, command_of
-from juzhen.advice.search import Search
+from juzhen.advice.search import Search, difference
 from juzhen.advice.target import Reading, read_sources, read_target
-from juzhen.advice.trials import OWN, Recipe, Trials, resampled, row_values
+from juzhen.advice.trials import OWN, Recipe, Trials, measured, row_values
 from juzhen.core.errors import UserError
 from juzhen.core.paths import ROOT
+from juzhen.core.row_scores import SetRows
+from juzhen.metrics.comparison import Scored, paired_gap
 
 DATA = ROOT / "juzhen" / "builtin" / "data"
 
@@ -75,16 +78,20 @@ def test_what_cannot_be_advised_on_is_refused(word, sources, named, faq, reading
         read_sources(sources, read_target(str(faq) if word == "faq" else word, reading), reading)
 
 
-def test_resampled_correlations_are_those_of_the_metric(encoder_folder, faq, reading):
+def test_scores_and_errors_are_those_of_the_metric_and_of_compare(encoder_folder, faq, reading):
     target = read_target(str(faq), reading)
     trials = Trials(str(encoder_folder), target, [])
     trial = trials.make(Recipe((), 1))
     for rows, part in {"dev": trials.dev, "all": target.scored}.items():
         found = trials.scored(trials.base, [part])
         score = found.scores[f"dev/{part.name}/spearman"].value
-        assert trial.draws[rows][0] == pytest.approx(100 * score, abs=1e-4)
-    values, gold = row_values(found.rows[f"dev/{part.name}"], "spearman")
-    assert resampled(values, gold, trials.picked["all"])[5] == pytest.approx(trial.draws["all"][5], abs=1e-3)
+        assert trial.scores[rows][0] == pytest.approx(100 * score, abs=1e-4)
+    rows = found.rows[f"dev/{part.name}"]
+    other = SetRows(rows.kind, rows.columns | {"score": -(rows["score"] ** 2)}, rows.fingerprint)
+    sides = [[measured(*row_values(each, "spearman"), len(rows))] for each in (rows, other)]
+    gap = paired_gap([Scored(rows)], [Scored(other)], "spearman")
+    ours = difference(*sides, 0.0)
+    assert (ours.value, ours.row_error) == pytest.approx((100 * gap.value, 100 * gap.error))
 
 
 def test_it_answers_and_leaves_runs(encoder_folder, faq, tmp_path, monkeypatch):
@@ -140,8 +147,11 @@ def test_a_clear_winner_is_named_and_a_tie_is_not(encoder_folder, faq, reading):
         untrained = trials.make(Recipe((), 1))
         for name, gain in (("demo_qmc", 10.0), ("demo_sts", 10.0 + better)):
             for seed in (1, 2):
-                draws = {rows: values + gain for rows, values in untrained.draws.items()}
-                trials.made.append(type(untrained)(Recipe(((name, 500),), seed), {}, 1.0, None, draws))
+                scores = {
+                    rows: values + gain * (np.arange(len(values)) == 0)
+                    for rows, values in untrained.scores.items()
+                }
+                trials.made.append(type(untrained)(Recipe(((name, 500),), seed), {}, 1.0, None, scores))
         search = Search(trials, ["demo_qmc", "demo_sts"], minutes=1, report=lambda _: None)
         assert (len(search.contenders()) == 1) == clear
         assert search.contenders()[0][0][0] == ("demo_sts" if clear else search.recipes[0][0][0])

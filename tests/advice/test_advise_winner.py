@@ -7,7 +7,7 @@ import pytest
 
 from juzhen.advice.search import USUAL_DEVIATION, Search, winner_interval
 from juzhen.advice.target import Target
-from juzhen.advice.trials import OWN, Trial, drawn_rows
+from juzhen.advice.trials import OWN, Trial, measured
 
 DEV, SCORED = 120, 300
 ROW_SPREAD = 25.0
@@ -27,7 +27,6 @@ class SimulatedTrials:
         self.target = Target(
             "t", range(SCORED), rows if own else None, np.arange(SCORED) < DEV, "", None, None
         )
-        self.picked = drawn_rows(DEV, SCORED, int(draw.integers(1 << 30)))
         self.base_rows = draw.normal(50, 30, SCORED)
         self.row_gains, self.made = {}, []
 
@@ -44,12 +43,9 @@ class SimulatedTrials:
             self.row_gains[stages] = own if stages else np.zeros(SCORED)
         values = self.base_rows + self.row_gains[stages]
         values = values + (self.draw.normal(0, USUAL_DEVIATION) if stages else 0.0)
-        draws = {
-            name: values[picked].mean(axis=1)
-            for name, picked in self.picked.items()
-            if name == "dev" or OWN not in recipe.sources
-        }
-        self.made.append(Trial(recipe, {}, 0.0, None, draws))
+        counts = {"dev": DEV} | ({} if OWN in recipe.sources else {"all": SCORED})
+        scores = {name: measured(values[:count] / 100, None, SCORED) for name, count in counts.items()}
+        self.made.append(Trial(recipe, {}, 0.0, None, scores))
         return self.made[-1]
 
 

@@ -15,6 +15,7 @@ from juzhen.advice.decisions import (
     seed_deviation,
 )
 from juzhen.advice.search import difference
+from juzhen.advice.trials import measured
 from juzhen.metrics.matrix_statistics import leave_one_out, low_rank
 
 
@@ -97,10 +98,9 @@ def test_intervals_of_differences_cover_the_truth_in_93_to_97_percent():
         shared = draw.normal(0, 40, rows)  # what makes a row hard for both
         of_seeds = draw.normal(0, deviation, (2, seeds))
         values = [60 + shared + draw.normal(0, 15, rows) + level for level in (truth, 0.0)]
-        picked = np.vstack([np.arange(rows), draw.integers(0, rows, (200, rows))])
         sides = [
-            [mean + offset for offset in offsets]
-            for mean, offsets in zip([value[picked].mean(axis=1) for value in values], of_seeds, strict=True)
+            [measured((value + offset) / 100, None, rows) for offset in offsets]
+            for value, offsets in zip(values, of_seeds, strict=True)
         ]
         found = difference(*sides, deviation)
         covered += found.low <= truth <= found.high
