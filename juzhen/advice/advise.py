@@ -121,7 +121,7 @@ def answer_of(
     best, contenders = recipes[0], search.contenders()
     behind = search.behind_best()
     lines = [_line(search, stages, behind.get(stages)) for stages in recipes]
-    is_decided = len(contenders) == 1
+    is_decided = len(contenders) == 1 < len(recipes)
     scored = int(target.is_dev.sum())
     about = {"name": target.name, "metric": target.metric, "rows": len(target.scored), "dev_rows": scored}
     about |= {"kind": str(target.scored.kind), "encoder": trials.encoder}
@@ -136,7 +136,7 @@ def answer_of(
             if count
         ),
         *_of_choice(search, target),
-        f"{len(trials.made)} trainings in {time_in_words(60 * search.minutes - search.left)}; "
+        f"{counted(len(trials.made) - 1, 'trainings')} in {time_in_words(60 * search.minutes - search.left)}; "
         f"it ended because {search.stopped_by}. A score is {metric_title(target.metric)} in points: that of the "
         f"untrained encoder on {counted(len(target.scored), 'rows')}, plus the gain.",
     ]
@@ -184,6 +184,11 @@ def _mean_change(changes: list[float]) -> Difference | None:
 def _verdict(search: Search, lines: list[Line], contenders: list[Stages]) -> list[str]:
     best = lines[0]
     name = _words(contenders[0])
+    if len(lines) == 1:
+        nearest = f" By its words {search.order[0]} is nearest." if search.order else ""
+        return [
+            f"Undecided: no training was made, because {search.stopped_by}.{nearest} Give more --minutes."
+        ]
     if not contenders[0]:
         return [f"Train on nothing: no training of these beats the untrained encoder ({best.score:.1f})."]
     gain = f"{name}: {best.gain} points over the untrained encoder"

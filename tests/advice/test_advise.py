@@ -2,6 +2,7 @@
 
 import csv
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +14,6 @@ from juzhen.advice.target import Reading, read_sources, read_target
 from juzhen.advice.trials import OWN, Recipe, Trials, measured, row_values
 from juzhen.core.errors import UserError
 from juzhen.core.paths import ROOT
-from juzhen.core.row_scores import SetRows
 from juzhen.metrics.comparison import Scored, paired_gap
 
 DATA = ROOT / "juzhen" / "builtin" / "data"
@@ -87,7 +87,7 @@ def test_scores_and_errors_are_those_of_the_metric_and_of_compare(encoder_folder
         score = found.scores[f"dev/{part.name}/spearman"].value
         assert trial.scores[rows][0] == pytest.approx(100 * score, abs=1e-4)
     rows = found.rows[f"dev/{part.name}"]
-    other = SetRows(rows.kind, rows.columns | {"score": -(rows["score"] ** 2)}, rows.fingerprint)
+    other = replace(rows, columns={**rows.columns, "score": -(rows["score"] ** 2)})
     sides = [[measured(*row_values(each, "spearman"), len(rows))] for each in (rows, other)]
     gap = paired_gap([Scored(rows)], [Scored(other)], "spearman")
     ours = difference(*sides, 0.0)
@@ -117,11 +117,12 @@ def test_it_answers_and_leaves_runs(encoder_folder, faq, tmp_path, monkeypatch):
     assert len(results) >= len(recipes)
 
 
-def test_ctrl_c_gives_the_answer_so_far(encoder_folder, faq, tmp_path, monkeypatch):
+@pytest.mark.parametrize("made_before", [1, 2])
+def test_ctrl_c_gives_the_answer_so_far(made_before, encoder_folder, faq, tmp_path, monkeypatch):
     made = Trials.make
 
     def make(self, recipe, **options):
-        if len(self.made) == 2:
+        if len(self.made) == made_before:
             raise KeyboardInterrupt
         return made(self, recipe, **options)
 
@@ -134,8 +135,11 @@ def test_ctrl_c_gives_the_answer_so_far(encoder_folder, faq, tmp_path, monkeypat
         data_dir=tmp_path,
         report=lambda _: None,
     )
-    assert len(answer.lines) == 2
+    assert len(answer.lines) == made_before
     assert any("Ctrl-C" in told for told in answer.statements)
+    if made_before == 1:
+        assert not answer.is_decided
+        assert answer.statements[0].startswith("Undecided")
 
 
 def test_a_clear_winner_is_named_and_a_tie_is_not(encoder_folder, faq, reading):
