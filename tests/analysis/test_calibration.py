@@ -101,13 +101,6 @@ def test_each_scaling_is_judged_on_the_other_rows():
         assert found[name]["brier"] == pytest.approx(np.mean((expit(values) - labels) ** 2), rel=1e-6)
 
 
-def test_the_error_of_calibration_by_hand():
-    probabilities, labels = np.array([0.05, 0.05, 0.95, 1.0]), np.array([0, 1, 1, 1])
-    bins = reliability(probabilities, labels, num_bins=10)
-    assert [one.count for one in bins] == [2, 0, 0, 0, 0, 0, 0, 0, 0, 2]
-    assert expected_calibration_error(bins) == pytest.approx(0.5 * 0.45 + 0.5 * 0.025)
-
-
 def test_scaling_mends_overconfidence():
     scores, labels = drawn(slope=0.25)
     before = calibration_errors(scores, labels)

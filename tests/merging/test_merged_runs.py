@@ -155,13 +155,6 @@ def test_weights_are_found_where_dev_is_highest():
     assert factors.best == pytest.approx((1.4, 0.5), abs=0.05)
 
 
-def test_the_greedy_soup_leaves_out_what_does_not_help():
-    def score(weights):
-        return {1: 0.9, 2: 0.95}.get(sum(weight > 0 for weight in weights), 0.5) - 0.1 * (weights[2] > 0)
-
-    assert chosen_weights(score, 3, method="greedy_soup", trials=9).best == (0.5, 0.5, 0.0)
-
-
 def test_each_mixture_is_measured_once_and_no_more_than_asked_for():
     measured = []
 

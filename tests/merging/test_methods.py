@@ -25,18 +25,6 @@ def random(*shape, seed=0):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
 
-def test_linear_is_the_weighted_mean():
-    assert linear([A, B], [1, 3]).tolist() == [0.25, 1.5]
-
-
-def test_slerp_goes_along_the_arc():
-    half = slerp([A, B / 2], [1, 1])
-    assert torch.allclose(half, torch.tensor([math.sqrt(0.5)] * 2))
-    assert torch.allclose(
-        slerp([A, B / 2], [2, 1]), torch.tensor([math.cos(math.pi / 6), math.sin(math.pi / 6)])
-    )
-
-
 @pytest.mark.parametrize("share", [0.3, 0.5, 0.9])
 def test_slerp_of_equal_models_is_that_model(share):
     weights = random(7, 5)
@@ -56,13 +44,6 @@ def test_a_tensor_of_zeros_stays_zero():
         numbers = {"density": 0.5, "generator": torch.Generator()}
         merged = method.merge(many, zeros if method.of_vectors else None, [1.0] * len(many), **numbers)
         assert torch.equal(merged, zeros), name
-
-
-def test_ties_trims_elects_a_sign_and_averages_those_that_have_it():
-    vectors = [torch.tensor([4.0, -1.0, 0.1]), torch.tensor([2.0, 3.0, 0.2]), torch.tensor([-1.0, 5.0, 9.0])]
-    assert largest(vectors[2], 2 / 3).tolist() == [0, 5, 9]
-    # trimmed: [4, −1, 0] [2, 3, 0] [0, 5, 9]
-    assert ties(vectors, [1, 1, 1], density=2 / 3).tolist() == [3.0, 4.0, 9.0]
 
 
 def test_dare_keeps_a_share_and_the_sum_of_sizes():

@@ -131,12 +131,6 @@ def test_the_first_rule_that_applies_is_the_reason(rows, range_min, numbers, by_
         assert REASONS[code] == next(reason for reason, applies in rules.items() if applies)
 
 
-def test_a_reference_a_score_below_zero_is_below_it():
-    scores = [-0.5, -0.4, -1, -1, -0.49, -1, -1, -0.51, -0.53, -1]
-    found = reasons(mined(ranking(), [scores, scores], MiningOptions(**PLAIN)))
-    assert [found[one] for one in (4, 7, 8)] == ["above_share", "above_share", "kept"]
-
-
 def test_a_judge_scores_what_is_left_and_what_is_known():
     asked = []
 
