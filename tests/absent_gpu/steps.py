@@ -42,7 +42,7 @@ class Taken(Exception):  # noqa: N818 — nothing is wrong
 
 
 class OnDevice(TorchDispatchMode):
-    """Counts calls, lists kernels of attention, and after the `first` step refuses copies from the processor's memory."""
+    """Counts calls, lists kernels of attention, and after the `first` step refuses copies from the host's memory."""
 
     def __init__(self, *, first: bool) -> None:
         super().__init__()
