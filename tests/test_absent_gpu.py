@@ -80,15 +80,17 @@ def test_it_is_known_which_steps_wait(outcomes):
     } == WAITS
 
 
-MOST_CALLS = 2500
-"""Of aten operators in a step of 12 layers; 2,420 were counted, and 4,901 in sentence-transformers on a processor."""
+MOST_CALLS = 2850
+"""Of aten operators in a step of 12 layers; 2,803 were counted, and 4,901 in sentence-transformers on a processor."""
 
 
 def test_few_calls_are_made_whatever_the_batch(outcomes, tmp_path):
     with random_bert("thin") as folder:
         jobs = [["loss=cosent", f"training.batch_size={rows}", "debug_rows=null", BF16] for rows in (8, 64)]
-        few, many = outcomes(jobs, folder).values()
-    assert few == many <= MOST_CALLS
+        found = outcomes(jobs, folder)
+    assert {type(calls) for calls in found.values()} == {int}, found
+    assert len(set(found.values())) == 1, found
+    assert max(found.values()) <= MOST_CALLS
 
 
 def test_every_loss_is_among_them(project_root):
