@@ -95,7 +95,7 @@ def test_scores_and_errors_are_those_of_the_metric_and_of_compare(encoder_folder
 
 
 def test_it_answers_and_leaves_runs(encoder_folder, faq, tmp_path, monkeypatch):
-    monkeypatch.setattr(chosen_rows, "MOST_TRAIN", 300)  # one round of sources
+    monkeypatch.setattr(chosen_rows, "MOST_TRAIN", 96)  # one round of sources
     lines = []
     answer = advise(
         faq, encoder=str(encoder_folder), minutes=20, sources=["demo_qmc", "demo_sts"], data_dir=tmp_path,
