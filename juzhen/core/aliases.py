@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import wraps
+from pathlib import Path
 from typing import Any, TypeVar
 
 from juzhen.core.errors import UserError, nearest
@@ -679,6 +680,10 @@ def require_set(key: str, name: str, sets: Iterable[str]) -> None:
     """Raises UserError for an unknown set, with its name here or the nearest one."""
     known = list(sets)
     if name not in known:
+        if Path(name).is_dir():
+            files = [path for path in sorted(Path(name).iterdir()) if path.is_file()]
+            given = f"a file in it, such as {files[0]}" if files else "a file"
+            raise UserError(f"{key}={name}: a folder. Give {given}, or the name of a set")
         meant = (option_meant("dataset", name, known) or "").removeprefix("dataset=").partition(" ")[0]
         hint = f"Type {meant}" if meant in known else nearest(name, known)
         raise UserError(f"{key}={name}: unknown set. {hint}")

@@ -384,6 +384,11 @@ def _kind(table: RawTable, texts: Sequence[str], target: str | None) -> Kind:
     return Kind.LABELLED_PAIR if settled_classes(pair_classes, column, share) else Kind.SCORED_PAIR
 
 
+def finite_numbers(column: pd.Series) -> pd.Series:
+    """Return the numbers of a column. What is no number, or infinite, is NaN."""
+    return pd.to_numeric(column, errors="coerce").replace([math.inf, -math.inf], math.nan)
+
+
 def least_labels(column: pd.Series) -> float:
     """Return the share of labels that must be classes. If no cell is a number, the others cannot be grades."""
     return MOST_LABELS if any(map(NUMBER.fullmatch, column.unique())) else MANY_LABELS
@@ -424,7 +429,7 @@ def _classified(table: RawTable, kind: Kind, columns: dict[str, str], notes: Seq
     values = [value for value in column.unique() if value]
     where = f"{table.place}: column {name} holds {listed(values[:6])}"
     if kind is Kind.SCORED_PAIR:
-        scores = pd.to_numeric(column, errors="coerce").dropna()
+        scores = finite_numbers(column).dropna()
         if scores.empty or scores.min() == scores.max():
             raise UserError(f"{where}: no scores, or one score in all rows. {_advice(table)}")
         return Guess(kind, columns, None, (math.floor(scores.min()), math.ceil(scores.max())), tuple(notes))

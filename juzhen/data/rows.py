@@ -4,6 +4,7 @@
 the same content give the same rows. Columns are known by their names.
 """
 
+import io
 import math
 import re
 import sys
@@ -30,6 +31,7 @@ from juzhen.data.row_kinds import (
     NO_LABEL,
     Guess,
     RawTable,
+    finite_numbers,
     guess,
     least_labels,
     nli_classes,
@@ -62,6 +64,9 @@ from juzhen.data.tables import (
 
 NO_WORD = re.compile(r"[\d.,:/%％ ]+")
 """A text without a letter, such as 80 %."""
+
+ONE_VALUE = (str, bytes, bytearray, Mapping, set, frozenset)
+"""Types whose values are no column, though they can be walked."""
 
 Rows = Examples | str | Path | Iterable[Any]
 """Input of `as_examples`."""
@@ -269,7 +274,7 @@ def _examples(
 
 def _require_range(raw: RawTable, column: str, scores: Sequence[float]) -> None:
     """Raises UserError if many scores are outside of the range: as faulty rows, half a set would be left out."""
-    numbers = pd.to_numeric(raw.cells[column], errors="coerce")
+    numbers = finite_numbers(raw.cells[column])
     outside = numbers[(numbers < scores[0]) | (numbers > scores[1])]
     if raw.reading.on_bad_row == "drop" and len(outside) > len(numbers) / 10:
         raise UserError(
@@ -309,9 +314,20 @@ def _columns_of(rows: Any, name: str) -> tuple[list[str] | None, list[list[Any]]
             raise UserError(
                 f"{name}: got the splits {', '.join(map(str, rows))}. Choose one: rows[{first!r}]"
             )
-        if not all(isinstance(value, list | tuple | np.ndarray) for value in rows.values()):
+        if not all(
+            isinstance(value, Iterable) and not isinstance(value, ONE_VALUE) for value in rows.values()
+        ):
             raise UserError(f"{name}: got one dict. Give a list of dicts, a row each, or a dict of lists")
-        return [*map(str, rows)], [[*value] for value in rows.values()], {}
+        columns = [_as_list(value) for value in rows.values()]
+        if rows and all(column and isinstance(column[0], tuple | Mapping) for column in columns):
+            raise UserError(
+                f"{name}: got a dict of rows. Choose those of one name: rows[{next(iter(rows))!r}]"
+            )
+        return [*map(str, rows)], columns, {}
+    if hasattr(rows, "features") and hasattr(
+        rows, "with_format"
+    ):  # of datasets: all columns, as Python has them
+        rows = rows.with_format(None)
     names = table_columns(rows) if hasattr(type(rows), "__getitem__") else None
     if names is not None:
         if repeated := [key for key, count in Counter(names).items() if count > 1]:
@@ -326,7 +342,7 @@ def _columns_of(rows: Any, name: str) -> tuple[list[str] | None, list[list[Any]]
     if all(isinstance(row, Mapping) for row in listed) or all(hasattr(row, "_fields") for row in listed):
         records = [row if isinstance(row, Mapping) else row._asdict() for row in listed]
         keys = list(dict.fromkeys(key for record in records for key in record))
-        return [*map(str, keys)], [[record.get(key) for record in records] for key in keys], {}
+        return [*map(str, keys)], [[_plain(record.get(key)) for record in records] for key in keys], {}
     tuples = [_as_tuple(row, number, name) for number, row in enumerate(listed, 1)]
     widths = {len(row) for row in tuples}
     if len(widths) > 1 and min(widths) > 2 and all(isinstance(cell, str) for row in tuples for cell in row):
@@ -345,14 +361,24 @@ def _as_list(rows: Any, name: str = "rows") -> list[Any]:
     """The values of a list, a generator or a table column one by one."""
     if hasattr(rows, "to_pylist"):
         return list(rows.to_pylist())
-    if isinstance(rows, set | frozenset | bytes | bytearray) or not (
-        hasattr(rows, "__iter__") or hasattr(rows, "__getitem__")
+    if (
+        isinstance(rows, set | frozenset | bytes | bytearray | io.IOBase)
+        or getattr(rows, "ndim", 1) == 0
+        or not (hasattr(rows, "__iter__") or hasattr(rows, "__getitem__"))
     ):
         raise UserError(
-            f"{name}: got a {type(rows).__name__}. Give a list of tuples or of dicts, a table, or a file"
+            f"{name}: got a {type(rows).__name__}. Give a list of tuples or of dicts, a table, or the path of a file"
         )
-    values = (row.as_py() if hasattr(row, "as_py") else row for row in rows)
-    return [None if value is pd.NA or value is pd.NaT else value for value in values]
+    return [_plain(value) for value in rows]
+
+
+def _plain(value: Any) -> Any:
+    """A value of Arrow, and a number of torch, as one of Python. None if it is missing."""
+    if hasattr(value, "as_py"):
+        value = value.as_py()
+    elif getattr(value, "ndim", None) == 0 and hasattr(value, "item"):
+        value = value.item()
+    return None if value is pd.NA or value is pd.NaT else value
 
 
 def _as_tuple(row: Any, number: int, name: str) -> tuple[Any, ...]:
@@ -367,7 +393,7 @@ def _as_tuple(row: Any, number: int, name: str) -> tuple[Any, ...]:
             f"{name}, row {number}: got a {type(row).__name__}, {short(repr(row))}. Give all rows as tuples, or all as "
             "dicts"
         )
-    return tuple(row)
+    return tuple(map(_plain, row))
 
 
 def _by_position(raw: RawTable) -> Guess:

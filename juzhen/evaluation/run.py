@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from juzhen.core.columns import as_column
+from juzhen.core.columns import as_column, table_columns
 from juzhen.core.errors import UserError
 from juzhen.core.examples import CLASSIFIED_KINDS, Examples, Kind, too_few
 from juzhen.core.machine import limit_threads, require_accelerator
@@ -268,10 +268,20 @@ def _listed(sets: Any, reading: Mapping[str, Any]) -> list[Listed]:
     single = str | Path | DatasetConfig | Examples | RankingSet
     if isinstance(sets, single):
         sets = [sets]
-    elif not isinstance(sets, list | tuple) or not sets or not all(isinstance(one, single) for one in sets):
+    elif (
+        not isinstance(sets, list | tuple)
+        or not sets
+        or not all(isinstance(one, single) or table_columns(one) is not None for one in sets)
+    ):
         return [rows_to_score(sets, **reading)]
+    sets = [
+        one if isinstance(one, single) else replace(rows_to_score(one, **reading), name=f"rows_{number}")
+        for number, one in enumerate(sets, 1)
+    ]
     listed: list[Listed] = [
-        rows_to_score(one, **reading) if isinstance(one, str | Path) and is_table(one) else one
+        rows_to_score(one, **reading)
+        if isinstance(one, str | Path) and (is_table(one) or Path(one).is_file())
+        else one
         for one in sets
     ]
     names = [

@@ -1,8 +1,10 @@
 """Rows of Python objects and of files are the same rows: columns are known by their names, labels by their words."""
 
+import io
 from collections import namedtuple
 
 import datasets
+import numpy
 import pandas
 import pyarrow
 import pytest
@@ -12,6 +14,7 @@ from juzhen import SentenceEncoder, fit
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples
 from juzhen.data.rows import as_examples
+from juzhen.evaluation import evaluate
 
 PAIRS = [
     ("怎么退货", "东西想退掉怎么办", 1),
@@ -30,6 +33,13 @@ AS_PEOPLE_HOLD_THEM = {
     "dicts": RECORDS,
     "dicts in another order": [dict(reversed(record.items())) for record in RECORDS],
     "dict of lists": {name: [record[name] for record in RECORDS] for name in NAMES},
+    "dict of columns": {
+        "text_a": pandas.Series([row["text_a"] for row in RECORDS]),
+        "text_b": (row["text_b"] for row in RECORDS),
+        "label": torch.tensor([row["label"] for row in RECORDS]),
+    },
+    "tensors as labels": [(a, b, torch.tensor(label)) for a, b, label in PAIRS],
+    "dicts of tensors": [record | {"label": torch.tensor(record["label"])} for record in RECORDS],
     "named tuples": [Row(*row) for row in PAIRS],
     "pandas": pandas.DataFrame(RECORDS),
     "pandas, other columns first": pandas.DataFrame(RECORDS)[["label", "text_a", "text_b"]],
@@ -38,6 +48,7 @@ AS_PEOPLE_HOLD_THEM = {
     "arrow": pyarrow.Table.from_pylist(RECORDS),
     "arrow batch": pyarrow.RecordBatch.from_pylist(RECORDS),
     "datasets": datasets.Dataset.from_list(RECORDS),
+    "datasets, a format with one column": datasets.Dataset.from_list(RECORDS).with_format("torch", ["label"]),
     "a stream of datasets": datasets.Dataset.from_list(RECORDS).to_iterable_dataset(),
     "booleans": [record | {"label": bool(record["label"])} for record in RECORDS],
     "names of Chinese files": [
@@ -56,6 +67,44 @@ def test_rows_are_the_same_however_they_are_held(held):
         [b for _, b, _ in PAIRS],
     )
     assert read.targets.tolist() == [1, 0, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("rows", "refusal"),
+    [
+        (numpy.array("甲"), r"rows: .*path of a file"),
+        (io.StringIO("a,b\n甲,乙\n"), r"rows: .*path of a file"),
+        (dict(PAIRS[i][:2] for i in (0, 2)), r"rows: .*dict of lists"),
+        ({"train": PAIRS, "test": PAIRS}, r"rows: .*rows\['train'\]"),
+    ],
+)
+def test_rows_that_are_no_rows_are_refused(rows, refusal):
+    with pytest.raises(UserError, match=refusal):
+        as_examples(rows)
+
+
+def test_several_tables_are_several_sets_and_a_folder_is_none(tmp_path):
+    frames = [pandas.DataFrame(RECORDS), pandas.DataFrame(RECORDS[:3])]
+    scores = evaluate("lexical", frames).scores
+    assert [scores[f"dev/rows_{number}/auc"].count for number in (1, 2)] == [4, 3]
+    (tmp_path / "dev.csv").write_text("a,b,label\n甲,乙,1\n", "utf-8")
+    (tmp_path / "dev.zip").write_bytes(b"PK")
+    for given, wanted in ((tmp_path, r"folder.*dev\.csv"), (tmp_path / "dev.zip", r"dev\.zip.*\.csv")):
+        for given_as in (str, type(tmp_path)):
+            with pytest.raises(UserError, match=wanted):
+                evaluate("lexical", given_as(given))
+        with pytest.raises(UserError, match=wanted):
+            as_examples(given)
+
+
+def test_a_score_without_bound_is_a_faulty_row():
+    rows = pandas.DataFrame(RECORDS).rename(columns={"label": "score"}).astype({"score": float})
+    rows.loc[1, "score"] = float("inf")
+    rows.loc[2, "score"] = 0.5
+    with pytest.raises(UserError, match=r"row 2: .*score.*on_bad_row=drop"):
+        as_examples(rows)
+    with pytest.warns(UserWarning, match="row"):
+        assert as_examples(rows, on_bad_row="drop").targets.tolist() == [1, 0.5, 0]
 
 
 def test_numbers_of_classes_have_the_names_that_a_data_set_gives_them():

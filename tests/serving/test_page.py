@@ -231,3 +231,30 @@ def test_a_browser_shows_what_a_file_is_taken_for_before_it_is_scored(address, t
     assert given[7] == [True, True]
     assert given[13] == ["querydoc", "甲乙"]
     assert given[16] == 1
+
+
+@pytest.mark.slow
+def test_a_browser_leads_from_a_sheet_of_one_column_to_the_next(address, tmp_path):
+    require_chromium()
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    book.active.append(["说明"])
+    book.active.append(["两列问题"])
+    pairs = book.create_sheet("问答")
+    for row in [("query", "doc"), ("甲", "乙"), ("丙", "")]:
+        pairs.append(row)
+    book.save(tmp_path / "faq.xlsx")
+    given, complaints = browse(
+        f"{address}/",
+        ["until", IS_SHOWN.format("search")],
+        ["files", ["#file", str(tmp_path / "faq.xlsx")]],
+        ["until", IS_SHOWN.format("columns")],
+        ["js", "document.getElementById('start').disabled"],
+        ["choose", ["#sheet", "问答"]],
+        ["until", "document.querySelectorAll('#first-rows tbody tr').length === 2"],
+        ["js", "document.getElementById('start').disabled"],
+        ["js", "document.getElementById('file-state').textContent"],
+    )  # fmt: skip
+    assert not complaints
+    assert (given[3], given[6]) == (True, False)
+    assert re.match(r"1 \w+; 1 \w+ with", given[7])

@@ -26,14 +26,18 @@ async function open(answers = {}) {
     throw error;
   }
   complain(table.unclear && new Error(table.unclear));
-  if (table.names.length < 2) {
-    tell("oneColumn");
-    return;
-  }
   at("header-label").hidden = table.header === null;
   at("header").checked = table.header;
   at("sheet").replaceChildren(...table.sheets.map((name) => make("option", { value: name }, name)));
   at("sheet-label").hidden = table.sheets.length < 2;
+  if (table.names.length < 2) {
+    tell("oneColumn");
+    at("columns").hidden = table.sheets.length < 2; // another sheet may have pairs
+    at("start").disabled = true;
+    at("first-rows").replaceChildren();
+    Object.values(columns).forEach((select) => select.replaceChildren());
+    return;
+  }
   fillColumns(table.columns);
   at("columns").hidden = false;
   count();
@@ -118,7 +122,7 @@ function show() {
   const labels = [...new Set(result.rows.map((row) => row.gold))].sort();
   const series = labels.length <= MOST_SERIES && labels[0] !== null ? labels : [null];
   const middle = sorted.length >> 1, median = sorted.length % 2 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
-  const facts = [`${sorted.length} ${say("pairs")}`, `${say("mean")} ${number(scores.reduce((sum, value) => sum + value, 0) / scores.length)}`, `${say("median")} ${number(median)}`, `${say("range")} ${number(sorted[0])} … ${number(sorted.at(-1))}`];
+  const facts = [say("pairs", sorted.length), `${say("mean")} ${number(scores.reduce((sum, value) => sum + value, 0) / scores.length)}`, `${say("median")} ${number(median)}`, `${say("range")} ${number(sorted[0])} … ${number(sorted.at(-1))}`];
   if (labels.length > 1 && labels.every((label) => label !== null && isNumber(label))) facts.push(`${say("spearman")} ${number(spearman(scores, result.rows.map((row) => Number(row.gold))))}`);
   const keys = series[0] === null ? [] : series.map((label, number) => make("span", {}, make("i", { class: `key s${number}` }), label || say("none")));
   at("histogram-note").replaceChildren(...keys, ...facts.map((fact) => make("span", {}, fact)));

@@ -1,4 +1,5 @@
 // The words of the page in both languages, and which one is shown.
+const many = (number, several, one) => (number === 1 ? `1 ${one}` : `${number} ${several}`);
 export const WORDS = {
   en: {
     skip: "To the content", key: "API key", enter: "Enter", search: "Search", query: "Type a question or a sentence",
@@ -9,13 +10,13 @@ export const WORDS = {
     save: "Download with scores", docs: "API", offline: "This page asks nothing of any other server.", none: "none", column: (number) => `column ${number}`,
     language: "中文", theme: { system: "◐ system", light: "☀ light", dark: "☾ dark" }, themeLabel: "Colours",
     encoder: (card) => `${card.id}: ${card.dimension} dimensions, up to ${card.max_tokens} tokens`, judge: (card) => `cross-encoder ${card.id}`,
-    indexed: (index) => `${index.texts} texts in ${index.name}. Results come as you type, in two ways side by side.`, way: "Way of searching", otherWay: "Second way of searching",
+    indexed: (index) => `${many(index.texts, "texts", "text")} in ${index.name}. Results come as you type, in two ways side by side.`, way: "Way of searching", otherWay: "Second way of searching",
     ways: { dense: "embeddings", bm25: "BM25", hybrid: "both fused", rerank: "cross-encoder" }, otherPlace: (place) => `${place}. in the other list`, otherLacks: "not in the other list", nothing: "Nothing was found.", compare: "compare with the query",
     computing: "computing …", word: "word", weight: "weight", text: "text",
-    rows: (rows, empty, leftOut) => `${rows} pairs${empty ? `; ${empty} rows with an empty text are left out` : ""}${leftOut.rows ? `; ${leftOut.rows} faulty rows are left out, the first: ${leftOut.first}` : ""}`, noRows: "No row has both texts. Choose other columns.", oneColumn: "The file has one column only; expected a text in each of two.",
-    scored: (done, rows) => `${done} of ${rows} pairs`, ready: (rows, seconds) => `${rows} pairs in ${seconds} s`, stopped: (done) => `Stopped after ${done} pairs`,
-    mean: "mean", median: "median", range: "range", spearman: "Spearman with the label", pairs: "pairs", highest: "Highest first", lowest: "Lowest first", shown: (shown, rows) => `${shown} of ${rows} rows are shown`,
-    chart: (rows, low, high) => `Histogram of the scores of ${rows} pairs, from ${low} to ${high}`, unreachable: "The server does not answer.", badKey: "The server wants an API key.",
+    rows: (rows, empty, leftOut) => `${many(rows, "pairs", "pair")}${empty ? `; ${many(empty, "rows with an empty text are", "row with an empty text is")} left out` : ""}${leftOut.rows ? `; ${many(leftOut.rows, "faulty rows are", "faulty row is")} left out, the first: ${leftOut.first}` : ""}`, noRows: "No row has both texts. Choose other columns.", oneColumn: "The file has one column only; expected a text in each of two.",
+    scored: (done, rows) => `${done} of ${many(rows, "pairs", "pair")}`, ready: (rows, seconds) => `${many(rows, "pairs", "pair")} in ${seconds} s`, stopped: (done) => `Stopped after ${many(done, "pairs", "pair")}`,
+    mean: "mean", median: "median", range: "range", spearman: "Spearman with the label", pairs: (rows) => many(rows, "pairs", "pair"), highest: "Highest first", lowest: "Lowest first", shown: (shown, rows) => `${shown} of ${many(rows, "rows", "row")} shown`,
+    chart: (rows, low, high) => `Histogram of the scores of ${many(rows, "pairs", "pair")}, from ${low} to ${high}`, unreachable: "The server does not answer.", badKey: "The server wants an API key.",
     examples: ["How do I return an item?", "I want to send a product back"],
   },
   zh: {
@@ -32,7 +33,7 @@ export const WORDS = {
     computing: "计算中……", word: "词", weight: "权重", text: "文本",
     rows: (rows, empty, leftOut) => `${rows} 对${empty ? `；${empty} 行有空文本，已略去` : ""}${leftOut.rows ? `；${leftOut.rows} 行有问题，已略去，第一处：${leftOut.first}` : ""}`, noRows: "没有一行同时含有两个文本，请选择其他列。", oneColumn: "文件只有一列；需要两列文本。",
     scored: (done, rows) => `${done} / ${rows} 对`, ready: (rows, seconds) => `${rows} 对，用时 ${seconds} 秒`, stopped: (done) => `已停止，完成 ${done} 对`,
-    mean: "均值", median: "中位数", range: "范围", spearman: "与标签的 Spearman", pairs: "对", highest: "从高到低", lowest: "从低到高", shown: (shown, rows) => `显示 ${rows} 行中的 ${shown} 行`,
+    mean: "均值", median: "中位数", range: "范围", spearman: "与标签的 Spearman", pairs: (rows) => `${rows} 对`, highest: "从高到低", lowest: "从低到高", shown: (shown, rows) => `显示 ${rows} 行中的 ${shown} 行`,
     chart: (rows, low, high) => `${rows} 对分数的直方图，从 ${low} 到 ${high}`, unreachable: "服务器没有应答。", badKey: "服务器需要 API 密钥。",
     examples: ["怎么退货", "东西不想要了想退掉"],
   },
