@@ -289,6 +289,15 @@ def test_the_best_usable_ones_of_each_query_are_chosen_and_the_other_kind_fills_
         assert sorted((not rows[one][4], -rows[one][2]) for one in taken & {*hard}) == wish
 
 
+def test_negatives_are_drawn_by_a_softmax_of_their_scores():
+    count, weights = 20_000, np.array([1.0, 1.0, 4.0])
+    query, score = np.repeat(np.arange(count), 3), np.tile(np.log(weights) / 2, count)
+    pool = Pool(query, query, np.ones_like(query), score, query)
+    options = MiningOptions(num_negatives=1, hard_share=1.0, temperature=0.5)
+    shares = chosen(pool, np.zeros(len(query), dtype=np.int8), options).reshape(-1, 3).mean(axis=0)
+    assert shares == pytest.approx(weights / 6, abs=0.015)  # four deviations
+
+
 def test_half_are_hard_and_the_rest_fills_up():
     set_ = RankingSet("some", "train", ["问"], [f"文{n}" for n in range(60)], [{59: 1.0}])
     scores = np.linspace(1, 0.6, 60)[None]
