@@ -143,3 +143,11 @@ def test_a_search_equals_a_scan_after_any_changes(encoder, tmp_path_factory, mon
     run_state_machine_as_test(
         lambda: States(encoder, tmp_path_factory.mktemp("states") / "index"), settings=some
     )
+
+
+@pytest.mark.parametrize("mode", ["dense", "bm25", "hybrid"])
+def test_an_index_whose_texts_are_all_removed_finds_none(encoder, tmp_path, mode):
+    build(tmp_path / "index", encoder, Rows(["苹果"], ["a"]), name="small")
+    remove(tmp_path / "index", ["a"])
+    with Index.open(tmp_path / "index", encoder) as index:
+        assert index.search(["苹果", "梨"], mode=mode) == [[], []]

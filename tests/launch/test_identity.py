@@ -272,3 +272,11 @@ def test_the_layout_and_the_limit_of_a_set_make_the_row_and_what_describes_it_do
     assert row(layout="tsv", layouts=layouts | {"tsv": {"files": "c"}}) != usual
     assert row(layout="tsv", layouts=layouts, limit=7) != usual
     assert row(layout="hub", layouts=layouts) != usual
+
+
+def test_a_number_that_losses_of_before_lacked_is_in_a_key_where_it_changes_something():
+    job = composed("guided")
+    before = job | {"loss": {key: one for key, one in job["loss"].items() if key != "relative_margin"}}
+    other = changed(job, ("loss", "relative_margin"), 0)
+    keys_of = [key_of_settings(deciding_settings(each)) for each in (job, before, other)]
+    assert keys_of[0] == keys_of[1] != keys_of[2]
