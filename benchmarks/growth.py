@@ -1,8 +1,9 @@
 """How time and memory grow with rows, pairs, texts and runs: python -m benchmarks.growth [OUTPUT]
 
-Four kinds of work, each at four sizes or three, beside the peer that people use where there is one. Every number comes
-from a process of its own, one after another. The encoder is a BERT of one layer and 32 numbers, so that the numbers
-say what the program costs and not the layers. Writes growth.json and growth.svg. It takes about an hour.
+Four kinds of work at three or four sizes, beside the program that people use where there is one. Every number comes
+from a process of its own. The encoder is a BERT of one layer and 32 numbers, so the numbers are those of the program
+and not of the layers. It writes growth.json, growth.svg and README.md, and takes about an hour. `OUTPUT page` writes
+the page of a growth.json again.
 """
 
 import json
@@ -18,9 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.measure import Numbers, apart, describe_machine
-from benchmarks.report import COLOURS, MARKERS, STYLE, is_committed
+from benchmarks.report import COLOURS, MARKERS, STYLE, read
 from benchmarks.work import random_bert
 from juzhen.core.atomic_write import atomic_write, write_json, write_text
+from juzhen.core.paths import ROOT
 from tools.archives import unpacked
 
 SIZES = {
@@ -31,8 +33,31 @@ SIZES = {
 }
 """Work → sizes: rows, pairs, texts, runs."""
 
+TITLES = {
+    "train": "Training: until 20 steps are done",
+    "evaluate": "Evaluation of labelled pairs",
+    "index": "An index on disk, and 100 queries",
+    "report": "A report",
+}
+WORK = {
+    "train": "`juzhen.fit` and the trainer of sentence-transformers read a CSV file and take 20 steps of 64 pairs. "
+    "juzhen checks and tokenises all rows before the first step. The other side maps the file and tokenises in each "
+    "step, so that its later steps cost more.",
+    "evaluate": "`juzhen.evaluate` and EmbeddingSimilarityEvaluator score pairs of a CSV file. juzhen also computes "
+    "accuracy, F1, average precision and intervals.",
+    "index": "`juzhen.index.build` keeps texts and vectors on disk. FAISS (IndexFlatIP, vectors by "
+    "sentence-transformers) keeps vectors alone.",
+    "report": "`juzhen report` of committed runs, repeated with other seeds where there are fewer. We know no other "
+    "program to compare it with.",
+}
+ABOUT = """# Cost of growth
+
+Processor time and memory from the smallest size to the largest, each number of a process of its own. The encoder is a
+BERT of one layer and 32 numbers, so the numbers are those of the program and not of the layers. Machine: {processor},
+threads of torch: {threads}, shared with other jobs, which lengthens processor time somewhat. The time per unit leaves out what the smallest size takes. Made by `python -m benchmarks.growth`."""
 UNITS = {"train": "rows", "evaluate": "pairs", "index": "texts", "report": "runs"}
 PEERS = {"train": "sentence-transformers", "evaluate": "sentence-transformers", "index": "FAISS"}
+NAMES = {"ours": "juzhen", "sentence-transformers": "theirs"}
 STEPS, BATCH, QUERIES = 20, 64, 100
 WORDS = [
     *("怎么", "退货", "花呗", "还款", "借呗", "额度", "手机", "绑定", "修改", "密码", "为什么", "不能"),
@@ -165,6 +190,10 @@ def children() -> resource.struct_rusage:
     return resource.getrusage(resource.RUSAGE_CHILDREN)
 
 
+def is_committed(folder: Path) -> bool:
+    return folder.resolve().is_relative_to(ROOT / "results")
+
+
 def logging_off() -> None:
     import warnings
 
@@ -203,21 +232,34 @@ def growth(sizes: dict[str, tuple[int, ...]] = SIZES) -> list[Numbers]:
     return rows
 
 
-def per_unit(rows: list[Numbers], work: str, side: str) -> list[tuple[int, float, float]]:
-    """Size, microseconds and bytes for each unit beyond the least size."""
-    of_side = [row for row in rows if row["work"] == work and row["side"] == side]
-    least = of_side[0]
-    return [
-        (
-            row["count"],
-            1e6 * (row["cpu_seconds"] - least["cpu_seconds"]) / (row["count"] - least["count"]),
-            2**20 * (row["mib_peak"] - least["mib_peak"]) / (row["count"] - least["count"]),
-        )
-        for row in of_side[1:]
-    ]
+def page(result: dict[str, Any]) -> str:
+    """The page of a result as Markdown: what was done, a table for each work, the picture."""
+    rows, machine = result["rows"], result["machine"]
+    parts = [ABOUT.format(**machine), "![Processor seconds and peak memory over sizes](growth.svg)"]
+    for work in dict.fromkeys(row["work"] for row in rows):
+        of_work = [row for row in rows if row["work"] == work]
+        sides = list(dict.fromkeys(row["side"] for row in of_work))
+        least = {row["side"]: row for row in reversed(of_work)}
+        heads = [
+            f"{NAMES.get(side, side)}: {head}"
+            for side in sides
+            for head in ("s", f"µs per {UNITS[work][:-1]}", "MiB")
+        ]
+        lines = [[UNITS[work], *heads], ["--:"] * (1 + len(heads))]
+        for count in dict.fromkeys(row["count"] for row in of_work):
+            cells = [f"{count:,}"]
+            for row in (row for row in of_work if row["count"] == count):
+                first = least[row["side"]]
+                more, used = row["count"] - first["count"], row["cpu_seconds"] - first["cpu_seconds"]
+                cells += [f"{row['cpu_seconds']:.1f}", f"{1e6 * used / more:,.0f}" if more else "–"]
+                cells += [f"{row['mib_peak']:,.0f}"]
+            lines.append(cells)
+        table = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+        parts.append(f"## {TITLES[work]}\n\n{WORK[work]}\n\n{table}")
+    return "\n\n".join(parts) + "\n"
 
 
-def draw(rows: list[Numbers], path: Path) -> None:
+def draw(rows: list[Numbers], path: Path, *, in_own_folder: bool) -> None:
     """Writes a picture: processor seconds and peak memory of each work over its sizes, with logarithmic axes."""
     import matplotlib
     from matplotlib.figure import Figure
@@ -240,19 +282,29 @@ def draw(rows: list[Numbers], path: Path) -> None:
                     xscale="log", yscale="log", xlabel=UNITS[work], ylabel=label, title="" if line else work
                 )
             panels[0][column].legend(fontsize=7)
-        with atomic_write(path, "wb", in_own_folder=is_committed(path)) as file:
+        with atomic_write(path, "wb", in_own_folder=in_own_folder) as file:
             figure.savefig(file, format="svg", metadata={"Date": None})
 
 
-def main(output: str = "build/bench", *sizes: str) -> None:
-    chosen = SIZES | {
+def write(result: dict[str, Any], folder: Path) -> None:
+    """Write growth.svg and README.md into a folder."""
+    ours = is_committed(folder)
+    draw(result["rows"], folder / "growth.svg", in_own_folder=ours)
+    write_text(folder / "README.md", page(result), in_own_folder=ours)
+
+
+def main(output: str = "build/growth", *sizes: str) -> None:
+    folder = Path(output)
+    if sizes == ("page",):
+        return write(read(folder / "growth.json"), folder)
+    chosen = {
         work: tuple(map(int, text.split(","))) for work, _, text in (word.partition("=") for word in sizes)
     }
-    result: dict[str, Any] = {"benchmark": "growth", "machine": describe_machine(), "rows": growth(chosen)}
-    path = Path(output, "growth.json")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_json(path, result, in_own_folder=is_committed(path))
-    draw(result["rows"], path.with_suffix(".svg"))
+    machine = describe_machine()
+    result = {"benchmark": "growth", "machine": machine, "rows": growth(SIZES | chosen)}
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / "growth.json", result, in_own_folder=is_committed(folder))
+    write(result, folder)
 
 
 if __name__ == "__main__":

@@ -99,6 +99,11 @@ PAGES = (
         "results/bench/*.json benchmarks/table.yaml",
     ),
     Page(
+        "results/growth/README.md results/growth/growth.svg",
+        "python -m benchmarks.growth results/growth page",
+        "results/growth/growth.json",
+    ),
+    Page(
         "docs/speed.svg",
         "python -m tools.docs.speed_picture docs/speed.svg",
         "results/bench/*.json",

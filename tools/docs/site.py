@@ -39,6 +39,7 @@ ABOUT = {
     "encoders": ("Kinds of encoders", "whole, LoRA, a small decoder, ColBERT and SPLADE on the same pairs"),
     "merging": ("Serial, mixed, merged", "curricula, a mixture and merged models at equal cost"),
     "leaks": ("Leaks found", "evaluation rows that training sets and running text give away"),
+    "growth": ("Cost of growth", "time and memory from thousands of rows to millions"),
     "bench": ("Speed measured", "training, encoding and memory compared with sentence-transformers"),
 }
 """Folder of results → its title, and what it answers, in the order of the site; folders that are not here follow."""
