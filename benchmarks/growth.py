@@ -54,7 +54,8 @@ ABOUT = """# Cost of growth
 
 Processor time and memory from the smallest size to the largest, each number of a process of its own. The encoder is a
 BERT of one layer and 32 numbers, so the numbers are those of the program and not of the layers. Machine: {processor},
-threads of torch: {threads}, shared with other jobs, which lengthens processor time somewhat. The time per unit leaves out what the smallest size takes. Made by `python -m benchmarks.growth`."""
+threads of torch: {threads}, shared with other jobs, which lengthens processor time somewhat. The time per unit leaves
+out what the smallest size takes. Made by `python -m benchmarks.growth`."""
 UNITS = {"train": "rows", "evaluate": "pairs", "index": "texts", "report": "runs"}
 PEERS = {"train": "sentence-transformers", "evaluate": "sentence-transformers", "index": "FAISS"}
 NAMES = {"ours": "juzhen", "sentence-transformers": "theirs"}
