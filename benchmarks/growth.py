@@ -266,7 +266,7 @@ def draw(rows: list[Numbers], path: Path, *, in_own_folder: bool) -> None:
     from matplotlib.figure import Figure
 
     works = list(dict.fromkeys(row["work"] for row in rows))
-    with matplotlib.rc_context({**STYLE, "svg.hashsalt": "juzhen"}):
+    with matplotlib.rc_context({**STYLE, "svg.hashsalt": "juzhen", "svg.fonttype": "none"}):
         figure = Figure(figsize=(3.2 * len(works), 5.4))
         panels = figure.subplots(2, len(works), squeeze=False)
         for column, work in enumerate(works):
@@ -282,6 +282,7 @@ def draw(rows: list[Numbers], path: Path, *, in_own_folder: bool) -> None:
                 axes.set(
                     xscale="log", yscale="log", xlabel=UNITS[work], ylabel=label, title="" if line else work
                 )
+                axes.minorticks_off()
             panels[0][column].legend(fontsize=7)
         with atomic_write(path, "wb", in_own_folder=in_own_folder) as file:
             figure.savefig(file, format="svg", metadata={"Date": None})

@@ -92,6 +92,7 @@ def test_arrows_of_the_suite_go_one_way(project_root, package):
         assert found <= SUITE[package], f"{name} imports {sorted(found - SUITE[package])}"
 
 
+@pytest.mark.slow
 def test_the_door_and_sweeps_do_not_load_torch(project_root):
     """In one process: what none of several imports loads, none of them loads alone."""
     doors = ["train", "juzhen", "launch.console", "launch.run_folder", "juzhen.cli.main", "launch.evaluate"]

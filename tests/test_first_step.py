@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 from forks import python
 
 PROGRAM = """
@@ -51,6 +52,7 @@ def test_few_modules_are_imported_before_the_first_step(tmp_path):
     assert len(modules) <= MOST
 
 
+@pytest.mark.slow
 def test_what_was_left_out_is_there_for_everybody_else(tmp_path):
     program = (
         "from conf.light_imports import load_lightning; load_lightning(); load_lightning()\n"

@@ -76,6 +76,7 @@ def put(path, content):
 
 @pytest.mark.parametrize("content", CONTENTS)
 @pytest.mark.parametrize("name", [*REFUSED, *EMPTY_IS_FINE])
+@pytest.mark.sampled(2)
 def test_what_has_another_shape_is_refused_by_its_name(tmp_path, name, content):
     if (name, content) == ("own.yaml", "deep"):
         pytest.skip("the parser of YAML takes seconds for it")

@@ -118,6 +118,7 @@ def test_it_answers_and_leaves_runs(encoder_folder, faq, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("made_before", [1, 2])
+@pytest.mark.sampled(2)
 def test_ctrl_c_gives_the_answer_so_far(made_before, encoder_folder, faq, tmp_path, monkeypatch):
     made = Trials.make
 

@@ -63,7 +63,7 @@ def test_no_text_of_the_page_goes_without_chinese(space, monkeypatch):
 
 def test_the_page_holds_the_numbers_and_no_text_of_a_stranger_is_markup(space, page):
     text = page.read_text(encoding="utf-8")
-    assert "60 of 99 texts of news (test); seed 1." in text
+    assert "60 of 99 texts of news (test), seed 1." in text
     assert len(re.findall(r"<script[ >]", text)) == 4
     assert "<img" not in text
     data = json.loads(re.search(r'id="data">(.*?)</script>', text, re.DOTALL)[1])

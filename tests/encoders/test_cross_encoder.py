@@ -43,6 +43,7 @@ def tables(encoder, first=FIRST, second=SECOND):
 
 
 @pytest.mark.parametrize("max_length", [8, 9, 24, 31, 32])
+@pytest.mark.sampled(2)
 def test_ids_and_segments_are_those_of_the_tokenizer(any_folder, joint, max_length):
     encoder = joint(any_folder, max_length=max_length)
     # Sentences that alone are longer than a joint input lose tokens before they are joined.

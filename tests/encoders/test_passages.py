@@ -27,6 +27,7 @@ def covered(text: str, spans: np.ndarray, overlap: int) -> None:
 
 @pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize("overlap", [0, 3])
+@pytest.mark.sampled(2)
 def test_spans_cover_each_text(any_folder, load, late, overlap):
     encoder = load(any_folder, max_length=16).eval()
     passages = encoder.encode_chunks(TEXTS, chunk_tokens=8, overlap=overlap, late=late)

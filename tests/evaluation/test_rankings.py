@@ -106,7 +106,7 @@ def test_bm25_puts_documents_in_the_order_of_bm25s(ranking, pairs):
 @pytest.mark.parametrize("corpus", [[], ["今天"]])
 def test_a_ranking_without_queries_or_documents_is_refused(corpus):
     empty = RankingSet("empty", "test", [], corpus, [])
-    with pytest.raises(UserError, match=f"test/empty: 0 queries and {len(corpus)} documents. Expected one"):
+    with pytest.raises(UserError, match=f"test/empty: 0 queries and {len(corpus)} documents?. Expected one"):
         evaluate("lexical", [empty], settings=FEW)
 
 
@@ -195,7 +195,7 @@ def test_a_cross_encoder_needs_candidates(encoders, ranking):
         ([{0: 0.0}], None, "query 0 needs a document"),
         ([{2: 1.0}], None, "names a document that is not there. Expected 0 to 1"),
         ([{0: 1.0}], [np.array([-1])], "names a document that is not there"),
-        ([{0: 1.0}, {1: 1.0}], None, "1 queries, but answers of 2"),
+        ([{0: 1.0}, {1: 1.0}], None, "1 query, but answers of 2"),
     ],
 )
 def test_what_is_no_ranking_is_refused(relevant, candidates, message):

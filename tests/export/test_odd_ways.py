@@ -226,6 +226,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
+@pytest.mark.slow
 def test_a_broken_export_has_failed(encoder, exported, tmp_path, name):
     folder = tmp_path / "out"
     shutil.copytree(exported, folder)

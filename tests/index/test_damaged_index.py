@@ -277,6 +277,7 @@ def test_what_is_the_same_is_used(case, built, found, expected, capsys):
 
 
 @pytest.mark.parametrize("case", REFUSED)
+@pytest.mark.sampled(2)
 def test_a_damaged_database_is_refused_with_a_way_out(case, built, found, encoder):
     folder = built()
     REFUSED[case](folder)

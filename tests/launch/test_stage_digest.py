@@ -95,6 +95,7 @@ def scores_digest(job=None, data: JobData = DATA) -> str:
 
 
 @each(LEARNED)
+@pytest.mark.sampled(2)
 def test_what_decides_the_weights_changes_the_digest_of_the_stage(group, key, value):
     assert digest(job_with(group, **{key: value})) != digest()
 

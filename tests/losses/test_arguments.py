@@ -139,6 +139,7 @@ def test_constant_scores_are_right_by_chance(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.sampled(2)
 def test_a_collapsed_encoder_is_right_by_chance(name):
     """All texts in one point: candidates are equal, or differ by an ulp."""
     loss, tensors = call(name)

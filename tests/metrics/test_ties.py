@@ -55,6 +55,7 @@ def test_an_answer_and_a_wrong_document_that_no_sign_tells_apart():
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("depth", [1, 3, 5, 7])
+@pytest.mark.sampled(2)
 def test_the_mean_over_all_orders_of_equals(seed, depth):
     draw = np.random.default_rng(seed)
     scores = draw.integers(0, 2 + seed % 2, 7).astype(np.float32)

@@ -107,6 +107,7 @@ def test_aliases_that_spell_out_a_billion_values_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize("ending", ["json", "yaml"])
+@pytest.mark.slow
 def test_brackets_in_brackets_are_no_traceback(tmp_path, ending):
     path = tmp_path / f"deep.{ending}"
     path.write_text("[" * 10_000)

@@ -96,6 +96,7 @@ def test_what_is_fed_drop_by_drop_ends(port):
         assert status in said[:20], name
 
 
+@pytest.mark.slow
 def test_a_second_request_and_one_in_pieces_are_answered(port):
     with connected(port) as own:
         assert ask(own) == 200

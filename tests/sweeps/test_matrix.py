@@ -325,7 +325,7 @@ def test_a_folder_of_positive_pairs_alone_has_a_table_and_a_report(make_result):
     results = [make_result(["faq"], FAQ, untrained={"dev/faq/recall_at_1": 0.6})]
     matrix = build_matrix(results, metric=None)
     assert (matrix.metric, matrix.columns) == ("recall_at_1", ["dev/faq"])
-    assert to_markdown(matrix).startswith("R@1 ×100; row")
+    assert to_markdown(matrix).startswith("R@1 ×100. Row")
     report = build_report(results, metric=None, reference=Reference([], []), audit=None)
     assert "+10.0" in markdown(report)
     assert "faq" in html(report, title="faq")

@@ -32,7 +32,8 @@ def test_files_are_the_golden_ones(report, capsys):
     written = sorted(Path(line).name for line in capsys.readouterr().out.splitlines())
     assert sorted([LIST, *written]) == sorted(path.name for path in folder.iterdir())
     for golden in sorted(GOLDEN.iterdir()):
-        assert (folder / golden.name).read_bytes() == golden.read_bytes(), golden.name
+        written = (folder / golden.name).read_bytes().replace(f"{folder.parent}".encode(), b"RUNS")
+        assert written == golden.read_bytes(), golden.name
     assert {"report.md", "matrix.csv", "matrix.tex", "differences.csv", "published.csv"} == {
         path.name for path in GOLDEN.iterdir()
     }
