@@ -338,27 +338,6 @@ def picture(table: pd.DataFrame, path: Path) -> None:
         figure.savefig(path, format="svg", metadata={"Date": None})
 
 
-def confidence_picture(table: pd.DataFrame, path: Path) -> None:
-    """Draw accuracy over the share of decisions that are made, the surest first, a panel per reference."""
-    names = list(dict.fromkeys(table["reference"]))
-    with rc_context({"svg.hashsalt": "decide", "svg.fonttype": "none", "font.size": 9}):
-        figure = Figure(figsize=(10, 3.4), layout="constrained")
-        for place, name in enumerate(names):
-            axes = figure.add_subplot(1, len(names), place + 1)
-            part = table[(table["reference"] == name) & (table["share"] != "decided") & (table["seeds"] < 3)]
-            for number, way in enumerate(SHOWN):
-                line = part[part["encoder"] + part["budget"].map(", {:,}".format) == way]
-                axes.plot(
-                    line["share"].astype(int), line["accuracy"], marker="o", color=f"C{number}", label=way
-                )
-            axes.axhline(50, color="grey", linewidth=0.8)
-            axes.set(title=f"against {name}", xlabel="decisions made, %", ylim=(45, 101), xlim=(104, 20))
-            if not place:
-                axes.set_ylabel("alike, %")
-                axes.legend(fontsize=6, loc="lower right")
-        figure.savefig(path, format="svg", metadata={"Date": None})
-
-
 def ship_gains(scores: pd.DataFrame, path: Path) -> None:
     """Write gains over untrained weights for `juzhen advise`: of results/transfer, else of the study."""
     _, transfer = references()[BOX]
@@ -518,7 +497,6 @@ def _confidence_section(sure: pd.DataFrame) -> str:
         "of the column. “Decided” are those that `juzhen report` calls decided at 5 %, from three seeds and the "
         "intervals of 2,000 rows (without the NLI triplets); their share is in front. [confidence.csv](confidence.csv) "
         "has all scores.\n",
-        "![Accuracy over the share of decisions](confidence.svg)\n",
     ]
     for name, of_reference in sure.groupby("reference", sort=False):
         body = []
@@ -614,7 +592,6 @@ def main() -> None:
     for name, frame in written.items():
         write_text(options.folder / name, frame.to_csv(index=False, lineterminator="\n"))
     picture(table, options.folder / "decisions.svg")
-    confidence_picture(sure, options.folder / "confidence.svg")
     ship_gains(scores, options.folder / GAINS.name)
     write_text(options.folder / "README.md", page(scores, table, sure))
 
