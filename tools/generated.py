@@ -191,7 +191,10 @@ def _content(path: Path) -> bytes:
 
 
 def write(page: Page) -> None:
-    """Runs the command. What a verb or a program of pictures writes is written elsewhere first: it replaces no page."""
+    """Runs the command. What a verb or a program of pictures writes is written elsewhere first: it replaces no page.
+
+    A page names the folder of unpacked runs as a reader types it.
+    """
     with TemporaryDirectory() as name:
         folder, places = Path(name), {"build/results/": unpacked()}
         if page.command.startswith(("juzhen ", f"python -m {PICTURES} ")):
@@ -201,7 +204,7 @@ def write(page: Page) -> None:
         run(page.command, places)
         for path in (path for glob in page.writes.split() for path in folder.glob(glob)):
             with atomic_write(ROOT / path.relative_to(folder), "wb", in_own_folder=True) as file:
-                file.write(path.read_bytes())
+                file.write(path.read_bytes().replace(f"{unpacked()}/".encode(), b"build/results/"))
 
 
 def run(command: str, places: Mapping[str, Path]) -> None:

@@ -88,7 +88,8 @@ class ArrayCache:
             return None
         with suppress(OSError):  # a read-only folder
             os.utime(path)  # time of the last use
-        _CHECKED[path] = _state(path)
+        with suppress(OSError):  # another process may have removed it to make room
+            _CHECKED[path] = _state(path)
         return stored
 
     def write(self, key: str, arrays: Mapping[str, np.ndarray]) -> Stored | None:
@@ -128,6 +129,7 @@ class ArrayCache:
 
 
 def _state(path: Path) -> tuple[int, ...]:
+    """Inode, size and time of the last change: a file with other bytes has another state."""
     status = path.stat()
     return status.st_ino, status.st_size, status.st_mtime_ns
 

@@ -145,3 +145,12 @@ def test_the_chart_of_speed_has_the_numbers_of_its_caption():
     for name in EDITIONS:
         (caption,) = re.findall(r"!\[(.*)\]\(docs/speed\.svg\)", (ROOT / name).read_text("utf-8"))
         assert sorted(re.findall(r"\d\.\d\d", caption)) == sorted(drawn), name
+
+
+def test_no_page_names_a_folder_of_the_machine_that_wrote_it():
+    names = subprocess.check_output(["git", "ls-files", "docs", "results"], cwd=ROOT, text=True).split()
+    texts = {
+        name: (ROOT / name).read_text("utf-8") for name in names if name.endswith((".md", ".csv", ".json"))
+    }
+    folder = re.compile(r"(?<![\w.:…<>/])/(home|mnt|private|root|tmp|Users|work)/\w")
+    assert not [name for name, text in texts.items() if folder.search(text)]
