@@ -96,6 +96,7 @@ def test_stages_go_on_with_the_adapter_and_share_it(tmp_path, encoder_folder):
     assert weights(first, "adapter_model") == weights(again, "adapter_model")
 
 
+@pytest.mark.slow
 def test_init_from_a_run_goes_on_with_its_adapter(tmp_path, encoder_folder, plain):
     run = run_job(
         tmp_path, encoder_folder, f"init_from={plain}", "optimizer.lr=1e-2", "training.duration=2 steps"

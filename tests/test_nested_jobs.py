@@ -44,6 +44,7 @@ def test_a_result_has_a_column_for_each_size(run, rows):
         assert found[f"{column}/spearman"].value == pytest.approx(expected, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_an_encoder_that_gives_cut_embeddings_is_scored_by_them(run):
     whole, cut = (
         evaluate(run, ["demo_sts"]),

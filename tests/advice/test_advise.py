@@ -94,6 +94,7 @@ def test_scores_and_errors_are_those_of_the_metric_and_of_compare(encoder_folder
     assert (ours.value, ours.row_error) == pytest.approx((100 * gap.value, 100 * gap.error))
 
 
+@pytest.mark.slow
 def test_it_answers_and_leaves_runs(encoder_folder, faq, tmp_path, monkeypatch):
     monkeypatch.setattr(chosen_rows, "MOST_TRAIN", 96)  # one round of sources
     lines = []

@@ -154,6 +154,7 @@ def test_lengths_of_sides_are_read_or_refused(saved, loaded, key):
     assert np.array_equal(loaded(LENGTH_FILE, **{key: None}), loaded(LENGTH_FILE))
 
 
+@pytest.mark.sampled(2)
 def test_small_letters_and_lengths_are_honoured(saved, loaded):
     expected, lowered = loaded(LENGTH_FILE), loaded(LENGTH_FILE, do_lower_case=True)
     assert np.abs(lowered - expected).max() > 1e-5  # the A of TEXTS

@@ -41,6 +41,7 @@ def test_a_verdict_changes_no_number(tmp_path, tiny_backbone, trained, capfd):
     assert "verdict" not in first["training"]
 
 
+@pytest.mark.slow
 def test_the_verdict_compares_with_a_run_of_the_start(tmp_path, tiny_backbone, trained, encoder_folder):
     judged = run_job(tmp_path / "a", tiny_backbone, *trained, "evaluation.verdict=always")
     sets = [f"+dataset@evaluate.{name}={name}" for name in ("demo_qmc", *SETS)]

@@ -124,6 +124,7 @@ def test_verbs_say_what_they_leave_out(run, tmp_path, capsys):
     assert "form uᵀWv is left out" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_teacher_whose_score_is_no_cosine_is_refused(run, tmp_path, tiny_backbone):
     with pytest.raises(UserError, match=r"scored by a learnt form uᵀWv, .*model.score=cosine"):
         run_job(tmp_path, tiny_backbone, "model=distill", "loss=distill_mse", f"model.teacher={run}")

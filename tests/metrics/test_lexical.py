@@ -91,6 +91,7 @@ def test_word_overlap_by_words_of_jieba():
     assert lexical_scores(["？！"], ["？！"], method="dice").item() == 0
 
 
+@pytest.mark.slow
 def test_word_overlap_scores_pairs_and_rankings():
     how = EvaluationSettings()
     how.evaluation.bootstrap_samples, how.evaluation.splits = 0, ["test"]

@@ -73,6 +73,7 @@ def test_a_long_passage_is_written_once(tmp_path):
         assert path.stat().st_size < 1.1 * texts < 10 * len(pq.read_table(path)) * 3000
 
 
+@pytest.mark.slow
 def test_a_killed_mining_goes_on_and_ends_with_the_same_bytes(ranking, encoder, tmp_path, monkeypatch):
     monkeypatch.setattr(negatives, "SHARD_QUERIES", 30)
     whole = juzhen.mine(ranking, [encoder, "bm25"], FEW, folder=tmp_path / "whole")

@@ -137,6 +137,7 @@ def test_without_a_key_all_is_built_and_the_summary_waits_on_the_disk(tmp_path, 
     assert json.loads((runs / "report" / "workspace.json").read_text(encoding="utf-8"))["project"] == "juzhen"
 
 
+@pytest.mark.slow
 def test_with_a_key_the_workspace_is_saved_and_its_address_shown(tmp_path, make_result, monkeypatch, capsys):
     workspaces = pytest.importorskip("wandb_workspaces.workspaces", reason='pip install -e ".[dashboards]"')
     saved, logged = [], {}

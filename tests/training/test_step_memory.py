@@ -75,6 +75,7 @@ def test_less_is_kept_in_each_way(monkeypatch):
     assert half.weights < 0.6 * few.weights
 
 
+@pytest.mark.slow
 def test_what_two_processes_share_out():
     """On CUDA: half of all, and two of five equal layers with what lies outside of them put together."""
     encoder = random_encoder(architecture(), StepPlan())
