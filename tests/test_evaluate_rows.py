@@ -139,6 +139,7 @@ def test_what_cannot_be_scored_is_refused(encoder_of, rows, words):
         evaluate(encoder_of, rows)
 
 
+@pytest.mark.slow
 def test_a_threshold_of_other_weights_is_gone_after_fit(tmp_path):
     """The fused optimizer of `fit` changes weights without a sign, and the old threshold was given."""
     encoder = fit("builtin/mini_zh", FAQ, loss="info_nce", dev=FAQ, epochs=1, progress=False)

@@ -44,6 +44,7 @@ UNUSED = {"matplotlib", "torchao", "peft", "scipy.signal", "scipy.stats", "scipy
 """What Lightning and transformers import by themselves (conf/light_imports.py)."""
 
 
+@pytest.mark.slow
 def test_few_modules_are_imported_before_the_first_step(tmp_path):
     words = ("debug=fast", "benchmark=none", f"output_dir={tmp_path}")
     done = python("-c", PROGRAM, *words)

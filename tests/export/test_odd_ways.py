@@ -237,6 +237,7 @@ def test_a_broken_export_has_failed(encoder, exported, tmp_path, name):
     assert str(folder) in way.reason
 
 
+@pytest.mark.slow
 def test_a_wrong_tokenizer_differs_and_the_right_export_does_not(encoder, exported, tmp_path):
     folder = tmp_path / "out"
     shutil.copytree(exported, folder)

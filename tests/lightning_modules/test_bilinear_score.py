@@ -130,6 +130,7 @@ def test_a_teacher_whose_score_is_no_cosine_is_refused(run, tmp_path, tiny_backb
         run_job(tmp_path, tiny_backbone, "model=distill", "loss=distill_mse", f"model.teacher={run}")
 
 
+@pytest.mark.slow
 def test_the_padded_form_gives_what_makes_the_score(run):
     encoder, pair = load_encoder(run).eval(), ("今天天气很好", "我 你")
     ids = [torch.tensor([encoder.tokenizer(text)["input_ids"]]) for text in pair]

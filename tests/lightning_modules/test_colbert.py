@@ -43,6 +43,7 @@ def test_a_run_learns_and_its_encoder_gives_what_its_result_says(run, tmp_path, 
     assert weights(further) != weights(run)
 
 
+@pytest.mark.slow
 def test_negatives_are_mined_with_token_vectors(run, tmp_path, capsys):
     out = tmp_path / "mined" / "of_tests_hard.tsv"
     words = [

@@ -54,6 +54,7 @@ def test_the_loss_is_that_of_the_job_and_both_regularisers(tiny_backbone):
     assert model._share() == 1.0
 
 
+@pytest.mark.slow
 def test_negatives_are_mined_with_sparse_vectors(run, tmp_path, capsys):
     out = tmp_path / "mined" / "of_tests_hard.tsv"
     words = [

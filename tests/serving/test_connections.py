@@ -88,6 +88,7 @@ DRIPS = {
 """What is sent first, then again and again, and the status of the answer."""
 
 
+@pytest.mark.slow
 def test_what_is_fed_drop_by_drop_ends(port):
     with ThreadPoolExecutor(len(DRIPS)) as pool:
         ends = pool.map(lambda drip: drips(port, *drip[:2]), DRIPS.values())

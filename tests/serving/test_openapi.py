@@ -33,6 +33,7 @@ def fields(address, body):
     return schemas[body]["properties"]
 
 
+@pytest.mark.slow
 def test_the_document_names_prompts_metadata_and_modes(indexed, prompted_folder):
     asked = fields(indexed, "SearchBody")
     assert asked["prompt_name"]["anyOf"] == [

@@ -39,6 +39,7 @@ def test_files_are_the_golden_ones(report, capsys):
     }
 
 
+@pytest.mark.slow
 def test_the_heat_map_is_svg_with_every_number_and_is_the_same_again(report, tmp_path):
     folder = report()
     svg = (folder / "matrix.svg").read_bytes()
