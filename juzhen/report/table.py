@@ -23,7 +23,7 @@ NUMERIC = ("", *f"0123456789+-−±≈.<[*{MISSING}")
 LEGEND = (
     f"**bold** best of the set, *italic* trained on it, {LEAKY} leaky, {BELOW} below the lexical baseline."
 )
-CHINESE_LEGEND = f"**粗体**为该集最佳，*斜体*为在其上训练过，{LEAKY} 有泄漏，{BELOW} 低于词面基线。"
+CHINESE_LEGEND = f"**粗体**为该数据集最佳，*斜体*为用它训练过，{LEAKY} 有泄漏，{BELOW} 低于字面基线。"
 
 CSV_COLUMNS = (
     "row", "setup", "split", "dataset", "metric", "mean", "std", "low", "high", "num_seeds", "count", "in_domain",
