@@ -1,6 +1,7 @@
 """The inner ring imports no outer room, and an outer room at most one other: by imports, and by names as strings."""
 
 import ast
+import json
 import os
 import re
 import shutil
@@ -131,14 +132,27 @@ def test_what_a_missing_room_offers_is_not_offered(monkeypatch, tmp_path):
 
 
 INNER_TESTS = (
+    *(
+        f"tests/{name}"
+        for name in ("losses", "metrics", "data", "datamodules", "callbacks", "evaluation", "golden")
+    ),
+    *(f"tests/{name}" for name in ("launch", "lightning_modules", "sweeps", "encoders")),
     "tests/test_walk.py",
     "tests/test_batch.py",
-    "tests/losses/test_cosent.py",
-    "tests/metrics/test_correlation.py",
+    "tests/test_answer.py",
+    "tests/test_jobs.py",
+    "tests/test_evaluate.py",
 )
-"""Of training and its result: they run where an outer room is not there."""
+"""Of training and its result: they run where an outer room is missing."""
 
-LEFT_OUT = (".*", "results", "site", "runs", "cache", "docs", "examples", "*.pyc", "__pycache__", "tools")
+NOT_INNER = (
+    # Of all verbs, names and results at once.
+    "tests/encoders/test_library.py::test_import_is_quick_and_loads_no_torch",
+    "tests/launch/test_identity.py::test_keys_and_rows_of_committed_results_are_as_recorded",
+    "tests/lightning_modules/test_loss_numbers.py",
+)
+
+LEFT_OUT = (".git", ".venv", "site", "runs", "cache", "*.pyc", "__pycache__", ".*_cache")
 
 
 def leaning_on(room, table):
@@ -149,32 +163,59 @@ def leaning_on(room, table):
     return gone
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("room", [room for room in rooms(ROOT) if room != "tools"])
-def test_a_room_can_be_deleted(room, tmp_path):
-    """In a copy without the room, its configuration and its tests, the tests of the inner ring pass."""
-    copy = tmp_path / "juzhen-copy"
-    shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(*LEFT_OUT), symlinks=True)
+def delete_rooms(copy, gone):
+    """Delete rooms with their configuration and tests. Return what failures of tests of them name."""
     table = rooms(copy)
-    gone = leaning_on(room, table)
     deleted = {}
     for package in PACKAGES:
         for path in (copy / package).rglob("*.py"):
             name = module_name(path, copy)
             if room_of(name, table) in gone:
                 deleted[name] = path
+    traces = ["lacks the part that has it", *deleted]
     for path in (copy / "conf").rglob("*.yaml"):
         found = re.search(r"^_target_: ([\w.]+)\.\w+$", path.read_text(encoding="utf-8"), re.MULTILINE)
         if found and found[1] in deleted:
+            traces += [f"{path.parent.name}/{path.stem}", f"{path.parent.name}={path.stem}"]
             path.unlink()
     for path in (copy / "tests").rglob("test_*.py"):
         if any(name in deleted for statement in import_statements(path) for name in statement):
-            assert path.relative_to(copy).as_posix() not in INNER_TESTS
             path.unlink()
     for path in deleted.values():
         path.unlink()
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *INNER_TESTS]
-    environment = {**os.environ, "PYTHONPATH": str(copy)}
+        if not any(path.parent.rglob("*.py")):
+            shutil.rmtree(path.parent)
+    names = [name for room in gone for name in table[room].get("names", {})]
+    traces += [name for room in gone for name in table[room].get("report_files", {})]
+    traces += [f"cannot import name '{name}' from 'juzhen'" for name in names]
+    return traces + [f"{name.rpartition('.')[2]}: unknown command" for name in deleted if ".cli." in name]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("room", [*(room for room in rooms(ROOT) if room != "tools"), "all of them"])
+def test_a_room_can_be_deleted(room, tmp_path):
+    """In a copy without the room the tests of the inner ring pass, but for those that ask for the room by name."""
+    copy = tmp_path / "juzhen-copy"
+    shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(*LEFT_OUT), symlinks=True)
+    table = rooms(copy)
+    everything = room == "all of them"
+    traces = delete_rooms(copy, set(table) - {"tools"} if everything else leaning_on(room, table))
+    (copy / "traces.json").write_text(json.dumps(traces), encoding="utf-8")
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "missing_rooms",
+        *INNER_TESTS,
+    ]
+    command += [word for name in NOT_INNER for word in ("--deselect", name)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(copy), str(copy / "tests")])}
     done = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True)
-    assert deleted
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+    counts = {word: int(number) for number, word in re.findall(r"(\d+) (passed|skipped)", done.stdout[-200:])}
+    assert counts["passed"] > 3000
+    assert counts["skipped"] < 150

@@ -180,10 +180,11 @@ def verb(name: str) -> Any:
     Raises:
         UserError: An unknown verb, or a verb of the suite without a clone.
     """
-    if name not in VERBS or not (name in SUITE or is_there(module_of(name))):
+    known = [each for each in VERBS if each in SUITE or is_there(module_of(each))]
+    if name not in known:
         meant = verb_meant(name)
-        hint = f"Type {meant}" if meant else nearest(name, VERBS)
-        listed = "" if meant or hint.startswith("Known") else f" Known: {', '.join(VERBS)}"
+        hint = f"Type {meant}" if meant else nearest(name, known)
+        listed = "" if meant or hint.startswith("Known") else f" Known: {', '.join(known)}"
         raise UserError(f"{name}: unknown command. {hint}{listed}. See juzhen --help")
     if not find_suite() and name in SUITE:
         raise UserError(

@@ -38,7 +38,7 @@ def offers(kind: str) -> dict[str, str]:
 def is_there(place: str) -> bool:
     """True if a module, or `module:attribute`, of the project has a file."""
     path = ROOT.joinpath(*place.partition(":")[0].split("."))
-    return path.with_suffix(".py").is_file() or path.is_dir()
+    return path.with_suffix(".py").is_file() or (path / "__init__.py").is_file()
 
 
 @cache
