@@ -1,4 +1,4 @@
-"""Starts of a job by `init_from`: an encoder of sentences, or an encoder with a head that fits the model."""
+"""Checks of `init_from`. `load_encoder` of each module chooses: the stage before, `init_from`, or the backbone."""
 
 import logging
 from collections.abc import Callable

@@ -22,6 +22,9 @@ LIBRARY = {
     "mining": {"core", "data", "encoders", "backends", "metrics", "families"},
     "identity": {"core", "encoders", "losses", "models"},
     "report": {"core", "data", "metrics", "models", "identity"},
+    "distillation": {"core", "data", "encoders", "metrics", "families", "mining"},
+    "training": {"core", "data", "losses", "encoders", "evaluation"},
+    "advice": {"core", "data", "encoders", "metrics", "evaluation", "training"},
     "merging": {"core", "data", "encoders", "evaluation", "families", "identity", "models", "report"},
     "index": {"core", "data", "encoders", "metrics"},
     "serving": {"core", "data", "encoders", "backends", "index"},
@@ -70,6 +73,20 @@ def foreign(folder, level, known, without=()):
 def test_arrows_of_the_library_go_one_way(project_root, room):
     for name, found in foreign(project_root / "juzhen" / room, 1, set(LIBRARY) - {room}):
         assert found <= LIBRARY[room], f"{name} imports {sorted(found - LIBRARY[room])}"
+
+
+def test_the_page_has_the_arrows_of_the_library(project_root):
+    page = (project_root / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    rows = re.findall(
+        r"^\| (`.*`) \| (.*) \|$", page.partition("| room of `juzhen/`")[2].partition("\n\n")[0], re.M
+    )
+    written = {
+        room: set(LIBRARY) & set(re.findall(r"`(\w+)`", others))
+        for rooms, others in rows
+        for room in re.findall(r"`(\w+)`", rooms)
+    }
+    assert written.pop("cli") == {"losses"}
+    assert written == {room: others for room, others in LIBRARY.items() if room != "cli"}
 
 
 def test_the_library_knows_neither_the_suite_nor_its_frameworks(project_root):

@@ -2,8 +2,9 @@
 
 New content goes to a temporary name in the same folder, is flushed to the disk, and renamed. The name is random and
 made exclusively, so a link planted in advance is never followed. A killed process leaves its temporary file. The next
-write of the same target removes it, because the lock of its writer is gone. No other module of this program replaces,
-moves or removes files. `juzhen.core.file_guard` decides which files may be replaced.
+write of the same target removes it, because the lock of its writer is gone. `juzhen.core.file_guard` decides which
+files may be replaced. Two places write without this module: `sweeps/node.py`, which runs on a cluster without juzhen,
+and `multirun.yaml` of Hydra's sweeper.
 """
 
 import errno
