@@ -17,13 +17,6 @@ SHORT = "debug_rows=48 evaluation.bootstrap_samples=0 logger.wandb=off"
 STEPS = f"{SHORT} training.batch_size=8 'training.duration=2 steps'"
 """What is added to each training: the page's own words are all there, and the numbers are not looked at."""
 
-OWN_WORDS = [
-    verb + noun
-    for verb in ("修改", "绑定", "取消", "查询", "开通", "注销")
-    for noun in ("密码", "手机号", "订单", "银行卡", "会员", "地址")
-]
-"""Of which the questions in a reader's own table are."""
-
 OF_A_MACHINE = ("make", "pip", "python3 -m venv", "source", "git", "juzhen --install-completion", "wandb")
 """Lines that make an environment or change the machine: `tests/test_docs.py` sees that they exist."""
 
@@ -84,8 +77,6 @@ def paste(name, folder):
         "JUZHEN_CACHE": str(folder.parent / "cache"),
     }
     (folder.parent / "driver.py").write_text(DRIVER, encoding="utf-8")
-    pairs = [f"怎么{word}？,如何{word}？,{number % 2}" for number, word in enumerate(OWN_WORDS)]
-    (folder / "faq.csv").write_text("\n".join(["question,same question,label", *pairs]), encoding="utf-8")
     waiting = []
 
     def run(*command):
