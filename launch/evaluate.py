@@ -24,7 +24,7 @@ from juzhen.core.file_guard import check_overwritable
 from juzhen.core.kinds import MEASURES, RANKINGS, STANDARD_RANKS, metric_key, metric_title
 from juzhen.core.lazy_names import offered
 from juzhen.core.machine import describe_environment
-from juzhen.core.paths import CONFIGURATION
+from juzhen.core.paths import CONFIGURATION, files_below
 from juzhen.core.process import caches_below
 from juzhen.core.result import RESULT_FILE, WITHOUT_LEAKS, Result, Score, weights_digest
 from juzhen.core.text import counted, markdown_table
@@ -59,7 +59,7 @@ def _is_no_run(name: str) -> bool:
     if is_address(name) or name in LEXICAL:
         return True
     folder = Path(name)
-    if folder.is_dir() and next(folder.rglob(RESULT_FILE), None) is not None:
+    if folder.is_dir() and files_below(folder, RESULT_FILE):
         return False
     from juzhen.encoders.resolve_path import locate_folder
 

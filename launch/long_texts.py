@@ -44,13 +44,13 @@ def compare_long_texts(options: SimpleNamespace, compose: Callable[[], "JobConfi
         )
     from juzhen.data.loading import load_job_data
     from juzhen.evaluation.run import EvaluationRun
-    from juzhen.families.registry import open_encoder
+    from juzhen.families.registry import open_weights
 
     settings = _settings(options, today)
     data = load_job_data(settings, {})
     for run in options.runs:
         folder = options.out or Path(run) / "analysis"
-        encoder = open_encoder(run)
+        encoder = open_weights(run)
         ways: tuple[tuple[LongTexts, int | None], ...] = (("chunk", options.overlap), ("cut", None))
         passes = {
             name: EvaluationRun(

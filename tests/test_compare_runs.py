@@ -194,11 +194,11 @@ def test_nothing_is_computed_where_rows_were_kept_and_other_rows_are_not_compare
     ("words", "told"),
     [
         (["{run}"], "juzhen compare runs/FIRST runs/SECOND"),
-        (["{run}", "{run}", "--sets", "lcqmc"], "--sets lcqmc: not all of these runs were scored on it"),
+        (["{run}", "{other}", "--sets", "lcqmc"], "--sets lcqmc: not all of these runs were scored on it"),
         (["{run}", "nowhere"], "nowhere: no result in this folder"),
         (["--published", "{run}", "{run}"], "juzhen compare --published runs"),
     ],
 )
 def test_what_cannot_be_compared_is_said(two_runs, words, told, capsys):
-    assert main(["compare", *(word.format(run=two_runs[0]) for word in words)]) == 2
+    assert main(["compare", *(word.format(run=two_runs[0], other=two_runs[1]) for word in words)]) == 2
     assert told in capsys.readouterr().err

@@ -365,7 +365,7 @@ def advise(
     Raises:
         UserError: A target that cannot be read or scored, or no source.
     """
-    require_number("--minutes", minutes, 0, open_low=True)
+    require_number("minutes", minutes, 0, open_low=True)
     say, begun = report or _to_stderr, time.monotonic()
     reading = Reading(Path(data_dir), config_dir, table or TableReading(on_bad_row="drop"), seed)
     read = read_target(str(target), reading)

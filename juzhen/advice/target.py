@@ -151,7 +151,7 @@ def read_target(word: str, reading: Reading) -> Target:
     rows_of_dev = reading.split(config, "dev")
     if rows_of_dev is None:
         raise UserError(
-            f"{word}: its dev split has no file below {reading.data_dir}. Give a table of pairs, or --data-dir <folder>"
+            f"{word}: its dev split has no file below {reading.data_dir}. Give a table of pairs, or data_dir=<folder>"
         )
     _require_scored(rows_of_dev, word)
     dev = reading.sampled(rows_of_dev, MOST_DEV)
@@ -187,7 +187,7 @@ def read_sources(
             config, rows = own_set(Path(name), reading.table, "train")
             place: Path | None = Path(name)
         else:
-            require_set("--sources", name, described)
+            require_set("sources", name, described)
             config, place = read_description(described[name]), None
             read = reading.split(config, "train")
             if read is None:
@@ -207,7 +207,7 @@ def read_sources(
     if not sources and target.own is None:
         reasons = "; ".join(f"{name}: {why}" for name, why in left_out.items()) or "no set"
         raise UserError(
-            f"--sources: nothing to train on ({reasons}). Give files, or --data-dir <folder that holds the sets>"
+            f"sources: nothing to train on ({reasons}). Give files, or data_dir=<folder that holds the sets>"
         )
     return sources, left_out
 

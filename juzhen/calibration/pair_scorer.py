@@ -199,11 +199,11 @@ class Scorer:
     @cached_property
     def _loaded(self) -> tuple[Any, Any]:
         """The family and the encoder."""
-        from juzhen.families.registry import find_family
+        from juzhen.families.registry import family_of, open_weights
 
         assert self.encoder is not None
-        family = find_family(self.encoder)
-        return family, family.load(self.encoder)
+        encoder = open_weights(self.encoder)
+        return family_of(encoder), encoder
 
 
 def score_table(

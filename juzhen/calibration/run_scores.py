@@ -4,9 +4,10 @@ Runs are compared on the same rows: differences with intervals, flipped pairs, a
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -384,6 +385,16 @@ class RunDifference:
         return not self.low <= 0 <= self.high
 
 
+def require_different_folders(folders: Iterable[str | Path]) -> None:
+    """Raise UserError for a folder that is named twice, also by another path."""
+    seen: dict[Path, str | Path] = {}
+    for folder in folders:
+        first = seen.setdefault(Path(folder).resolve(), folder)
+        if first is not folder:
+            how = "" if str(first) == str(folder) else f", also as {first}"
+            raise UserError(f"{folder}: named twice{how}. Name different runs")
+
+
 class PairedRuns:
     """Two or more runs. Each is compared with the first.
 
@@ -393,9 +404,14 @@ class PairedRuns:
     """
 
     def __init__(self, folders: Sequence[Path], *, data_dir: Path | None, batch_tokens: int) -> None:
+        require_different_folders(folders)
         self.runs = [ScoredRun(path, data_dir=data_dir, batch_tokens=batch_tokens) for path in folders]
         self._rows = [RowScores.read(run.folder).of(run.result) for run in self.runs]
-        self.notes: list[str] = []
+        self.notes: list[str] = [
+            f"{one.folder} and {two.folder} have the same weights"
+            for one, two in combinations(self.runs, 2)
+            if one.result.measured_weights and one.result.measured_weights == two.result.measured_weights
+        ]
         self._data_dir = data_dir
 
     def columns(self, split: str | None, sets: Sequence[str] | None) -> list[str]:

@@ -134,10 +134,17 @@ def fuse(
         ScoredRun,
         fitted_sets,
         fuse_set,
+        require_different_folders,
         require_same_weights,
     )
 
+    require_different_folders(runs)
     first, second = (ScoredRun(folder, data_dir=data_dir, batch_tokens=batch_tokens) for folder in runs)
+    if first.weights == second.weights:
+        raise UserError(
+            f"{first.folder} and {second.folder}: the same weights, so a fusion would change nothing. Name two "
+            "different runs"
+        )
     names, other_names = first.choose(sets, FUSED_KINDS), second.choose(sets, FUSED_KINDS)
     shared = [name for name in names if name in other_names]
     if not shared:

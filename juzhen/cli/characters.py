@@ -50,9 +50,9 @@ def characters(
     texts = None if file is None else _texts(file, limit, table.reading)
     without_hub()
     from juzhen.evaluation.known_characters import known_characters, known_groups
-    from juzhen.families.registry import open_encoder
+    from juzhen.families.registry import open_weights
 
-    opened = open_encoder(encoder)
+    opened = open_weights(encoder)
     found = known_groups(opened) if texts is None else known_characters(opened, texts)
     if as_json:
         print(json.dumps({"encoder": encoder, **found.facts()}, ensure_ascii=False))

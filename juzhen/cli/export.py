@@ -65,14 +65,14 @@ def export(
     from juzhen.core.paths import DATASETS
     from juzhen.data.spec import configured_set, described_sets, read_description
     from juzhen.export import export_encoder
-    from juzhen.families.registry import find_family
+    from juzhen.families.registry import open_weights
     from juzhen.report.terminal import console_table, for_people
 
     files = described_sets(DATASETS, config_dir)
     chosen = [
         read_description(files[name]) if name in files else configured_set(name) for name in sets or SETS
     ]
-    loaded = find_family(encoder).load(encoder)
+    loaded = open_weights(encoder)
     proof = export_encoder(
         loaded,
         out,
@@ -147,10 +147,10 @@ def verify(
     from juzhen.core.text import markdown_table
     from juzhen.export.backend_comparison import BACKENDS, compare_backends
     from juzhen.export.verification import proof_texts, special_texts
-    from juzhen.families.registry import find_family
+    from juzhen.families.registry import open_weights
     from juzhen.report.terminal import console_table, for_people
 
-    loaded = find_family(encoder).load(encoder)
+    loaded = open_weights(encoder)
     if texts is None:
         texts = [*proof_texts(loaded.inner), *special_texts(loaded.inner)]
     for name in ways or ():

@@ -18,13 +18,20 @@ from juzhen.core.text import short
 PROGRAM = "juzhen"
 
 PARAMETER = re.compile(
-    r"(?<![\w.\"'{-])(on_bad_row|data_dir|config_dir|truncate_dim|prompt_name|batch_tokens|long_texts|metric|threshold"
-    r"|range_min|range_max|num_negatives|relative_margin|absolute_margin|max_score|hard_share|positive_reference)="
+    r"(?<![\w.\"'{-])(?<!\+ )(dev|test|name|minutes|sources|on_bad_row|data_dir|config_dir|truncate_dim|prompt_name"
+    r"|batch_tokens|long_texts|metric|threshold|range_min|range_max|num_negatives|relative_margin|absolute_margin|max_score|hard_share|positive_reference)="
 )
 """Parameters in library messages that are options of several verbs."""
 
 ADVICE = re.compile(r",? or choose (?P<name>on_bad_row|data_dir)=[^.;]*")
 """Advice at the end of a sentence that only some entry points can follow."""
+
+
+LOADING = re.compile(r"(?P<start>, or l|\. L)oad it with (?P<reader>\w+)\.load\(…\)")
+"""Advice of the library to those who call it from Python."""
+
+READERS = {"CrossEncoder": ("--cross-encoder", "--rerank")}
+"""Class → options of verbs that take what it loads."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -60,7 +67,8 @@ def _answer(arguments: Sequence[str]) -> int:
     except typer.TyperException as error:
         raise UserError(_explained(error, arguments)) from error
     except UserError as error:
-        error.args = (in_flags(str(error), flags(arguments[0]) if arguments[0] in VERBS else ()),)
+        known = flags(arguments[0], " ".join(arguments[:2])) if arguments[0] in VERBS else ()
+        error.args = (in_flags(str(error), known),)
         raise
     return 0
 
@@ -77,6 +85,17 @@ def in_flags(message: str, known: Collection[str]) -> str:
     def flag(name: str) -> str:
         return f"--{name.replace('_', '-')}"
 
+    def opened(found: re.Match[str]) -> str:
+        if found["start"].startswith(","):
+            return ""
+        takes = [option for option in READERS.get(found["reader"], ()) if option in known]
+        return (
+            f". Give it as {takes[0]}"
+            if takes
+            else ". Name another encoder. juzhen score and evaluate open this one"
+        )
+
+    message = LOADING.sub(opened, message)
     message = ADVICE.sub(lambda found: found[0] if flag(found["name"]) in known else "", message)
     return PARAMETER.sub(lambda found: f"{flag(found[1])} " if flag(found[1]) in known else found[0], message)
 

@@ -252,11 +252,15 @@ def data_folder(folder: Path | None, *, may_lack: bool = False) -> Path:
         may_lack: Accept a missing folder, because it is going to be made.
 
     Raises:
-        UserError: The folder does not exist.
+        UserError: The folder does not exist, or JUZHEN_DATA names a file.
     """
     if folder is not None and not may_lack and not folder.expanduser().is_dir():
         raise UserError(f"--data-dir {folder}: no such folder. Give the folder of the data sets")
-    return folder or Path(os.environ.get("JUZHEN_DATA", "data"))
+    if folder is None and Path(place := os.environ.get("JUZHEN_DATA", "")).is_file():
+        raise UserError(
+            f"JUZHEN_DATA={place}: a file. Set it to the folder of the data sets, or type --data-dir"
+        )
+    return folder or Path(os.environ.get("JUZHEN_DATA") or "data")
 
 
 def require_matplotlib(otherwise: str = "") -> None:

@@ -676,13 +676,18 @@ def flag_meant(flag: str, flags: Iterable[str]) -> str | None:
     return next((each for each in (*same, *OPTIONS.get(plain(flag), ())) if each in known), None)
 
 
+OF_TABLES = (".csv", ".tsv", ".jsonl", ".parquet", ".xlsx")
+
+
 def require_set(key: str, name: str, sets: Iterable[str]) -> None:
     """Raises UserError for an unknown set, with its name here or the nearest one."""
     known = list(sets)
     if name not in known:
         if Path(name).is_dir():
-            files = [path for path in sorted(Path(name).iterdir()) if path.is_file()]
-            given = f"a file in it, such as {files[0]}" if files else "a file"
+            if (Path(name) / "result.json").is_file():
+                raise UserError(f"{key}={name}: the folder of a run. Give a table, or the name of a set")
+            tables = [path for path in sorted(Path(name).iterdir()) if path.suffix.lower() in OF_TABLES]
+            given = f"a file in it, such as {tables[0]}" if tables else "a file"
             raise UserError(f"{key}={name}: a folder. Give {given}, or the name of a set")
         meant = (option_meant("dataset", name, known) or "").removeprefix("dataset=").partition(" ")[0]
         hint = f"Type {meant}" if meant in known else nearest(name, known)

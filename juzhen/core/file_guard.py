@@ -129,10 +129,13 @@ def add_to_list(path: Path, written: Path) -> None:
 
 def not_overwritable(path: Path, reason: str) -> UserError:
     """Return the error about a path that is not replaced."""
-    return UserError(
-        f"{path}: {reason}. Nothing was changed. Choose another place, or move it away first: "
-        f"{command('mv', path, f'{path}.old')}"
-    )
+    if Path.cwd().is_relative_to(path.resolve()):
+        remedy = f"Choose a new folder in it, such as {path / 'out'}"
+    else:
+        olds = (f"{path}.old{number}" for number in ("", *range(2, 100)))
+        free = next((old for old in olds if not os.path.lexists(old)), "<new name>")
+        remedy = f"Choose another place, or move it away first: {command('mv', path, free)}"
+    return UserError(f"{path}: {reason}. Nothing was changed. {remedy}")
 
 
 def refuse_links(

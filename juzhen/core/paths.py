@@ -52,3 +52,32 @@ def is_here(path: Any) -> bool:
     """True if an encoder is a local folder or built in. Only encoders of the hub have a revision."""
     text = str(path or "")
     return text.startswith("builtin/") or Path(text).expanduser().is_dir()
+
+
+def files_below(folder: str | Path, name: str) -> list[Path]:
+    """Find the files of a name below a folder.
+
+    A link is followed if it is in `folder` itself, or if the file is in its target: people collect links to runs, and a
+    link to a whole disk further down is not searched. Each folder counts once, under its own path if that is below
+    `folder`, too.
+
+    Args:
+        folder: The folder.
+        name: Name of the files.
+
+    Returns:
+        Sorted paths.
+    """
+    found, seen, starts = list[Path](), set[str](), [str(folder)]
+    for start in starts:  # links come last, and so under the path that is not one
+        for place, folders, names in os.walk(start):
+            if (real := os.path.realpath(place)) in seen:
+                folders.clear()
+                continue
+            seen.add(real)
+            if name in names:
+                found.append(Path(place, name))
+            links = [path for path in (os.path.join(place, each) for each in folders) if os.path.islink(path)]
+            is_top = place == str(folder)
+            starts += [link for link in links if is_top or os.path.isfile(os.path.join(link, name))]
+    return sorted(found)

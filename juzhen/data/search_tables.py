@@ -112,7 +112,7 @@ class SearchTables:
         Raises:
             UserError: Shares that leave a split empty.
         """
-        require_number("--dev + --test", dev + test, 0, 1)
+        require_number("dev + test", dev + test, 0, 1)
         asked = list(dict.fromkeys(query for query, _ in self.answers))
         shares = {"train": 1 - dev - test, "dev": dev, "test": test}
         shares = {split: share for split, share in shares.items() if share > 1e-9}
@@ -126,7 +126,7 @@ class SearchTables:
             judged[of_query[query]].append((query, document, gain))
         if empty := [split for split, rows in judged.items() if not rows]:
             raise UserError(
-                f"--{empty[0]}: {len(asked)} queries leave none for {empty[0]}. Type --dev 0 --test 1."
+                f"{empty[0]}: {len(asked)} queries leave none for {empty[0]}. Set dev=0 and test=1"
             )
         return judged
 
@@ -551,7 +551,7 @@ def write_search(
         UserError: An invalid name, or a file exists that juzhen did not write.
     """
     if not NAME.fullmatch(search.name) or name_fault(search.name):
-        raise UserError(f"--name {short(search.name)}: expected letters, digits, _ and -")
+        raise UserError(f"name={short(search.name)}: expected letters, digits, _ and -")
     path, files = descriptions / f"{search.name}.yaml", files_of(search.name, judged, data_dir)
     texts = {
         files["queries"]: csv_text([["id", "text"], *search.queries.items()]),

@@ -30,7 +30,7 @@ from juzhen.core.columns import require_finite_weights
 from juzhen.core.errors import UserError
 from juzhen.encoders.folder_settings import lower_cases, naming, read_settings, read_tensors
 from juzhen.encoders.layout import STATIC, is_static, static_shape
-from juzhen.encoders.preflight import BY_LENGTH
+from juzhen.encoders.preflight import BY_LENGTH, GROWS, not_growing
 from juzhen.encoders.resolve_path import WEIGHTS
 
 LENGTH = 512
@@ -443,17 +443,10 @@ def checkpoint_layers(backbone: nn.Module) -> None:
     cast(PreTrainedModel, backbone).activation_checkpointing_enable({"use_reentrant": False})
 
 
-GROWS = ("bert", "roberta", "xlm-roberta", "camembert")
-"""Architectures whose layers end in a normalization. Layers can be added to them."""
-
-
 def require_growing(backbone: PreTrainedModel, layers: int) -> None:
     """Raise UserError if layers cannot be added to or removed from an architecture."""
     if backbone.config.model_type not in GROWS:
-        raise UserError(
-            f"layers={layers}: {backbone.config.model_type} cannot get other layers, only "
-            f"{', '.join(GROWS)} can. Leave it at null"
-        )
+        raise not_growing(layers, backbone.config.model_type)
 
 
 def other_layers(backbone: PreTrainedModel, layers: int, *, seed: int) -> PreTrainedModel:

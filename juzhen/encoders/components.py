@@ -172,11 +172,11 @@ def read_components(
         if layout.reader == ROUTED:
             raise UserError(
                 f"{config.path}: holds a {ROUTER}, with separate weights for queries and documents. Load it with "
-                f"{ROUTED}.load(…), juzhen score or juzhen evaluate."
+                f"{ROUTED}.load(…)"
             )
         raise UserError(
             f"{config.path}: holds a {layout.reader}, whose states are not sentence embeddings. Load it with "
-            f"{layout.reader}.load(…)."
+            f"{layout.reader}.load(…)"
         )
     check_adapter(config, files)
     limit_threads()

@@ -308,8 +308,8 @@ class CrossEncoder(PairEncoder):
         folder = locate_folder(path) or download(path, revision)
         if not scores_pairs(folder):
             raise UserError(
-                f"{source}: holds an encoder of single sentences and no {HEAD_FILE}. Use SentenceEncoder.load, or "
-                "name a run of a cross-encoder or a cross-encoder of sentence-transformers"
+                f"{source}: holds an encoder of single sentences and no {HEAD_FILE}. Name a run of a cross-encoder or "
+                "a cross-encoder of sentence-transformers, or load it with SentenceEncoder.load(…)"
             )
         if gives_answers(folder):
             return offered("families", "generative_reranker")().load(source, revision=revision, device=device)

@@ -190,6 +190,7 @@ def check_encoder_files(config: BackboneConfig, *, start: str | None = None) -> 
     layout.pooling_for(config.pooling)
     check_adapter(config, files)
     architecture = _architecture(layout.transformer)
+    _check_sizes(config, architecture)
     limit = most_positions(architecture)
     if config.max_length is not None and limit is not None and config.max_length > limit:
         raise UserError(f"max_length={config.max_length}: {config.path} has positions for {limit:,} tokens")
@@ -197,6 +198,46 @@ def check_encoder_files(config: BackboneConfig, *, start: str | None = None) -> 
         check_vocabulary(
             without_added(tokenizer.get_vocab(), files), architecture.get("vocab_size"), shown=config.path
         )
+
+
+def _check_sizes(config: BackboneConfig, architecture: Mapping[str, Any]) -> None:
+    """Raise UserError for numbers of layers and ranks that a pretrained encoder of these sizes cannot use."""
+    if config.initialize == "random":
+        return
+    there, kind = architecture.get("num_hidden_layers"), architecture.get("model_type")
+    if config.layers is not None and config.layers != there:
+        if config.layers == 0:
+            raise UserError(
+                f"layers=0: no layer of {config.path} would be left, and no order of words would be read. Type "
+                "layers=1 or more"
+            )
+        if kind and kind not in GROWS:
+            raise not_growing(config.layers, kind)
+        if there and config.layers > MOST_GROWTH * there:
+            raise UserError(
+                f"layers={config.layers}: {config.path} has {there}, and the new ones would have learned nothing. Type "
+                f"at most layers={MOST_GROWTH * there}"
+            )
+    width = architecture.get("hidden_size")
+    if config.adapter is not None and width and config.adapter.rank > width:
+        raise UserError(
+            f"adapter.rank={config.adapter.rank}: the layers of {config.path} are {width} wide, and an adapter of that "
+            "rank learns as much as all weights. Type adapter.rank=16, or leave adapter out"
+        )
+
+
+GROWS = ("bert", "roberta", "xlm-roberta", "camembert")
+"""Architectures whose layers end in a normalization. Layers can be added to them."""
+
+MOST_GROWTH = 4
+"""Most layers, as a multiple of those of the pretrained encoder."""
+
+
+def not_growing(layers: int, kind: str) -> UserError:
+    """Return the error about an architecture that cannot get other layers."""
+    return UserError(
+        f"layers={layers}: {kind} cannot get other layers, only {', '.join(GROWS)} can. Leave it at null"
+    )
 
 
 def check_adapter(config: BackboneConfig, files: EncoderFiles) -> None:

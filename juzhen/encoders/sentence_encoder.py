@@ -140,14 +140,12 @@ class SentenceEncoder(ThresholdMixin, HubMixin, PassageMixin, PooledEncoder):
         if parts.folder is not None and scores_pairs(parts.folder):
             raise UserError(
                 f"{source}: holds a cross-encoder, which scores pairs and has no embeddings. Load it with "
-                f"CrossEncoder.load(…). "
-                "Its transformer alone is a "
-                "backbone for an encoder of texts"
+                "CrossEncoder.load(…)"
             )
         encoder = cls.of(parts)
         if not isinstance(encoder, cls):
             raise UserError(
-                f"{source}: holds no templates, which a PromptEncoder reads: SentenceEncoder.load(…)"
+                f"{source}: holds no templates, which a PromptEncoder reads. Load it with SentenceEncoder.load(…)"
             )
         encoder.truncate_dim = truncate_dim
         return encoder.to(target).eval()

@@ -10,6 +10,7 @@ from juzhen.core.atomic_write import KEPT_ASIDE
 from juzhen.core.errors import UserError
 from juzhen.core.examples import TEXT_COLUMNS, Examples, Kind
 from juzhen.core.nodes import name_of
+from juzhen.core.paths import files_below
 from juzhen.core.result import RESULT_FILE, STAGES, Result, weights_digest
 from juzhen.core.schema import validated
 from juzhen.data.loading import load_job_data
@@ -94,7 +95,7 @@ def saved_runs(folders: Sequence[Path]) -> list[SavedRun]:
         if not folder.is_dir():
             fault = "this is a file, not a folder" if folder.exists() else "no such folder"
             raise UserError(f"{folder}: {fault}. Give runs, or one folder that holds them")
-        for path in sorted(folder.rglob(RESULT_FILE)):
+        for path in files_below(folder, RESULT_FILE):
             if KEPT_ASIDE not in path.relative_to(folder).parts:
                 runs.setdefault(path.parent.resolve(), SavedRun(path.parent))
     if not runs:

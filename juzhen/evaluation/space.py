@@ -182,7 +182,7 @@ def require_vectors(*sources: str | Path) -> None:
     """Raise UserError if the files of a source have no encoder with embeddings."""
     for source in sources:
         if not find_family(source).has_embeddings:
-            raise UserError(f"{source}: scores pairs and has no embeddings. Name a bi-encoder")
+            raise UserError(f"{source}: does not give one embedding for a text. Name a bi-encoder")
 
 
 def starting_encoder(run: str | Path) -> SentenceEncoder:

@@ -233,7 +233,10 @@ def compare_backends(
     if isinstance(encoder, PairEncoder):
         return _compare_pairs(encoder, texts, beside, only, on_way)
     if not isinstance(encoder, SentenceEncoder) or encoder.templates is not None:
-        raise UserError("parity compares encoders of texts without templates, and cross-encoders")
+        raise UserError(
+            "backends compute encoders of texts without templates, and cross-encoders, and this one is neither. Name "
+            "one of these"
+        )
     encoder.eval()
     expected = reference(encoder, texts)
     with ExitStack() as stack:

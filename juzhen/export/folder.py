@@ -256,7 +256,10 @@ def _require_format(encoder: Any, format: Format, dim: int | None) -> None:
     if not isinstance(encoder, SentenceEncoder):
         family_of(encoder).export(encoder, Path(), quantised=False)  # which refuses it by its name
     if encoder.templates is not None:
-        raise UserError("an encoder that reads sentences through templates is not exported")
+        raise UserError(
+            "an encoder that reads sentences through templates is not exported. Copy its folder, or serve it with "
+            "juzhen serve"
+        )
     if format is Format.SENTENCE_TRANSFORMERS and not loads_elsewhere(encoder):
         what = "scores pairs by a learnt form" if encoder.score_head else f"pools by {encoder.pooling}"
         raise UserError(f"--format {format}: this encoder {what}, which it cannot compute. Use --format onnx")

@@ -43,11 +43,15 @@ class Family(ABC):
         unscored: Kinds of sets without a metric, and the reason.
         has_embeddings: Texts become vectors, which can be cached, computed by a back end, and searched.
         cuts: Texts longer than the maximum of `encoder.inner` are truncated.
+        described: The kind of encoder, for messages.
+        instead_of_export: What to do instead of exporting a graph.
     """
 
     unscored: ClassVar[Mapping[Kind, str]] = UNSCORED
     has_embeddings: ClassVar[bool] = True
     cuts: ClassVar[bool] = True
+    described: ClassVar[str] = "this kind of encoder"
+    instead_of_export: ClassVar[str] = "Export an encoder of texts or a cross-encoder"
 
     @abstractmethod
     def holds(self, folder: Path) -> bool:
@@ -125,7 +129,7 @@ class Family(ABC):
 
     def export(self, encoder: Any, path: Path, *, quantised: bool) -> Path:
         """Write the encoder as an ONNX graph and return its path. Errors: as `export_onnx`."""
-        raise UserError(f"{type(encoder).__name__}: encoders of this kind are not exported")
+        raise UserError(f"{self.described} is not exported as a graph. {self.instead_of_export}")
 
 
 class BiEncoders(Family):
@@ -227,6 +231,7 @@ class LexicalBaselines(Family):
     """TF-IDF, word overlap and BM25, without encoder and folder. The evaluator is used as the encoder."""
 
     has_embeddings = cuts = False
+    described = "a lexical baseline, which has no weights,"
 
     def holds(self, folder: Path) -> bool:
         return False

@@ -58,6 +58,16 @@ def open_encoder(encoder: Any) -> Any:
     return find_family(encoder).load(encoder) if isinstance(encoder, str | Path) else encoder
 
 
+def open_weights(encoder: Any) -> Any:
+    """Load an encoder as `open_encoder`. Raises UserError for a name in LEXICAL, which has no weights, too."""
+    if str(encoder) in LEXICAL:
+        raise UserError(
+            f"{encoder}: a baseline without weights, which scores ranked sets alone. Name a run or an encoder, or "
+            f"type juzhen evaluate {encoder}"
+        )
+    return open_encoder(encoder)
+
+
 class PairScorer:
     """Scores of a finished run, or of two fused runs, computed without gradients in float32.
 
@@ -72,7 +82,7 @@ class PairScorer:
         if fusion is not None:
             fusion.require(folders)
         self._fusion = fusion
-        self._encoders = [open_encoder(folder) for folder in folders]
+        self._encoders = [open_weights(folder) for folder in folders]
         self.family: str = self._encoders[0].family
         self.has_embeddings = family_of(self._encoders[0]).has_embeddings
 

@@ -2,7 +2,7 @@
 
 import copy
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -19,11 +19,13 @@ from juzhen.data.spec import configured_set
 from juzhen.encoders.base_weights import merged
 from juzhen.evaluation.run import EvaluationRun
 from juzhen.evaluation.settings import EvaluationSettings
-from juzhen.families.registry import open_encoder
+from juzhen.families.registry import open_weights
 from juzhen.merging.methods import METHODS
 
 Score = Callable[[Sequence[float]], float]
 """Weights → what the merged model reaches on dev, higher is better."""
+
+StateDict = Mapping[str, torch.Tensor]
 
 GRID = 11
 """Shares that are tried of two models: 0, 0.1, … 1."""
@@ -175,6 +177,7 @@ class Models:
                 raise UserError(f"{name}: its weights are quantised. Merge models before they are")
         self._states = [encoder.state_dict() for encoder in encoders]
         self._base = None if base is None else base.state_dict()
+        _require_different(self._states, self.names, self._base, base_name)
         self.encoder = copy.deepcopy(first).eval()
         self.licences = [encoder.inner.licence for encoder in encoders]
         if len({*self.licences}) > 1:
@@ -254,6 +257,28 @@ def _require_same_shapes(first: Any, other: Any, name: str, other_name: str) -> 
                 f"{name} and {other_name}: {key} is {_shape(one)} and {_shape(two)}. Merge models of equal "
                 "shapes"
             )
+
+
+def _require_different(
+    states: Sequence[StateDict], names: Sequence[str], base: StateDict | None, base_name: str
+) -> None:
+    """Raise UserError for two models with the same weights, or a model with those of the base."""
+    for number, state in enumerate(states):
+        for other, name in zip(states[:number], names, strict=False):
+            if _are_equal(state, other):
+                both = name if name == names[number] else f"{name} and {names[number]}"
+                raise UserError(
+                    f"{both}: the same weights twice, which a merge would not change. Name each model once"
+                )
+        if base is not None and _are_equal(state, base):
+            raise UserError(
+                f"{names[number]}: has the weights of the base {base_name}, so there is no training to add. Leave it "
+                "out, or name another base"
+            )
+
+
+def _are_equal(one: StateDict, two: StateDict) -> bool:
+    return one.keys() == two.keys() and all(torch.equal(values, two[key]) for key, values in one.items())
 
 
 def _shape(shape: tuple[int, ...] | None) -> str:
@@ -396,8 +421,8 @@ def merge(
         The merged encoder. `encoder.save(folder)` writes it.
 
     Raises:
-        UserError: Models of different family, tokenizer, pooling, prompt or shape, or quantised ones. Nothing has been
-            computed then.
+        UserError: Models of different family, tokenizer, pooling, prompt or shape, quantised ones, or the same weights
+            twice. Nothing has been computed then.
 
     Example:
         >>> merge(["runs/a", "runs/b"], method="slerp", weights=[0.3, 0.7]).save("merged")  # doctest: +SKIP
@@ -419,8 +444,8 @@ def opened_models(models: Sequence[Any], base: Any, base_name: str = "") -> Mode
         for n, model in enumerate(models, start=1)
     ]
     base_name = base_name or (str(base) if isinstance(base, str | Path) else "that is given")
-    encoders = [open_encoder(model) for model in models]
-    return Models(encoders, names, None if base is None else open_encoder(base), base_name)
+    encoders = [open_weights(model) for model in models]
+    return Models(encoders, names, None if base is None else open_weights(base), base_name)
 
 
 def dev_settings(sets: Sequence[Any], **where: Any) -> EvaluationSettings:

@@ -138,7 +138,8 @@ def _config(parents: Sequence[Result], recipe: MergeRecipe, base: str) -> dict[s
     }
     if len(models) > 1:
         raise UserError(
-            f"the runs are of {len(models)} kinds: {', '.join(sorted(str(name) for _, name in models))}"
+            f"the runs are of {len(models)} kinds: {', '.join(sorted(str(name) for _, name in models))}. Merge runs "
+            "of one kind"
         )
     config = dict(parents[0].config)
     trained_on = _trained_on(parents)

@@ -163,6 +163,10 @@ def mine(
         _source(source, ranking, number, options_of_encoders)
         for number, source in enumerate(sources, start=1)
     ]
+    if len({retriever.digest for retriever in retrievers}) < len(retrievers):
+        raise UserError(
+            "sources: two of them have the same weights and would find the same candidates. Name each once"
+        )
     identity = {
         "set": ranking.column,
         "data": ranking_digest(ranking),

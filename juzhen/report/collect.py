@@ -11,7 +11,7 @@ from juzhen.core.atomic_write import KEPT_ASIDE, write_json
 from juzhen.core.errors import UserError
 from juzhen.core.file_guard import LINK, not_overwritable
 from juzhen.core.kinds import MTEB_SCORE
-from juzhen.core.paths import ROOT
+from juzhen.core.paths import ROOT, files_below
 from juzhen.core.result import RESULT_FILE, Result, Score
 from juzhen.core.safe_open import read_json, read_shaped
 from juzhen.core.schema import Number, Text
@@ -55,7 +55,7 @@ def read_mteb(folder: Path, *, report: Callable[[str], None]) -> dict[Path, Resu
         model_meta.json → the scores of its model, which count as untrained: mteb does not record training data.
     """
     found = {}
-    for path in sorted(folder.rglob(MODEL_FILE)):
+    for path in files_below(folder, MODEL_FILE):
         scores: dict[str, Score] = {}
         try:
             model = read_shaped(path, ModelForm, "Leave this model out")
@@ -121,7 +121,7 @@ def collect(*folders: str | Path, report: Callable[[str], None], with_debug: boo
     found: dict[Path, Result] = {}
     for folder in folders:
         of_mteb = read_mteb(Path(folder), report=report)
-        if not of_mteb or next(Path(folder).rglob(RESULT_FILE), None):
+        if not of_mteb or files_below(folder, RESULT_FILE):
             found |= {path.resolve(): result for path, result in read_all(folder, report=report).items()}
         found |= of_mteb
     results = list(found.values())
@@ -149,7 +149,7 @@ def read_all(folder: str | Path, *, report: Callable[[str], None]) -> dict[Path,
         problem = "this is a file, not a folder" if folder.exists() else "no such folder"
         raise UserError(f"{folder}: {problem}. Give the folder that contains the runs, for example runs")
     results = {}
-    for path in sorted(folder.rglob(RESULT_FILE)):
+    for path in files_below(folder, RESULT_FILE):
         try:
             if KEPT_ASIDE not in path.relative_to(folder).parts:
                 results[path] = _read(path)

@@ -24,7 +24,7 @@ def terminal() -> "Console":
 
 def for_people() -> "Console | None":
     """The console if stdout is a terminal, or if COLUMNS gives a width. None in a pipe or a file."""
-    return terminal() if sys.stdout.isatty() or os.environ.get("COLUMNS") else None
+    return terminal() if sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdecimal() else None
 
 
 def console_table(

@@ -181,7 +181,9 @@ class MultiVectorEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEnco
         """
         place, folder = open_device(device), encoder_folder(encoder_source(source))
         if not gives_tokens(folder):
-            raise UserError(f"{source}: holds no encoder of token vectors. Load it as a SentenceEncoder")
+            raise UserError(
+                f"{source}: holds no encoder of token vectors. Load it with SentenceEncoder.load(…)"
+            )
         layout = read_multi_vector(folder)
         backbone, tokenizer = read_transformer(layout.transformer, shown=str(source))
         with naming(f"{layout.transformer}: the tokenizer does not load"):
@@ -485,7 +487,7 @@ class QueryDocumentEncoder(AsymmetricEncoder, ThresholdMixin):
         target, path = open_device(device), encoder_source(source)
         folder = locate_folder(path) or download(path, revision)
         if not gives_routes(folder):
-            raise UserError(f"{source}: holds no {ROUTED}: SentenceEncoder.load(…)")
+            raise UserError(f"{source}: holds no {ROUTED}. Load it with SentenceEncoder.load(…)")
         config = BackboneConfig(path=path, revision=revision, initialize="pretrained")
         query, document = (
             SentenceEncoder.of(read_components(config, seed=0, side=side)) for side in ("query", "document")

@@ -144,6 +144,10 @@ class MultiVectorEncoders(AskingEncoders):
     """Encoders to one vector per token. The first text of a row is the query, the others are documents."""
 
     unscored = MaxSimEvaluator.unscored
+    described = "an encoder of token vectors"
+    instead_of_export = (
+        "Copy its folder, which PyLate and the MultiVectorEncoder of sentence-transformers 6 open"
+    )
 
     def holds(self, folder: Path) -> bool:
         return gives_tokens(folder)
@@ -159,6 +163,8 @@ class QueryDocumentEncoders(AskingEncoders):
     """Encoders with two sets of weights. The first text of a row is the query, the others are documents."""
 
     unscored = QueryDocumentEvaluator.unscored
+    described = "an encoder with separate weights for queries and documents"
+    instead_of_export = "Copy its folder, which sentence-transformers opens"
     save = Family.save
 
     def holds(self, folder: Path) -> bool:

@@ -388,7 +388,7 @@ class SparseEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEncoder):
         """
         place, folder = open_device(device), encoder_folder(encoder_source(source))
         if not gives_weights(folder):
-            raise UserError(f"{source}: holds no sparse encoder. Load it as a SentenceEncoder")
+            raise UserError(f"{source}: holds no sparse encoder. Load it with SentenceEncoder.load(…)")
         layout = read_sparse(folder)
         backbone, tokenizer = read_transformer(layout.transformer, shown=str(source))
         with quiet():
@@ -646,6 +646,8 @@ class SparseEncoders(AskingEncoders):
     """Encoders to a weight per token of the vocabulary. The first text of a row is the query."""
 
     unscored = SparseEvaluator.unscored
+    described = "a sparse encoder"
+    instead_of_export = "Copy its folder, which the SparseEncoder of sentence-transformers 6 opens"
 
     def holds(self, folder: Path) -> bool:
         return gives_weights(folder)
