@@ -221,8 +221,8 @@ def _check_sizes(config: BackboneConfig, architecture: Mapping[str, Any]) -> Non
     width = architecture.get("hidden_size")
     if config.adapter is not None and width and config.adapter.rank > width:
         raise UserError(
-            f"adapter.rank={config.adapter.rank}: the layers of {config.path} are {width} wide, and an adapter of that "
-            "rank learns as much as all weights. Type adapter.rank=16, or leave adapter out"
+            f"rank={config.adapter.rank}: the layers of {config.path} are {width} wide, and an adapter of that "
+            "rank learns as much as all weights. Choose a rank such as 16, or leave adapter out"
         )
 
 
