@@ -10,7 +10,7 @@ from torch import Tensor
 
 from conf.job import JobConfig
 from juzhen.core.batch import Batch, text_tensors, without_missing
-from juzhen.core.errors import UserError
+from juzhen.core.errors import UserError, require_number
 from juzhen.encoders.components import num_positions
 from juzhen.families.late.encoder import MultiVectorEncoder, is_multi_vector, load_multi_vector
 from juzhen.families.late.family import MaxSimEvaluator
@@ -61,6 +61,7 @@ class ColBERT(SentenceModule):
                 f"augmentation.views={list(job.augmentation.views)}: model=colbert scores each token, and changes of "
                 "sentences move them. Leave augmentation out"
             )
+        require_number("model.dim", cls.settings(job).dim, 1, LARGEST_DIM, optional=True)
         require_mergeable(job, "colbert")
 
     @classmethod
@@ -117,6 +118,10 @@ class ColBERT(SentenceModule):
     @property
     def evaluator(self) -> MaxSimEvaluator:
         return self._evaluator  # type: ignore[return-value]
+
+
+LARGEST_DIM = 4096
+"""Numbers of a token vector, at most. Published models have 32 to 768."""
 
 
 def _reading(settings: ColBERTSettings, inner: Any) -> MultiVectorSettings:

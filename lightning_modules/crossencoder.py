@@ -11,7 +11,7 @@ from torch import Tensor
 from conf.job import JobConfig
 from juzhen.backends.names import BackendName
 from juzhen.core.batch import Batch, constants, without_missing
-from juzhen.core.errors import UserError
+from juzhen.core.errors import UserError, require_number
 from juzhen.core.examples import Kind
 from juzhen.core.kinds import text_roles
 from juzhen.encoders import load_backbone, load_encoder
@@ -78,6 +78,9 @@ class CrossEncoderModule(SentenceModule):
     @classmethod
     def check(cls, job: JobConfig, matches: Mapping[str, Match]) -> None:
         require_no_embeddings(job, "a cross-encoder")
+        require_number(
+            "model.head_dropout", job.model.get("head_dropout"), 0, 1, open_high=True, optional=True
+        )
         _class_grades(job, matches)
         cls._require_order(job)
 
