@@ -319,9 +319,12 @@ def _html(title: str, answer: Answer) -> str:
     told = "".join(f"<p>{escape(sentence)}</p>" for sentence in answer.statements)
     style = "body{font:16px/1.5 system-ui;max-width:70em;margin:2em auto;padding:0 1em}"
     style += "td,th{padding:.3em .8em;text-align:left}tr:nth-child(even){background:#8881}"
+    style += "div{overflow-x:auto}pre{white-space:pre-wrap;overflow-wrap:anywhere}"
+    viewport = '<meta name="viewport" content="width=device-width,initial-scale=1">'
     return (
-        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(title)}</title><style>{style}</style>'
-        f"<h1>{escape(title)}</h1>{told}<table>{cells}</table><pre>{escape(answer.command)}</pre></html>\n"
+        f'<!doctype html><html lang="en"><meta charset="utf-8">{viewport}<title>{escape(title)}</title>'
+        f"<style>{style}</style><h1>{escape(title)}</h1>{told}<div><table>{cells}</table></div>"
+        f"<pre>{escape(answer.command)}</pre></html>\n"
     )
 
 

@@ -1,14 +1,20 @@
 """An index in Qdrant, for what outgrows one machine: a copy of one on disk, searched by the same calls."""
 
+import io
 import os
+import pickle
+import sqlite3
 from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from jaxtyping import Float
+from typing_extensions import TypedDict
 
 from juzhen.core.errors import UserError, require_choice, require_packages
+from juzhen.core.schema import require_form
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.index.index import Index, IndexHit, check_encoder, prepare_queries
 from juzhen.index.store import Where, filter_choices
@@ -16,8 +22,22 @@ from juzhen.index.store import Where, filter_choices
 LOCAL = "qdrant:"
 """Begins the address of a folder in which Qdrant's client keeps collections without a server."""
 
-COPIED = ("dim", "encoder", "digest", "prompt_name", "prompt", "fields", "chunk_overlap")
-"""Facts of an index that go with it."""
+
+class CopiedFacts(TypedDict):
+    """Facts of an index that go with it."""
+
+    dim: int
+    encoder: str
+    digest: str
+    prompt_name: str | None
+    prompt: str | None
+    fields: list[str]
+    chunk_overlap: int | None
+
+
+WAY_OUT = "Remove this collection, and type juzhen index push to make it again"
+POINT_CLASSES = {("qdrant_client.http.models.models", "PointStruct")}
+"""What the client's local mode pickles."""
 
 AT_ONCE = 500
 
@@ -37,9 +57,53 @@ def connect(address: str) -> tuple[Any, str]:
     root, _, name = address.rpartition("/")
     if not name or not root.removeprefix(LOCAL).strip("/"):
         raise UserError(f"{address}: expected http://HOST:PORT/COLLECTION, or {LOCAL}FOLDER/COLLECTION")
-    if address.startswith(LOCAL):
-        return QdrantClient(path=root.removeprefix(LOCAL)), name
-    return QdrantClient(url=root, api_key=os.environ.get("QDRANT_API_KEY")), name
+    with _answering(address):
+        if address.startswith(LOCAL):
+            folder = Path(root.removeprefix(LOCAL))
+            for path in sorted(folder.glob("collection/*/storage.sqlite")):
+                _require_plain_points(path)
+            return QdrantClient(path=str(folder)), name
+        key = os.environ.get("QDRANT_API_KEY")
+        return QdrantClient(url=root, api_key=key, check_compatibility=False), name
+
+
+@contextmanager
+def _answering(address: str) -> Iterator[None]:
+    """Replace errors of the client by errors with the address and advice."""
+    from qdrant_client.http.exceptions import ApiException, ResponseHandlingException
+
+    try:
+        yield
+    except ResponseHandlingException as error:
+        raise UserError(f"{address}: {error}. Start Qdrant there, or name another address") from error
+    except ApiException as error:
+        reason = " ".join(str(error).split())
+        raise UserError(f"{address}: {reason}. Check the address and QDRANT_API_KEY") from error
+    except RuntimeError as error:  # of a local folder that another client has open
+        raise UserError(f"{address}: another process uses it. Start a server of Qdrant for both") from error
+    except OSError as error:
+        raise UserError(f"{address}: {error.strerror or error}. Name another folder") from error
+    except (sqlite3.DatabaseError, ValueError, LookupError, TypeError, AttributeError) as error:
+        raise UserError(f"{address}: damaged, or not of juzhen ({error}). {WAY_OUT}") from error
+
+
+class _PointReader(pickle.Unpickler):
+    """Unpickler that refuses every class but that of points. A stranger's pickle can run code."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) not in POINT_CLASSES:
+            raise ValueError(f"{module}.{name} in a point")
+        return super().find_class(module, name)
+
+
+def _require_plain_points(path: Path) -> None:
+    """Raise ValueError or sqlite3.DatabaseError for points that the client must not unpickle."""
+    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+        for (content,) in connection.execute("SELECT point FROM points"):
+            try:
+                _PointReader(io.BytesIO(content)).load()
+            except (pickle.UnpicklingError, EOFError) as error:
+                raise ValueError(f"{path}: {error}") from error
 
 
 def push(folder: Path, address: str) -> tuple[int, int]:
@@ -52,8 +116,8 @@ def push(folder: Path, address: str) -> tuple[int, int]:
     from qdrant_client import models
 
     try:
-        with Index.open(folder) as index:
-            facts: dict[str, Any] = {key: index.view().facts.get(key) for key in COPIED}
+        with Index.open(folder) as index, _answering(address):
+            facts: dict[str, Any] = {key: index.view().facts.get(key) for key in CopiedFacts.__annotations__}
             if not client.collection_exists(name):
                 config = models.VectorParams(size=facts["dim"], distance=models.Distance.DOT)
                 client.create_collection(name, vectors_config=config, metadata={"juzhen": facts})
@@ -82,8 +146,11 @@ def push(folder: Path, address: str) -> tuple[int, int]:
 
 def facts_of_collection(client: Any, name: str, address: str) -> dict[str, Any]:
     """Raises UserError for a collection that is not there, or not ours."""
-    metadata = client.get_collection(name).config.metadata if client.collection_exists(name) else None
-    facts: dict[str, Any] | None = (metadata or {}).get("juzhen")
+    with _answering(address):
+        metadata = client.get_collection(name).config.metadata if client.collection_exists(name) else None
+        facts: dict[str, Any] | None = (metadata or {}).get("juzhen")
+        if facts is not None:
+            require_form(facts, CopiedFacts, "its facts")
     if facts is None:
         raise UserError(
             f"{address}: no collection of juzhen at this address. Type juzhen index push to make one"
@@ -96,8 +163,11 @@ class QdrantIndex:
 
     modes = ("dense",)
 
-    def __init__(self, client: Any, name: str, facts: dict[str, Any], encoder: SentenceEncoder) -> None:
+    def __init__(
+        self, client: Any, name: str, facts: dict[str, Any], encoder: SentenceEncoder, address: str
+    ) -> None:
         self._client, self._name, self._facts, self._encoder = client, name, facts, encoder
+        self._address = address
 
     @classmethod
     def open(cls, address: str, encoder: SentenceEncoder) -> Self:
@@ -109,7 +179,7 @@ class QdrantIndex:
         except BaseException:
             client.close()
             raise
-        return cls(client, name, facts, encoder)
+        return cls(client, name, facts, encoder, address)
 
     def __enter__(self) -> Self:
         return self
@@ -118,7 +188,8 @@ class QdrantIndex:
         self._client.close()
 
     def __len__(self) -> int:
-        return int(self._client.count(self._name).count)
+        with _answering(self._address):
+            return int(self._client.count(self._name).count)
 
     def facts(self) -> dict[str, Any]:
         """As `Index.facts`."""
@@ -159,19 +230,20 @@ class QdrantIndex:
             models.QueryRequest(query=vector.tolist(), limit=top_k, filter=condition, with_payload=True)
             for vector in prepare_queries(self._encoder, vectors, self._facts["dim"])
         ]
-        return [
-            [
-                IndexHit(
-                    int(point.id),
-                    *_row(point.payload),
-                    float(point.score),
-                    {"dense": rank},
-                    *_passage(point.payload),
-                )
-                for rank, point in enumerate(reply.points, start=1)
+        with _answering(self._address):
+            return [
+                [
+                    IndexHit(
+                        int(point.id),
+                        *_row(point.payload),
+                        float(point.score),
+                        {"dense": rank},
+                        *_passage(point.payload),
+                    )
+                    for rank, point in enumerate(reply.points, start=1)
+                ]
+                for reply in self._client.query_batch_points(self._name, requests)
             ]
-            for reply in self._client.query_batch_points(self._name, requests)
-        ]
 
     def _conditions(self, where: Where) -> Iterator[Any]:
         from qdrant_client import models

@@ -3,11 +3,14 @@
 import csv
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from chromium import browse, require_chromium
 
 import juzhen.advice.target as chosen_rows
+from juzhen.advice.advise import _html as page_of
 from juzhen.advice.advise import advise, command_of
 from juzhen.advice.search import Search, difference
 from juzhen.advice.target import Reading, read_sources, read_target
@@ -172,3 +175,25 @@ def test_the_command_trains_what_was_tried(faq, reading):
     for word in ("dataset.demo_nli.convert_to=triplet", "dataset.demo_nli.limit=500", "schedule=serial"):
         assert word in command.split()
     assert "+schedule.stages.客服.training.duration='3 epochs'" in command
+
+
+@pytest.mark.slow
+def test_the_page_is_as_wide_as_a_phone(tmp_path):
+    require_chromium()
+    head = ["train on", "rows", "score", "gain over untrained", "behind the best"]
+    lines = [
+        head,
+        ["---"] * 5,
+        ["simclue_positive → parallel_en_zh", "15,000", "86.6", "+0.0 [-2.1, +2.1]", "–"],
+    ]
+    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    answer = SimpleNamespace(
+        table=lambda: table, statements=["句子"], command="python train.py dataset.path=/" + "a" * 300
+    )
+    (tmp_path / "index.html").write_text(page_of("What to train on", answer), "utf-8")
+    given, complaints = browse(
+        tmp_path / "index.html",
+        ["size", [390, 844]],
+        ["js", "[document.documentElement.scrollWidth, innerWidth]"],
+    )
+    assert (given[1], complaints) == ([390, 390], [])

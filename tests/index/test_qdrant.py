@@ -1,5 +1,12 @@
 """A collection of Qdrant, in its local mode, gives what the index that was pushed into it gives."""
 
+import json
+import pickle
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
 import pytest
 from jobs import tiny_encoder
 
@@ -46,3 +53,79 @@ def test_a_collection_follows_its_index(built, encoder, tmp_path, tiny_backbone)
         QdrantIndex.open(address, tiny_encoder(tiny_backbone, pooling="cls"))
     with pytest.raises(UserError, match=r"no collection of juzhen .* juzhen index push"):
         QdrantIndex.open(f"qdrant:{tmp_path}/store/none", encoder)
+
+
+def _facts_changed(change):
+    def damage(store):
+        meta = json.loads((store / "meta.json").read_text(encoding="utf-8"))
+        change(meta["collections"]["faq"]["metadata"]["juzhen"])
+        (store / "meta.json").write_text(json.dumps(meta), encoding="utf-8")
+
+    return damage
+
+
+def _point_changed(content):
+    def damage(store):
+        (path,) = store.rglob("storage.sqlite")
+        with closing(sqlite3.connect(path)) as connection, connection:
+            connection.execute("UPDATE points SET point = ? WHERE rowid = 1", (content,))
+
+    return damage
+
+
+class Trap:
+    """A point of a stranger, which makes a file when it is unpickled."""
+
+    def __reduce__(self):
+        return Path.touch, (Path("sprung"),)
+
+
+DAMAGES = {
+    "cut": lambda store: (store / "meta.json").write_text('{"collections": {'),
+    "another form": lambda store: (store / "meta.json").write_text("[]"),
+    "no digest": _facts_changed(lambda facts: facts.pop("digest")),
+    "dim of text": _facts_changed(lambda facts: facts.update(dim="x")),
+    "no database": lambda store: next(store.rglob("storage.sqlite")).write_bytes(b"x" * 100),
+    "no pickle": _point_changed(b"x"),
+    "code": _point_changed(pickle.dumps(Trap())),
+}
+
+
+@pytest.fixture(scope="module")
+def pushed(tmp_path_factory, built_once):
+    pytest.importorskip("qdrant_client")
+    from juzhen.index.qdrant import push
+
+    folder = tmp_path_factory.mktemp("qdrant")
+    shutil.copytree(built_once("flat"), folder / "index")
+    push(folder / "index", f"qdrant:{folder}/store/faq")
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_collection_is_refused_with_its_address_and_runs_no_code(
+    damage, pushed, encoder, tmp_path, monkeypatch
+):
+    from juzhen.index.qdrant import QdrantIndex, push
+
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(pushed / "store", tmp_path / "store")
+    DAMAGES[damage](tmp_path / "store")
+    address = f"qdrant:{tmp_path}/store/faq"
+    for act in (lambda: QdrantIndex.open(address, encoder), lambda: push(pushed / "index", address)):
+        with pytest.raises(UserError, match="juzhen index push") as refused:
+            act()
+        assert str(refused.value).startswith(address)
+    assert not Path("sprung").exists()
+
+
+@pytest.mark.slow
+def test_a_server_that_is_away_and_a_folder_in_use_are_said(pushed, encoder):
+    from juzhen.index.qdrant import QdrantIndex
+
+    address = f"qdrant:{pushed}/store/faq"
+    with QdrantIndex.open(address, encoder), pytest.raises(UserError, match="another process"):
+        QdrantIndex.open(address, encoder)
+    with pytest.raises(UserError, match=r"^http://127\.0\.0\.1:9/faq: "):
+        QdrantIndex.open("http://127.0.0.1:9/faq", encoder)

@@ -178,7 +178,7 @@ LEFT = """(() => {
     const parent = walker.currentNode.parentElement, text = walker.currentNode.nodeValue;
     if (parent.translate && !parent.closest("script, noscript, code") && english.test(text)) left.push(text);
   }
-  return [left, document.documentElement.lang, document.querySelector("h2").innerText];
+  return [left, document.documentElement.lang, document.querySelector("#matrix h2").innerText];
 })()"""
 NUMBERS = "document.getElementById('grid').innerText.match(/[\\d.]+/g)"
 
@@ -199,12 +199,12 @@ def test_the_switch_turns_every_text_and_no_number(make_result, tmp_path):
         page,
         READY,
         ["js", NUMBERS],
-        ["js", "document.querySelector('h2').innerText"],
+        ["js", "document.querySelector('#matrix h2').innerText"],
         ["click", "#language"],
         ["js", LEFT],
         ["js", NUMBERS],
         ["click", "#language"],
-        ["js", "document.querySelector('h2').innerText"],
+        ["js", "document.querySelector('#matrix h2').innerText"],
         ["js", "localStorage.getItem('juzhen-language')"],
         ["requests", None],
     )

@@ -517,6 +517,7 @@ def test_the_panel_of_a_run_is_drawn(browse, run_with_rows, tmp_path):
         "Before and after training",
         "Scores by label, demo_qmc (dev)",
         "Worst pairs, demo_qmc (dev)",
+        "By slice, demo_qmc (dev)",
         "Dev scores while training",
         "Loss while training",
     ]

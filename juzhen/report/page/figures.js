@@ -40,9 +40,9 @@ function drawCosts() {
       y: { label: `↑ ${axis}`, nice: true },
       marks: [
         Plot.ruleY(baselines, { y: "quality", stroke: colours.quiet, strokeDasharray: "4 4" }),
-        Plot.text(baselines, { y: "quality", frameAnchor: "right", textAnchor: "end", dy: -6, text: (row) => clip(row.label, 30), fill: colours.quiet }),
         Plot.line(front, { x: "cost", y: "quality", curve: "step-after", stroke: colours.quiet, strokeWidth: 1.2 }),
         Plot.dot(places, { x: "cost", y: "quality", r: 4.5, fill: (place) => colours.series[devices.indexOf(place.device) % colours.series.length], fillOpacity: 0.75, stroke: colours.paper }),
+        Plot.text(baselines, { y: "quality", frameAnchor: "right", textAnchor: "end", dy: -6, text: (row) => clip(row.label, 30), fill: colours.quiet, stroke: colours.paper, strokeWidth: 3 }),
         Plot.text(front, { x: "cost", y: "quality", text: (_, index) => String(index + 1), dy: -12, fontWeight: "bold", fill: colours.ink, stroke: colours.paper, strokeWidth: 3 }),
         Plot.tip(places, Plot.pointer({ x: "cost", y: "quality", title: (place) => `${place.label}\n${costText(place.cost)}, ${fixed(place.quality)}\n${place.device}` })),
         ...names.marks(marginLeft, marginTop),
