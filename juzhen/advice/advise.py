@@ -8,7 +8,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -16,12 +16,20 @@ from typing import Any
 import numpy as np
 from scipy.stats import t as student_t
 
+from juzhen.advice.reading import SHARE_FOR_READING, Reading
 from juzhen.advice.search import Curve, Difference, Search, Stages, expected_gain, stored_gains, trial_order
-from juzhen.advice.target import Reading, Target, TrainingSet, read_panel, read_sources, read_target
+from juzhen.advice.target import (
+    Target,
+    TrainingSet,
+    read_panel,
+    read_search_target,
+    read_sources,
+    read_target,
+)
 from juzhen.advice.trials import OWN, Recipe, Trials, passes
 from juzhen.core.atomic_write import write_json, write_text
-from juzhen.core.errors import require_number
-from juzhen.core.examples import Kind
+from juzhen.core.errors import UserError, require_number
+from juzhen.core.examples import JUDGED, Kind
 from juzhen.core.kinds import metric_title
 from juzhen.core.text import counted, markdown_table, time_in_words
 from juzhen.data.tables import TableReading
@@ -122,8 +130,8 @@ def answer_of(
     behind = search.behind_best()
     lines = [_line(search, stages, behind.get(stages)) for stages in recipes]
     is_decided = len(contenders) == 1 < len(recipes)
-    scored = int(target.is_dev.sum())
-    about = {"name": target.name, "metric": target.metric, "rows": len(target.scored), "dev_rows": scored}
+    scored = target.num_dev
+    about = {"name": target.name, "metric": target.metric, "rows": target.num_scored, "dev_rows": scored}
     about |= {"kind": str(target.scored.kind), "encoder": trials.encoder}
     statements = [
         *_verdict(search, lines, contenders),
@@ -136,9 +144,10 @@ def answer_of(
             if count
         ),
         *_of_choice(search, target),
-        f"{counted(len(trials.made) - 1, 'trainings')} in {time_in_words(60 * search.minutes - search.left)}; "
+        f"{counted(len(trials.made) - 1, 'trainings')}{_reused(trials)} in "
+        f"{time_in_words(60 * search.minutes - search.left)}; "
         f"it ended because {search.stopped_by}. A score is {metric_title(target.metric)} in points: that of the "
-        f"untrained encoder on {counted(len(target.scored), 'rows')}, plus the gain.",
+        f"untrained encoder on {counted(target.num_scored, _unit(target))}, plus the gain.",
     ]
     if search.not_tried:
         named = ", ".join(search.not_tried)
@@ -197,7 +206,7 @@ def _verdict(search: Search, lines: list[Line], contenders: list[Stages]) -> lis
     others = contenders[1:]
     found = search.behind_best()[others[0]]
     rows, seeds = search.needed(found)
-    have = len(search.trials.target.scored)
+    have = search.trials.target.num_scored
     enough = "too small to matter" if abs(found.value) < 0.5 else f"{found} points"
     first = (
         f"Best so far: {gain}."
@@ -216,7 +225,7 @@ def _of_choice(search: Search, target: Target) -> list[str]:
     best = search.recipes[0]
     if not best or len(search.recipes) < 3:
         return []
-    dev, scored = int(target.is_dev.sum()), len(target.scored)
+    dev, scored = target.num_dev, len(target.scored)
     rows = f"{scored:,} rows"
     if dev < scored:
         rows = f"{counted(scored, 'rows')} (recipes with own rows on {dev:,}, which they have not seen)"
@@ -270,6 +279,14 @@ def _elsewhere(lines: list[Line], best: Stages) -> list[str]:
     return [f"On other sets it changes {line.elsewhere} points on average; worst {name} {change:+.1f}."]
 
 
+def _reused(trials: Trials) -> str:
+    return f" ({trials.num_reused} runs of earlier calls)" if trials.num_reused else ""
+
+
+def _unit(target: Target) -> str:
+    return "queries" if target.scored.kind in JUDGED else "rows"
+
+
 def _words(stages: Stages) -> str:
     return " → ".join(f"{name} ({counted(count, 'rows')})" for name, count in stages) or "nothing"
 
@@ -292,7 +309,7 @@ def command_of(stages: Stages, target: Target, sources: dict[str, TrainingSet], 
             else (target.name if source == OWN else source)
         )
         if training_set.place is not None:
-            tables.append(f"juzhen dataset {training_set.place}")
+            tables.append(training_set.made_by or f"juzhen dataset {training_set.place}")
         names.append(name)
         if source != OWN or training_set.place is None:
             words.append(f"dataset.{name}.limit={count}")
@@ -331,6 +348,8 @@ def _html(title: str, answer: Answer) -> str:
 def advise(
     target: str | Path,
     *,
+    corpus: str | Path | None = None,
+    answers: str | Path | None = None,
     encoder: str = "builtin/mini_zh",
     minutes: float = 15.0,
     sources: Sequence[str] | None = None,
@@ -349,7 +368,10 @@ def advise(
     it needs.
 
     Args:
-        target: A table of pairs with labels, of positive pairs, or of triplets. Or the name of a set.
+        target: A table of pairs with labels, of positive pairs, or of triplets. Or the name of a set. With `corpus` a
+            table of queries.
+        corpus: Table of documents, which the queries are searched in.
+        answers: Table of the documents that answer each query. None: a column of the queries names them.
         encoder: Folder, run or built-in name.
         minutes: Time for all of it. Ctrl-C ends it earlier, with the answer so far.
         sources: Names of sets and further files. None: every set with a training file in the target's
@@ -370,12 +392,31 @@ def advise(
     """
     require_number("minutes", minutes, 0, open_low=True)
     say, begun = report or _to_stderr, time.monotonic()
-    reading = Reading(Path(data_dir), config_dir, table or TableReading(on_bad_row="drop"), seed)
-    read = read_target(str(target), reading)
+    reading = Reading(
+        Path(data_dir),
+        config_dir,
+        table or TableReading(on_bad_row="drop"),
+        seed,
+        deadline=begun + SHARE_FOR_READING * 60 * minutes,
+        report=say,
+    )
+    if corpus is None and answers is not None:
+        raise UserError("--answers: it needs the documents. Give them as --corpus <table>")
+    if corpus is None:
+        read = read_target(str(target), reading)
+    else:
+        tables = {"queries": target, "corpus": corpus} | ({"answers": answers} if answers else {})
+        read = read_search_target({part: Path(table) for part, table in tables.items()}, reading)
+        reading.table = replace(reading.table, columns={})  # of the search, not of sources
     found, left_out = read_sources(sources, read, reading)
     own = f", {len(read.own.rows):,} to train on" if read.own is not None else ""
-    say(f"{read.name}: {len(read.scored):,} {read.scored.kind.replace('_', ' ')}s are scored{own}")
+    unit = "queries" if read.scored.kind in JUDGED else f"{read.scored.kind.replace('_', ' ')}s"
+    say(f"{read.name}: {read.num_scored:,} {unit} are scored{own}")
     say(f"sources: {', '.join(f'{source.name} ({source.total:,})' for source in found) or 'own rows alone'}")
+    for name, why in left_out.items():
+        say(f"{name} is left out: {why}")
+    seconds = time.monotonic() - begun
+    say(f"read in {time_in_words(seconds)}; {time_in_words(max(60 * minutes - seconds, 0))} left")
     leaks = {source.name: source.leaky for source in found}
     for name, count in leaks.items():
         if count:

@@ -92,8 +92,11 @@ def winner_interval(
     return mean_at(0.5), mean_at(1 - tail), mean_at(tail)
 
 
-FIRST_ROWS, LEAST_FIRST, GROWTH = 1000, 500, 4
+FIRST_ROWS, LEAST_FIRST, ROWS_STEP, GROWTH = 1000, 500, 100, 4
 """Fewer rows than LEAST_FIRST choose hardly better than chance (results/decide)."""
+RESERVE = 1.5
+"""Times the expected time must be left for a training: a busy machine is not evenly busy."""
+
 SHARE_FOR_SOURCES, SHARE_FOR_PANEL = 0.55, 0.12
 """Of the time: for choosing sources, and kept for the panel."""
 
@@ -310,7 +313,7 @@ class Search:
         """Return the scored rows, and the seeds for each side, that would decide the measured difference."""
         size = max(abs(found.value), 0.1)
         return (
-            rows_needed(len(self.trials.target.scored), found.row_error, size),
+            rows_needed(self.trials.target.num_scored, found.row_error, size),
             seeds_needed(self.deviation, size),
         )
 
@@ -319,36 +322,49 @@ class Search:
     def _make(self, stages: Stages, seed: int, *, with_panel: bool = False) -> Trial:
         rows = sum(passes(name, count) * count for name, count in stages)
         expected = self.trials.seconds_per_row * rows + self.trials.scoring_seconds * (2 if with_panel else 1)
-        if self.trials.made and expected > self.left:
+        recipe = Recipe(stages, seed)
+        if (
+            self.trials.made
+            and RESERVE * expected > self.left
+            and not self.trials.knows(recipe, with_panel=with_panel)
+        ):
             raise _TimeIsUpError
-        known = len(self.trials.made)
-        trial = self.trials.make(Recipe(stages, seed), with_panel=with_panel)
+        known, reused = len(self.trials.made), self.trials.num_reused
+        trial = self.trials.make(recipe, with_panel=with_panel)
         if len(self.trials.made) > known or with_panel:
             counts = " + ".join(f"{count:,}" for _, count in stages)
             reached = f"{self.gain(stages):+.1f} points" if stages else f"{trial.scores['all'][0]:.1f}"
             named = f"{trial.recipe} ({counts} rows)" if stages else str(trial.recipe)
+            reached += " (of an earlier call)" if self.trials.num_reused > reused else ""
             self.report(f"{named}: {reached}; {time_in_words(max(self.left, 0))} left")
         return trial
 
-    def _has_time(self, stages: Stages, *, until: float) -> bool:
+    def _has_time(self, stages: Stages, *, until: float, seed: int | None = None) -> bool:
+        if self.trials.knows(Recipe(stages, self.seeds[0] if seed is None else seed)):
+            return True
         rows = sum(count for _, count in stages)
         needed = self.trials.seconds_per_row * rows + self.trials.scoring_seconds
         return self.left - needed > until
 
-    def _first_rows(self, sources: int, seconds: float) -> int:
+    def _first_rows(self, names: Sequence[str], seconds: float) -> int:
         """Rows of the first round, so that all sources are tried in half of the time for sources, where that is enough.
 
-        A step of training costs about four forward passes, of two texts a row, and the target was just scored.
+        Those of an earlier call are taken again. A step of training costs about four forward passes, of two texts a
+        row, and the target was just scored.
         """
+        for known in range(LEAST_FIRST, FIRST_ROWS + 1, ROWS_STEP):
+            long = [name for name in names if len(self.trials.sources[name].rows) > known]
+            if any(self.trials.knows(Recipe(((name, known),), self.seeds[0])) for name in long):
+                return known
         per_row = 4 * self.trials.scoring_seconds / max(len(self.trials.target.scored), 1)
-        rows = (seconds / 2 / max(sources, 1) - self.trials.scoring_seconds) / max(per_row, 1e-6)
-        return int(np.clip(rows // 100 * 100, LEAST_FIRST, FIRST_ROWS))
+        rows = (seconds / 2 / max(len(names), 1) - self.trials.scoring_seconds) / max(per_row, 1e-6)
+        return int(np.clip(rows // ROWS_STEP * ROWS_STEP, LEAST_FIRST, FIRST_ROWS))
 
     def _choose_sources(self) -> list[Stages]:
         """The sources that stay, the best first, each with the most rows that it was tried with."""
         until, seed = (1 - SHARE_FOR_SOURCES) * 60 * self.minutes, self.seeds[0]
         names = [name for name in self.order if name != OWN]
-        rows = self._first_rows(len(names), self.left - until)
+        rows = self._first_rows(names, self.left - until)
         kept: list[Stages] = []
         while names:
             tried: list[Stages] = []
@@ -369,7 +385,8 @@ class Search:
             close.sort(key=lambda stages: ranked.index(stages) + self.order.index(stages[0][0]))
             survivors = [best, *close[: max(len(ranked) // 2 - 1, 1)]]
             grows = any(len(self.trials.sources[stages[0][0]].rows) > rows for stages in survivors)
-            if not grows or not self._has_time(((survivors[0][0][0], rows * GROWTH),), until=until):
+            most = min(rows * GROWTH, len(self.trials.sources[survivors[0][0][0]].rows))
+            if not grows or not self._has_time(((survivors[0][0][0], most),), until=until):
                 return ranked
             names, rows = [stages[0][0] for stages in survivors], rows * GROWTH
         return kept
@@ -404,7 +421,7 @@ class Search:
             if len(contenders) == 1:
                 return
             for stages in contenders[:3]:
-                if stages and self._has_time(stages, until=SHARE_FOR_PANEL * 60 * self.minutes):
+                if stages and self._has_time(stages, until=SHARE_FOR_PANEL * 60 * self.minutes, seed=seed):
                     self._make(stages, seed)
 
     def _score_panel(self) -> None:

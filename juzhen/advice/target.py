@@ -1,33 +1,38 @@
 """The target of an advice, the sources that may help it, and the panel of sets that must not suffer."""
 
+import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
+from juzhen.advice.reading import Reading
 from juzhen.core.aliases import require_set
-from juzhen.core.errors import UserError
-from juzhen.core.examples import Examples, Kind
+from juzhen.core.errors import UserError, command
+from juzhen.core.examples import JUDGED, Examples, Kind
 from juzhen.core.kinds import UNSCORED, chooses, main_metric
 from juzhen.core.paths import DATASETS
 from juzhen.data.convert import convert_rows
+from juzhen.data.dataset_from_table import Origin, connected_groups, split_groups
 from juzhen.data.leaks import LeakFilter
-from juzhen.data.loading import cut
 from juzhen.data.readers import has_split
-from juzhen.data.rows import own_set
-from juzhen.data.source import load_examples
+from juzhen.data.rows import set_name
+from juzhen.data.search_tables import files_of, search_of_tables, write_search
 from juzhen.data.spec import DatasetConfig, Source, configured_set, described_sets, read_description
-from juzhen.data.tables import TableReading, is_table
+from juzhen.data.tables import is_table
 
 DEV_SHARE = 0.4
 """Share of the rows of a user's file that score trainings on the other rows."""
 
-LEAST_ROWS = 60
-"""Rows of a target below which even large differences stay undecided."""
+LEAST_ROWS, LEAST_QUERIES = 60, 24
+"""Rows of a target, and scored queries, below which even large differences stay undecided."""
 
 MOST_DEV, MOST_TRAIN, MOST_PANEL = 600, 8000, 150
 """Rows that are scored of the target, kept of each source, and scored of each panel set: each costs time."""
+
+MOST_DOCUMENTS = 2000
+"""Documents that a query of the target is searched in: each training encodes them anew."""
 
 LEARNS_BY = {
     Kind.SCORED_PAIR: "cosine",
@@ -48,6 +53,7 @@ class TrainingSet:
         rows: In the kind that the loss takes.
         loss: Option of `fit`.
         place: The file of a source that is not a set, or None.
+        made_by: Command that makes a set of the file. "": `juzhen dataset` with its path.
         total: Rows that the source has without leaks, of which `rows` are at most MOST_TRAIN.
         leaky: Rows left out because the target has them too, of at most twice MOST_TRAIN that were compared.
         config: Description of the set.
@@ -60,6 +66,7 @@ class TrainingSet:
     leaky: int = 0
     place: Path | None = None
     config: DatasetConfig | None = None
+    made_by: str = ""
 
 
 @dataclass(frozen=True)
@@ -85,35 +92,14 @@ class Target:
     config: DatasetConfig
 
     @property
-    def is_set(self) -> bool:
-        return self.place is None
+    def num_scored(self) -> int:
+        """Number of scored rows, or of queries."""
+        return num_scores(self.scored)
 
-
-@dataclass(frozen=True)
-class Reading:
-    """How files and sets are read.
-
-    Args:
-        data_dir: Folder of the sets.
-        config_dir: A further folder of dataset/ files.
-        table: Of files.
-        seed: Draws splits and samples.
-    """
-
-    data_dir: Path
-    config_dir: Path | None = None
-    table: TableReading = field(default_factory=lambda: TableReading(on_bad_row="drop"))
-    seed: int = 42
-
-    def split(self, config: DatasetConfig, split: str) -> Examples | None:
-        """Read a split of a set. None without a file."""
-        return load_examples(
-            config, split, source=Source.LOCAL, data_dir=self.data_dir, on_bad_row=self.table.on_bad_row
-        )
-
-    def sampled(self, examples: Examples, limit: int) -> Examples:
-        """Draw at most `limit` rows, the same for the same seed, with a table of their sentences alone."""
-        return cut(examples, limit, self.seed)
+    @property
+    def num_dev(self) -> int:
+        """Number of those that no training on `own` has seen."""
+        return self.num_scored if self.is_dev.all() else int(self.is_dev.sum())
 
 
 def read_target(word: str, reading: Reading) -> Target:
@@ -135,13 +121,16 @@ def read_target(word: str, reading: Reading) -> Target:
     draw = np.random.default_rng(reading.seed)
     if is_table(word) or Path(word).suffix:
         place = Path(word).expanduser()
-        config, rows = own_set(place, reading.table, "train")
+        config, rows = reading.own(place)
         _require_scored(rows, word)
-        order = draw.permutation(len(rows))
-        held_out = np.sort(order[: round(DEV_SHARE * len(rows))][:MOST_DEV])
-        train = with_rows(rows, np.setdiff1d(np.arange(len(rows)), held_out))
+        is_held_out = _held_out(rows, reading.seed)
+        order = draw.permutation(np.flatnonzero(is_held_out))
+        held_out = np.sort(order[:MOST_DEV])
+        # What is not scored for want of time is not trained on either: it may share texts with the scored rows.
+        not_held_out = np.flatnonzero(~is_held_out)
+        train = with_rows(rows, not_held_out)
         # Sources are compared on all rows: they have learnt from none of them.
-        others = order[round(DEV_SHARE * len(rows)) :][: MOST_DEV - len(held_out)]
+        others = draw.permutation(not_held_out)[: MOST_DEV - len(held_out)]
         scored = np.concatenate([held_out, np.sort(others)])
         is_dev = np.arange(len(scored)) < len(held_out)
         dev = replace(with_rows(rows, scored), split="dev", name=config.name)
@@ -154,7 +143,7 @@ def read_target(word: str, reading: Reading) -> Target:
             f"{word}: its dev split has no file below {reading.data_dir}. Give a table of pairs, or data_dir=<folder>"
         )
     _require_scored(rows_of_dev, word)
-    dev = reading.sampled(rows_of_dev, MOST_DEV)
+    dev = with_fewer_documents(reading.sampled(rows_of_dev, MOST_DEV), reading.seed)
     own_rows: Examples | None = None
     if has_split(asdict(config), "train", source=Source.LOCAL, data_dir=reading.data_dir):
         own_rows = reading.split(config, "train")
@@ -162,6 +151,77 @@ def read_target(word: str, reading: Reading) -> Target:
     if own_rows is not None:
         own_set_rows = _without_leaks(source_of(own_rows, config=config), dev, reading)
     return Target(word, dev, own_set_rows, np.ones(len(dev), bool), _metric(dev.kind), None, config)
+
+
+def read_search_target(tables: Mapping[str, Path], reading: Reading) -> Target:
+    """Read a target of queries and a corpus. The other queries are trained on, with their answers.
+
+    Args:
+        tables: "queries", "corpus" and, if the answers are not a column of the queries, "answers" → table.
+        reading: How they are read.
+
+    Returns:
+        The target. Scored are DEV_SHARE of the queries, over the corpus.
+
+    Raises:
+        UserError: Columns that are not clear, no answer, or fewer than LEAST_ROWS scored queries.
+    """
+    name = set_name(tables["queries"])
+    search = search_of_tables(name, tables["queries"], tables["corpus"], tables.get("answers"), reading.table)
+    judged = search.splits(dev=DEV_SHARE, test=0.0, seed=reading.seed)
+    with tempfile.TemporaryDirectory(prefix="juzhen_") as folder:
+        places = {"data_dir": Path(folder) / "data", "descriptions": Path(folder)}
+        path = write_search(search, judged, **places, origin=Origin("", ""))
+        config = read_description(path)
+        splits = {split: reading.split(config, split) for split in ("dev", "train")}
+    # The set that the command of the answer makes.
+    files = {part: str(file) for part, file in files_of(name, judged, reading.data_dir).items()}
+    layout = replace(config.layouts[config.layout], files=files)
+    config = replace(config, layouts={config.layout: layout})
+    scored, train = splits["dev"], splits["train"]
+    assert scored is not None  # `splits` leaves neither empty
+    assert train is not None
+    _require_scored(scored, str(tables["queries"]))
+    if num_scores(scored) > MOST_DEV:
+        scored = reading.sampled(scored, MOST_DEV)
+    dev = with_fewer_documents(scored, reading.seed)
+    words = [word for part, path in tables.items() for word in (f"--{part}", path)]
+    own = replace(
+        source_of(train, place=tables["queries"], config=config),
+        made_by=command("juzhen", "dataset", name, *words, "--dev", "0.1", "--test", "0.1"),
+    )
+    return Target(name, dev, own, np.ones(len(dev), bool), _metric(dev.kind), tables["queries"], config)
+
+
+def num_scores(rows: Examples) -> int:
+    """Number of scores of an evaluation: one per query of judgements, else one per row."""
+    return len(np.unique(rows.columns["query"])) if rows.kind in JUDGED else len(rows)
+
+
+def with_fewer_documents(rows: Examples, seed: int) -> Examples:
+    """Keep the judged documents of a corpus and a sample of the others, MOST_DOCUMENTS in all."""
+    if rows.documents is None or len(rows.documents) <= MOST_DOCUMENTS:
+        return rows
+    judged = np.unique(rows.columns["document"])
+    others = np.setdiff1d(rows.documents, judged)
+    count = min(max(MOST_DOCUMENTS - len(judged), 0), len(others))
+    sample = np.random.default_rng(seed).choice(others, count, replace=False)
+    kept = np.union1d(judged, sample)
+    used = np.union1d(
+        kept, np.union1d(rows.columns["query"], [*rows.unreachable, *rows.own.values()]).astype(int)
+    )
+    number = {int(place): now for now, place in enumerate(used.tolist())}
+    return replace(
+        rows,
+        sentences=[rows.sentences[place] for place in used.tolist()],
+        columns={
+            name: np.searchsorted(used, values).astype(np.int32) for name, values in rows.columns.items()
+        },
+        documents=np.searchsorted(used, kept).astype(np.int32),
+        sides=None if rows.sides is None else rows.sides[used],
+        unreachable={number[query]: gains for query, gains in rows.unreachable.items()},
+        own={number[query]: number[document] for query, document in rows.own.items() if query in number},
+    )
 
 
 def read_sources(
@@ -181,10 +241,14 @@ def read_sources(
         UserError: A name that is not a set, or no source at all.
     """
     described = described_sets(DATASETS, reading.config_dir)
-    sources, left_out = [], {}
+    sources: list[TrainingSet] = []
+    left_out: dict[str, str] = {}
     for name in _sets_at_hand(described, target, reading) if names is None else names:
+        if reading.is_over and (sources or target.own is not None):
+            left_out[name] = "the time for reading was over. Name it in --sources, or give more --minutes"
+            continue
         if is_table(name):
-            config, rows = own_set(Path(name), reading.table, "train")
+            config, rows = reading.own(Path(name))
             place: Path | None = Path(name)
         else:
             require_set("sources", name, described)
@@ -232,6 +296,8 @@ def source_of(
     """Rows in the kind that a bi-encoder learns from, with their loss."""
     if rows.kind is Kind.NLI_PAIR:
         rows = convert_rows(rows, Kind.TRIPLET)
+    if rows.kind in JUDGED:
+        rows = replace(convert_rows(rows, Kind.POSITIVE_PAIR), documents=None, unreachable={}, own={})
     loss = LEARNS_BY.get(rows.kind, "info_nce")
     return TrainingSet(rows.name, rows, loss, len(rows), place=place, config=config)
 
@@ -290,6 +356,18 @@ def _without_leaks(source: TrainingSet, scored: Examples, reading: Reading) -> T
     return replace(source, rows=reading.sampled(rows, MOST_TRAIN), total=total, leaky=len(leaky))
 
 
+def _held_out(rows: Examples, seed: int) -> np.ndarray:
+    """Rows that score trainings on the others, bool array (rows,). No text is on both sides, where that is possible."""
+    labels = rows.targets if rows.kind in (Kind.LABELLED_PAIR, Kind.NLI_PAIR) else None
+    classes = np.zeros(len(rows), int) if labels is None else np.unique(labels, return_inverse=True)[1]
+    groups = connected_groups([values.tolist() for values in rows.columns.values()])
+    shares = {"train": 1 - DEV_SHARE, "dev": DEV_SHARE}
+    is_dev = split_groups(groups, classes, shares, seed) == "dev"
+    if is_dev.sum() < DEV_SHARE * len(rows) / 2:  # nearly all rows are connected
+        is_dev = np.random.default_rng(seed).permutation(len(rows)) < round(DEV_SHARE * len(rows))
+    return np.asarray(is_dev)
+
+
 def _metric(kind: Kind) -> str:
     metric = chooses(kind)
     assert metric is not None  # rows were required to have one
@@ -300,7 +378,8 @@ def _require_scored(rows: Examples, word: str) -> None:
     if rows.kind is Kind.LABELLED_TEXT or chooses(rows.kind) is None:
         why = UNSCORED.get(rows.kind, "texts with classes are scored by a classifier")
         raise UserError(f"{word}: {why}. Give pairs with labels, pairs that belong together, or triplets")
-    if len(rows) < LEAST_ROWS:
+    unit, least = ("scored queries", LEAST_QUERIES) if rows.kind in JUDGED else ("rows", LEAST_ROWS)
+    if num_scores(rows) < least:
         raise UserError(
-            f"{word}: too few rows ({len(rows)}) to compare trainings. Give at least {LEAST_ROWS}"
+            f"{word}: too few {unit} ({num_scores(rows)}) to compare trainings. Give at least {least}"
         )

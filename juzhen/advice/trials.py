@@ -8,6 +8,7 @@ from copy import deepcopy
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,7 +17,7 @@ from jaxtyping import Float
 from juzhen.advice.target import MOST_TRAIN, Target, TrainingSet, with_rows
 from juzhen.core.examples import NLI_GRADES, Examples, Kind
 from juzhen.core.machine import describe_environment
-from juzhen.core.result import Result, Score
+from juzhen.core.result import RESULT_FILE, Result, Score
 from juzhen.core.row_scores import ROWS_FILE, RowScores, SetRows
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.evaluation.run import evaluate
@@ -158,40 +159,78 @@ class Trials:
         usual = 5e-4 if self.base.dim <= 256 else 5e-5 if self.base.dim <= 384 else 2e-5
         self.learning_rate = usual if learning_rate is None else learning_rate
         self.made: list[Trial] = []
+        self.num_reused = 0
+        self._digests: dict[str, str] = {}
         self.seconds_per_row = 0.0
         self.scoring_seconds = 0.0
 
     def make(self, recipe: Recipe, *, with_panel: bool = False) -> Trial:
-        """Train by a recipe and score the result. A finished trial of the same recipe is returned."""
+        """Train by a recipe and score the result. A finished one is returned, also of an earlier call."""
+        if (known := self._made(recipe, with_panel)) is not None:
+            return known
+        if (folder := self._finished(recipe, with_panel)) is not None:
+            result, rows = Result.read(folder), RowScores.read(folder).sets
+            trial = self._trial(recipe, result.scores, rows, has_panel=folder == self._place(recipe, True))
+            trial.folder, trial.seconds = folder, float(result.training["train_seconds"])
+            self._note_speed(
+                result.training["rows_seen"], trial.seconds, result.training["score_seconds"], trial
+            )
+            self.num_reused += 1
+        else:
+            trial = self._trained(recipe, with_panel)
+        self.made = [other for other in self.made if other.recipe != recipe] + [trial]
+        return trial
+
+    def knows(self, recipe: Recipe, *, with_panel: bool = False) -> bool:
+        """True if a trial was made, in this call or in an earlier one with the same encoder, data and settings."""
+        return self._made(recipe, with_panel) is not None or self._finished(recipe, with_panel) is not None
+
+    def _made(self, recipe: Recipe, with_panel: bool) -> Trial | None:
         for trial in self.made:
             if trial.recipe == recipe and (trial.panel or not with_panel or not self.panel):
                 return trial
+        return None
+
+    def _finished(self, recipe: Recipe, with_panel: bool) -> Path | None:
+        """Run folder of an earlier call. One with scores of the panel is preferred."""
+        places = [self._place(recipe, has_panel) for has_panel in ((True,) if with_panel else (True, False))]
+        return next((each for each in places if each is not None and (each / RESULT_FILE).is_file()), None)
+
+    def _trained(self, recipe: Recipe, with_panel: bool) -> Trial:
         since = time.monotonic()
         encoder = deepcopy(self.base)
         torch.manual_seed(recipe.seed)
-        rows_seen = 0
         for number, (name, count) in enumerate(recipe.stages):
             source = self.sources[name]
             rows = self._drawn(source, count, recipe.seed)
-            epochs = passes(name, len(rows)) * max(count / len(rows), 1.0)
-            rows_seen += round(epochs * len(rows))
             fit(
                 encoder,
                 rows,
                 loss=source.loss,
-                epochs=epochs,
+                epochs=passes(name, len(rows)) * max(count / len(rows), 1.0),
                 batch_size=BATCH_SIZE,
                 learning_rate=self.learning_rate,
                 seed=recipe.seed + number,
                 progress=False,
             )
         trained = time.monotonic()
+        parts = [self.dev, *(() if OWN in recipe.sources else self.rest)]
+        scored = self.scored(encoder, [*parts, *(self.panel if with_panel else ())])
+        trial = self._trial(recipe, scored.scores, scored.rows, has_panel=with_panel)
+        ended = time.monotonic()
+        trial.seconds = trained - since
+        self._note_speed(self._rows_seen(recipe), trial.seconds, ended - trained, trial)
+        if self.folder is not None:
+            trial.folder = self._written(trial, scored, ended - trained, has_panel=with_panel)
+        return trial
+
+    def _trial(
+        self, recipe: Recipe, scores: Mapping[str, Score], rows: Mapping[str, SetRows], *, has_panel: bool
+    ) -> Trial:
+        """Read score, influence of each row, and scores of the panel off an evaluation."""
         seen_own = OWN in recipe.sources
-        scored = self.scored(
-            encoder, [self.dev, *(() if seen_own else self.rest), *(self.panel if with_panel else ())]
-        )
         parts = [
-            row_values(scored.rows[f"dev/{part.name}"], self.target.metric)
+            row_values(rows[f"{part.split}/{part.name}"], self.target.metric)
             for part in (self.dev, *(() if seen_own else self.rest))
         ]
         values = np.concatenate([part[0] for part in parts])
@@ -200,25 +239,25 @@ class Trials:
             if parts[0][1] is None
             else np.concatenate([part[1] for part in parts if part[1] is not None])
         )
-        total, num_dev = len(self.target.scored), len(self.dev)
-        scores = {"dev": measured(values[:num_dev], None if gold is None else gold[:num_dev], total)}
+        total, num_dev = self.target.num_scored, len(parts[0][0])
+        measures = {"dev": measured(values[:num_dev], None if gold is None else gold[:num_dev], total)}
         if not seen_own:
-            scores["all"] = measured(values, gold, total)
+            measures["all"] = measured(values, gold, total)
         panel = {
-            each.name: 100 * (scored.scores[f"{each.split}/{each.name}/spearman"].value or 0.0)
-            for each in (self.panel if with_panel else ())
+            each.name: 100 * (scores[f"{each.split}/{each.name}/spearman"].value or 0.0)
+            for each in (self.panel if has_panel else ())
         }
-        seconds = time.monotonic() - since
+        return Trial(recipe, panel, 0.0, None, measures)
+
+    def _note_speed(self, rows_seen: int, trained: float, scored: float, trial: Trial) -> None:
         if rows_seen:
-            self.seconds_per_row = (trained - since) / rows_seen
-        others = sum(map(len, self.panel)) if with_panel else 0
-        share = len(self.target.scored) / (len(self.target.scored) + others)
-        self.scoring_seconds = share * (time.monotonic() - trained)
-        trial = Trial(recipe, panel, seconds, None, scores)
-        if self.folder is not None:
-            trial.folder = self._written(trial, scored, rows_seen)
-        self.made = [other for other in self.made if other.recipe != recipe] + [trial]
-        return trial
+            self.seconds_per_row = trained / rows_seen
+        others = sum(map(len, self.panel)) if trial.panel else 0
+        self.scoring_seconds = len(self.target.scored) / (len(self.target.scored) + others) * scored
+
+    def _rows_seen(self, recipe: Recipe) -> int:
+        kept = {name: len(self.sources[name].rows) for name in recipe.sources}
+        return sum(passes(name, min(count, kept[name])) * count for name, count in recipe.stages)
 
     def scored(self, encoder: SentenceEncoder, sets: Sequence[Examples]) -> Evaluation:
         settings = EvaluationSettings(seed=self.seed)
@@ -231,10 +270,12 @@ class Trials:
             return rows
         return with_rows(rows, np.sort(np.random.default_rng(seed).choice(len(rows), count, replace=False)))
 
-    def _written(self, trial: Trial, scored: Evaluation, rows_seen: int) -> Path:
-        """Write the result and the scores of single rows as a run folder that `juzhen table` and `compare` read."""
-        recipe = trial.recipe
-        names = [self.target.name if name == OWN else name for name in recipe.sources]
+    def _names(self, recipe: Recipe) -> list[str]:
+        return [self.target.name if name == OWN else name for name in recipe.sources]
+
+    def _config(self, recipe: Recipe) -> dict[str, Any]:
+        """Settings of the run, as those of a job."""
+        names = self._names(recipe)
         used = {name: self.sources[source] for name, source in zip(names, recipe.sources, strict=True)}
         counts = dict(zip(names, (count for _, count in recipe.stages), strict=True))
         described = {
@@ -253,33 +294,68 @@ class Trials:
             "schedule": {"name": "mix", "order": None, "stages": {}, "sets": {}},
             "dataset": described,
             "evaluate": {self.target.name: asdict(self.target.config)},
-            "training": {"duration": f"{rows_seen} examples", "batch_size": BATCH_SIZE},
+            "training": {"duration": f"{self._rows_seen(recipe)} examples", "batch_size": BATCH_SIZE},
             "optimizer": {"lr": self.learning_rate},
             "evaluation": {"splits": ["dev"], "backend": "torch"},
             "seed": recipe.seed,
         }
-        digest = hashlib.sha256(json.dumps([config, recipe.stages, bool(trial.panel)], default=str).encode())
-        key = digest.hexdigest()[:8]
-        name = f"{'-'.join(names) or 'untrained'}-{rows_seen}-s{recipe.seed}"
-        scores: Mapping[str, Score] = scored.scores
+        return dict(json.loads(json.dumps(config, default=str)))
+
+    def _place(self, recipe: Recipe, has_panel: bool) -> Path | None:
+        """Run folder of a recipe. Its key changes with everything that decides a number: weights, rows, settings."""
+        if self.folder is None:
+            return None
+        panel = [self._digest(each) for each in self.panel] if has_panel else []
+        parts = [self.dev, *(() if OWN in recipe.sources else self.rest)]
+        decides = [
+            self._digest(self.base),
+            [self._digest(part) for part in parts],
+            [[self._digest(self.sources[name].rows), self.sources[name].loss] for name in recipe.sources],
+            [recipe.stages, recipe.seed, self.learning_rate, BATCH_SIZE, self.seed, panel],
+        ]
+        key = hashlib.sha256(json.dumps(decides).encode()).hexdigest()[:8]
+        name = "-".join(self._names(recipe)) or "untrained"
+        return self.folder / f"{name[:100]}-{self._rows_seen(recipe)}-s{recipe.seed}-{key}"
+
+    def _digest(self, content: Examples | SentenceEncoder) -> str:
+        """Digest of weights, or of rows with their texts. Each is computed once."""
+        name = str(id(content))
+        if name not in self._digests:
+            digest = hashlib.sha256()
+            if isinstance(content, Examples):
+                digest.update("\n".join([content.name, str(content.kind), *content.sentences]).encode())
+                arrays = [*content.columns.values(), content.targets, content.documents]
+            else:
+                arrays = [values.detach().cpu().float().numpy() for values in content.state_dict().values()]
+            for values in arrays:
+                digest.update(b"" if values is None else np.ascontiguousarray(values).tobytes())
+            self._digests[name] = digest.hexdigest()
+        return self._digests[name]
+
+    def _written(self, trial: Trial, scored: Evaluation, score_seconds: float, *, has_panel: bool) -> Path:
+        """Write the result and the scores of single rows as a run folder that `juzhen table` and `compare` read."""
+        recipe, names, folder = trial.recipe, self._names(trial.recipe), self._place(trial.recipe, has_panel)
+        assert folder is not None
         result = Result(
-            name=name,
-            key=key,
+            name=folder.name[:-9],
+            key=folder.name[-8:],
             trained_on=names,
-            scores=dict(scores),
-            config=json.loads(json.dumps(config, default=str)),
+            scores=dict(scored.scores),
+            config=self._config(recipe),
             data={
-                f"train/{each}": {"rows": counts[each], "kind": str(source.rows.kind)}
-                for each, source in used.items()
+                f"train/{each}": {"rows": count, "kind": str(self.sources[source].rows.kind)}
+                for each, (source, count) in zip(names, recipe.stages, strict=True)
             },
-            training={"rows_seen": rows_seen, "train_seconds": round(trial.seconds, 2)},
+            training={
+                "rows_seen": self._rows_seen(recipe),
+                "train_seconds": round(trial.seconds, 2),
+                "score_seconds": round(score_seconds, 2),
+            },
             environment=describe_environment() | {"device": "cpu"},
             seed=recipe.seed,
             finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
         )
-        assert self.folder is not None
-        folder = self.folder / f"{name}-{key}"
         folder.mkdir(parents=True, exist_ok=True)
-        result.write(folder)
         RowScores(sets=dict(scored.rows)).write(folder / ROWS_FILE)
+        result.write(folder)  # last: a folder with a result is finished
         return folder

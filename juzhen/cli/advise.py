@@ -21,8 +21,23 @@ from juzhen.core.process import without_hub
 
 
 def advise(
-    target: Annotated[str, Argument(help="table of pairs or triplets, or the name of a set")],
+    target: Annotated[
+        str,
+        Argument(help="table of pairs or triplets, or the name of a set. With --corpus: table of queries"),
+    ],
     *,
+    corpus: Annotated[
+        Path | None,
+        Option(metavar="TABLE", help="documents that the queries are searched in", show_default=False),
+    ] = None,
+    answers: Annotated[
+        Path | None,
+        Option(
+            metavar="TABLE",
+            help="query and document by id or text, and optional gain",
+            show_default="a column of the queries with documents",
+        ),
+    ] = None,
     encoder: Annotated[str, Option(help="run folder, or folder of an encoder")] = "builtin/mini_zh",
     minutes: Annotated[float, Option(help="time for all of it")] = 15.0,
     sources: Annotated[
@@ -53,9 +68,11 @@ def advise(
 
     Sources are tried by small trainings from the same encoder, on the same rows of the target. The better ones get more
     rows. Own rows are tried alone and after the best sources. Rows of a source that the target has too are left out.
-    Ctrl-C gives the answer so far. Written are the runs, advice.json, advice.md and index.html.
+    Ctrl-C gives the answer so far. The same command continues from the trainings that were made. Written are the runs,
+    advice.json, advice.md and index.html.
 
     juzhen advise faq.csv
+    juzhen advise queries.csv --corpus documents.csv --answers answers.csv
     juzhen advise faq.csv --sources lcqmc bq tickets.xlsx --minutes 5
     juzhen advise csts --encoder runs/NAME
     """
@@ -74,6 +91,8 @@ def advise(
     folder = out or Path("runs") / "advice" / set_name(Path(target))
     answer = find_out(
         target,
+        corpus=corpus,
+        answers=answers,
         encoder=encoder,
         minutes=minutes,
         sources=sources,

@@ -17,7 +17,7 @@ ROW_SPREAD = 25.0
 class SimulatedTrials:
     """Scores of trainings that cost nothing: a mean over rows, which are drawn anew with each object."""
 
-    panel = ()
+    panel, num_reused = (), 0
     seconds_per_row = scoring_seconds = 0.0
 
     def __init__(self, draw, gains, *, own=False):
@@ -32,6 +32,9 @@ class SimulatedTrials:
 
     def gain(self, stages):
         return max((self.gains[name] for name, _ in stages), default=0.0)
+
+    def knows(self, recipe, *, with_panel=False):
+        return False
 
     def make(self, recipe, *, with_panel=False):
         for trial in self.made:
