@@ -34,7 +34,11 @@ class Bin:
 
 
 class UnfitError(UserError):
-    """Nothing can be fitted on these rows. Other sets may work."""
+    """Nothing can be fitted on these rows. Other sets may work.
+
+    Args:
+        message: What the rows lack, and what to do.
+    """
 
 
 def nll(logits: np.ndarray, labels: np.ndarray) -> float:

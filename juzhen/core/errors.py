@@ -31,6 +31,9 @@ class UserError(Exception):
     The message has two sentences: `<key>=<value>: <problem>. <what to do>.` It is printed as one line, whatever a file
     or a command line has put into it.
 
+    Args:
+        message: The two sentences.
+
     Example:
         >>> raise UserError("seed=x: not a whole number. Type seed=0.")
         Traceback (most recent call last):

@@ -70,9 +70,13 @@ class Examples:
     """Rows of one split. Each distinct sentence is stored once, and rows are indices into the table of sentences.
 
     Args:
+        name: Name of the set.
+        split: train, dev or test.
+        kind: Kind of the rows.
         sentences: Distinct sentences, in order of first appearance. Windows of running text (`TextTable`),
             and queries and documents with separate ids, are not merged.
         columns: Text column → int32 array (rows,), indices into `sentences`.
+        num_classes: Number of classes of the targets. 0: they are no classes.
         targets: float32 array (rows,) or None: a score scaled to [0, 1], a 0/1 label, a class index, or a
             gain.
         missing: bool array (rows, documents) or None: documents that a triplet lacks because it has fewer
@@ -326,10 +330,12 @@ class Comparisons:
 class SentenceUnion:
     """Union of the sentences of several sets and of further lists of texts.
 
-    Attributes:
-        examples: Distinct sentences as Examples of kind `sentence`, one row each.
-        numbers: For each set and each list: rows of `examples` for the sentences of its table, or for its
-            texts.
+    `examples` has the distinct sentences, of kind `sentence`. `numbers` has, for each set and each list, the rows of
+    `examples` for the sentences of its table or for its texts.
+
+    Args:
+        sets: The sets.
+        lists: Further lists of texts.
     """
 
     def __init__(self, sets: Sequence[Examples], lists: Iterable[Iterable[str]] = ()) -> None:

@@ -521,7 +521,11 @@ class RunProgress:
 
     Args:
         work: Training on SET, or another task.
-        dev: The latest score of the dev sets, `best` the best one.
+        done: Finished steps of this task.
+        total: All its steps.
+        loss: The latest loss.
+        dev: The latest score of the dev sets.
+        best: The best of these scores.
         left: Estimated seconds until the end of this task.
     """
 

@@ -19,6 +19,10 @@ class RankingSet:
     """Queries, and the documents to find. Documents are numbered from 0, in the order of `corpus`.
 
     Args:
+        name: Name of the set.
+        split: train, dev or test.
+        queries: Texts that ask.
+        corpus: Texts to find.
         relevant: For each query: index of a document that answers it → gain, above 0.
         candidates: For each query the indices of its documents to rank (reranking). None: all (retrieval).
         own: For each query the index of the document that is the query itself, which is never found. −1:

@@ -145,7 +145,7 @@ MOST_ROWS_PER_BYTE = 64
 
 
 @dataclass(frozen=True)
-class Column:
+class _Column:
     """A column that is decoded on demand. Others of the file may be large, such as embeddings."""
 
     path: Path
@@ -162,7 +162,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class ColumnarFile:
+class _ColumnarFile:
     """Columns of a file before any is decoded.
 
     Args:
@@ -170,12 +170,12 @@ class ColumnarFile:
     """
 
     names: list[str]
-    columns: list[Column]
+    columns: list[_Column]
     num_rows: int
     classes: dict[str, list[str]]
 
 
-def _read_columnar(path: Path, kind: str, content: bytes | mmap.mmap) -> ColumnarFile:
+def _read_columnar(path: Path, kind: str, content: bytes | mmap.mmap) -> _ColumnarFile:
     """Open a parquet or Arrow file without decoding its columns. `kind` is a suffix of COLUMNAR."""
     import pyarrow
     from pyarrow import parquet
@@ -193,8 +193,8 @@ def _read_columnar(path: Path, kind: str, content: bytes | mmap.mmap) -> Columna
             decode = partial(_of_arrow, table)
     if num_rows > MOST_ROWS_PER_BYTE * size:
         raise UserError(f"{path}: {num_rows:,} rows in {size:,} bytes, which no text fits in. Is it damaged?")
-    columns = [Column(path, partial(decode, position)) for position in range(len(schema.names))]
-    return ColumnarFile(schema.names, columns, num_rows, _classes(schema.metadata or {}))
+    columns = [_Column(path, partial(decode, position)) for position in range(len(schema.names))]
+    return _ColumnarFile(schema.names, columns, num_rows, _classes(schema.metadata or {}))
 
 
 def _of_parquet(file: "parquet.ParquetFile", position: int) -> "pyarrow.ChunkedArray":
@@ -339,10 +339,10 @@ class FileTable:
     Args:
         place: Name of the file, for messages.
         names: Column names. None if the file has no names.
-        columns: Values of each column, a sequence or an object with `to_pylist`. A missing JSON field is
-            None.
+        columns: Values of each column, a sequence or an object with `to_pylist`. Missing JSON fields are None.
         lines: int32 (rows,): first line of each row, from 1. Without lines the number of the row.
         faults: Line → reason why it is not a row. Such rows are not among the columns.
+        has_lines: Rows have lines in the file.
         classes: Column name → names of its class indices, if the file has them.
         needs_mark: Its program reads UTF-8 only with a byte order mark, as Excel does.
         format: Format of the file, for people.

@@ -445,12 +445,14 @@ EVALUATION_SPLITS = ("dev", "test")
 class ConfiguredSets:
     """Sets of conf/dataset below `data_dir`. Demo sets are part of the package. A table file is a set, too.
 
+    `absent` has `set/split` of the missing files, in the order of requests.
+
     Args:
+        folder: Folder of the descriptions.
         data_dir: Folder of the sets that are not built in.
         config_dir: Another folder with descriptions in dataset/.
         on_bad_row: "error" raises UserError for the first faulty row, "drop" leaves such rows out and counts
             them.
-        absent: `set/split` without a file, in the order of requests.
     """
 
     def __init__(

@@ -122,9 +122,12 @@ def _arranged(rows: Int[np.ndarray, "rows"], shape: Shape) -> Int[np.ndarray, "r
 
 
 class BatchRows(NamedTuple):
-    """Row indices of a batch of one dataset. `number` counts batches from the start of the stage.
+    """Row indices of a batch of one dataset.
 
     Args:
+        number: Number of the batch, from the start of the stage.
+        task: Name of the dataset.
+        rows: Row indices.
         compares: The rows of all processes differ in the value that their loss compares.
     """
 

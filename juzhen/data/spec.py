@@ -79,7 +79,9 @@ class LayoutConfig:
         default=0.0, ge=0, lt=100, description="with `window`: lines that are dev, by hash"
     )
     held_out_rows: int | None = Field(default=None, ge=1, description="scored windows · null: all")
-    hub: HubConfig | None = None  # place of this copy on the hub, instead of the set's `hub`
+    hub: HubConfig | None = Field(
+        default=None, description="place of this copy on the hub, not the set's `hub`"
+    )
 
     @model_validator(mode="after")
     def _is_read_in_one_way(self) -> Self:
@@ -126,7 +128,7 @@ class DatasetConfig:
         default_factory=dict, description="expected rows per split · null: not checked"
     )
     source: Source | None = Field(default=None, description="null: the job's `source`")
-    hub: HubConfig | None = None
+    hub: HubConfig | None = Field(default=None, description="its place on the Hugging Face hub")
     labels: dict[str, int] | None = Field(
         default=None, description="gold label as in the file → class number"
     )
@@ -145,7 +147,7 @@ class DatasetConfig:
     limit: int | None = Field(
         default=None, ge=1, description="train on at most this many rows, drawn with the job's seed"
     )
-    learning: LearningConfig | None = None
+    learning: LearningConfig | None = Field(default=None, description="numbers of losses on this set")
     symmetric: bool | None = Field(
         default=None,
         description="false: a row's first text asks for the others, documents · true: all are of one sort, as "
@@ -186,7 +188,17 @@ class DatasetConfig:
 
 @dataclasses.dataclass(frozen=True)
 class SplitRequest:
-    """A split of a set as a job requests it. `juzhen.data.source.load_examples` explains the fields."""
+    """A split of a set as a job requests it.
+
+    Args:
+        config: The dataset.
+        split: The split.
+        source: builtin, local or hub.
+        data_dir: Folder of a layout's paths, for source=local.
+        on_bad_row: "error" stops at the first faulty row, "drop" leaves faulty rows out and counts them.
+        required: Raise UserError if the split is missing.
+        group: Place of the set in the configuration, dataset or evaluate, for messages.
+    """
 
     config: DatasetConfig
     split: str

@@ -34,6 +34,8 @@ class Pairs:
     """Distinct pairs of a set.
 
     Args:
+        first: The first text of each pair.
+        second: The second one.
         grades: Gold similarity, of the first occurrence of a pair. None without gold values.
     """
 

@@ -175,6 +175,9 @@ class AsymmetricEncoder(nn.Module):
             queries: One query or a list.
             corpus: Documents.
             top_k: Documents per query. None returns 10, or all if there are fewer.
+            batch_tokens: Tokens in a batch.
+            show_progress: Show a progress bar. None: on a terminal.
+            strict: Raise UserError for a truncated text.
 
         Returns:
             A list of `Hit` for each query. One list for a single query.

@@ -157,7 +157,15 @@ class PassageMixin(LongTextMixin):
                 (Günther et al. 2024, https://arxiv.org/abs/2409.04701). Special tokens count in the first and the
                 last passage. A text with more tokens than positions takes several passes, which begin with tokens
                 of the previous passage.
-            prompt_name: As in `encode`, like the other options.
+            prompt_name: As in `encode`.
+            prompt: As in `encode`.
+            normalize: As in `encode`.
+            truncate_dim: As in `encode`.
+            batch_tokens: As in `encode`.
+            show_progress: As in `encode`.
+            workers: As in `encode`.
+            backend: As in `encode`.
+            strict: As in `encode`.
 
         Returns:
             The passages and their embeddings.

@@ -442,6 +442,8 @@ def score_set(
         scores: Similarity of each row, (rows,), higher = closer. (rows, candidates) for positive pairs and triplets.
         examples: The rows.
         dev: Scores and examples of the dev split of the same set. None without one.
+        bootstrap_samples: Resamples of the intervals.
+        seed: Seed of the resamples.
         temperature: Divides scores in `ranking_loss`.
 
     Returns:

@@ -67,7 +67,7 @@ class HardwareConfig:
 class EvaluationConfig:
     """Settings of the evaluation of a run."""
 
-    splits: list[Literal["dev", "test"]] = Field()
+    splits: list[Literal["dev", "test"]] = Field(description="splits to evaluate")
     bootstrap_samples: int = Field(ge=0, description="resamples for the 95 % interval · 0: none")
     untrained: bool = Field(description="also score the weights before training")
     without_leaks: bool = Field(description="also score the rows whose pair this job's training has not seen")
@@ -105,10 +105,19 @@ class EvaluationConfig:
 class EvaluationSettings:
     """The part of a job's configuration that an evaluation reads, under the same keys.
 
-    Attributes:
+    Args:
+        seed: Seed of all draws.
+        data_dir: Folder of the sets.
+        source: builtin, local or hub.
+        on_bad_row: "error" stops at a faulty row, "drop" leaves it out.
+        filter_leaks: Training rows of the evaluation sets are left out.
+        debug_rows: Rows of each split, at most.
+        long_texts: "cut" or "chunk", as in `SentenceEncoder.with_long_texts`.
+        chunk_overlap: As there.
         dataset: Sets whose training rows are read.
         evaluate: Sets whose dev and test rows are read and scored.
-        long_texts, chunk_overlap: As in `SentenceEncoder.with_long_texts`.
+        evaluation: Settings of the evaluation.
+        hardware: Where and how it is computed.
     """
 
     seed: int = 0

@@ -222,8 +222,11 @@ class Method:
     """A merging method and its requirements.
 
     Args:
+        about: One line of help.
+        function: Merges tensors.
         of_vectors: It merges task vectors and needs a base.
         is_sum: Weights are factors, not shares of 1.
+        is_weighted: Models have weights.
         takes: Further parameters: density, generator.
         models: Minimal and maximal number of models, None for any.
     """

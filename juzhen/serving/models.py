@@ -49,6 +49,7 @@ class ServedThreshold:
     """The score of an encoder from which two texts count as the same.
 
     Args:
+        value: The score. None: unknown.
         of: Set whose dev split it was fitted on. None: it was given as a number.
         reason: Reason for a missing threshold.
     """
@@ -442,6 +443,10 @@ class ServedModels:
     """All served models. A reload replaces them together.
 
     Args:
+        embedder: The encoder.
+        reranker: The cross-encoder, if there is one.
+        corpus: Texts to search, if there are any.
+        created: Seconds since 1970 when they were loaded.
         adapters: Further encoders by name: adapters on the weights of `embedder`, or a run to compare.
         corpora: Name of a further encoder → the texts of `corpus`, encoded by it.
     """

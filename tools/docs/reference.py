@@ -96,8 +96,8 @@ def api_pages() -> Iterator[tuple[str, str]]:
     """Path and text of each page."""
     yield "api/losses.md", _losses()
     for name, (title, members) in PAGES.items():
-        listed = [each for member in members.split() for each in _modules_of(member)]
-        imports = _imports(member for member in listed if not _is_module(member))
+        listed = [each for member in members.split() for each in modules_of(member)]
+        imports = _imports(member for member in listed if not is_module(member))
         imported = "\n".join(["", "```python", *imports, "```", ""]) if imports else ""
         boost = 1 if name in ("encoders", "training") else 0.3
         yield (
@@ -110,11 +110,11 @@ def _file_of(name: str) -> Path:
     return PACKAGE.parent.joinpath(*name.split(".")).with_suffix(".py")
 
 
-def _is_module(name: str) -> bool:
+def is_module(name: str) -> bool:
     return _file_of(name).is_file()
 
 
-def _modules_of(name: str) -> list[str]:
+def modules_of(name: str) -> list[str]:
     """The modules of a package; anything else by itself."""
     paths = sorted(_file_of(name).with_suffix("").glob("[a-z]*.py"))
     return [f"{name}.{path.stem}" for path in paths] or [name]
@@ -141,7 +141,7 @@ def _imports(names: Iterable[str]) -> list[str]:
 
 def _entry(name: str) -> str:
     """A class or a function with its members; of a module its docstring and all that is public in it."""
-    if not _is_module(name):  # where it is defined
+    if not is_module(name):  # where it is defined
         value = _value_of(name)
         name = f"{value.__module__}.{value.__qualname__}"
     members = _members(name)
@@ -151,7 +151,7 @@ def _entry(name: str) -> str:
 
 def _members(name: str) -> list[str]:
     """What people call, before constants and what the inside needs; nothing where the source's order will do."""
-    if _is_module(name):
+    if is_module(name):
         body = ast.parse(Path(import_module(name).__file__ or "").read_text(encoding="utf-8")).body
         defined = [node.name for node in body if isinstance(node, ast.ClassDef | ast.FunctionDef)]
         values = [
