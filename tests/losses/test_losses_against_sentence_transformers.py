@@ -348,3 +348,65 @@ def test_losses_of_lists_of_unequal_length(unequal):
     rows = [losses.adr_mse(scores[row : row + 1], grades[row : row + 1]).item() for row in range(5)]
     of_documents = sum(value * count for value, count in zip(rows, UNEQUAL, strict=True)) / sum(UNEQUAL)
     assert of_documents == pytest.approx(expected.item(), rel=1e-5)
+
+
+def guided_peer(**settings):
+    """Their GISTEmbedLoss on given embeddings: its constructor asks two real models for their tokenizers."""
+    peer = theirs.GISTEmbedLoss.__new__(theirs.GISTEmbedLoss)
+    nn.Module.__init__(peer)
+    peer.model, peer.guide = MODEL, lambda features: {"sentence_embedding": features["guide"]}
+    peer.similarity_fct, peer.cross_entropy_loss = nn.CosineSimilarity(dim=-1), nn.CrossEntropyLoss()
+    peer.must_retokenize = peer.gather_across_devices = False
+    peer.contrast_anchors = peer.contrast_positives = True
+    for name, value in settings.items():
+        setattr(peer, name, value)
+    return peer
+
+
+@pytest.mark.parametrize("margin", [0.0, 0.1, 0.4])
+@pytest.mark.parametrize("strategy", ["absolute", "relative"])
+@pytest.mark.parametrize("texts", [2, 3])
+def test_guided_info_nce_with_either_margin(texts, strategy, margin):
+    generator = torch.Generator().manual_seed(3)
+    embeddings = [torch.randn(COUNT, DIM, generator=generator, requires_grad=True) for _ in range(texts)]
+    guide = [torch.randn(COUNT, 4, generator=generator) for _ in range(2)]
+    guide[1] += guide[0]
+    guide += [-guide[0]] * (texts - 2)  # no negative of a row is likely a positive of it
+    peer = guided_peer(temperature=0.05, margin_strategy=strategy, margin=margin)
+    columns = zip(embeddings, guide, strict=True)
+    expected = peer([{"sentence_embedding": text, "guide": by} for text, by in columns], None)
+    margins = {"false_negative_margin": -margin} if strategy == "absolute" else {"relative_margin": margin}
+    negatives = embeddings[2][:, None] if texts == 3 else None
+    ours = losses.InfoNCEGuided(temperature=0.05, **margins)(
+        *embeddings[:2], negatives, guide=torch.stack(guide, 1)
+    )
+    assert ours.item() == pytest.approx(expected.item(), rel=1e-5)
+    unguided = losses.InfoNCEGuided(temperature=0.05, false_negative_margin=2.0)
+    assert unguided(*embeddings[:2], negatives, guide=torch.stack(guide, 1)).item() > ours.item() + 0.01
+
+
+@pytest.mark.parametrize("cached", [False, True])
+@pytest.mark.parametrize("negatives", [0, 2])
+def test_info_nce_of_a_cross_encoder(negatives, cached, monkeypatch):
+    """On the documents that theirs draws from the batch."""
+    from sentence_transformers.cross_encoder import losses as of_pairs
+
+    for module in ("multiple_negatives_ranking", "cached_multiple_negatives_ranking"):
+        monkeypatch.setattr(f"{of_pairs.__name__}.{module}.CrossEncoder", nn.Module)
+    scores, asked = torch.randn(COUNT, COUNT * (1 + negatives), dtype=torch.float64), []
+
+    class OfNumbers(GivenScores):
+        def preprocess(self, pairs, **options):
+            asked.extend(pairs)
+            return {
+                "scores": torch.stack([scores[int(anchor), int(text)] for anchor, text in pairs])[:, None]
+            }
+
+    name = "CachedMultipleNegativesRankingLoss" if cached else "MultipleNegativesRankingLoss"
+    model, anchors = OfNumbers(), [str(row) for row in range(COUNT)]
+    columns = [[str(row + COUNT * place) for row in range(COUNT)] for place in range(1 + negatives)]
+    with torch.no_grad():
+        expected = getattr(of_pairs, name)(model, num_negatives=4)([anchors, *columns], None)
+    lists = torch.stack([scores[int(anchor), int(text)] for anchor, text in asked]).reshape(-1, COUNT).T
+    ours = losses.InfoNCEDrawn(num_drawn=4)(lists)
+    assert ours.item() == pytest.approx(expected.item(), rel=1e-6)
