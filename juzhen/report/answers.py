@@ -347,11 +347,21 @@ def _words(row: Row) -> list[str]:
     """Command line of its first run alone, without `python`. Empty if it is not known."""
     left_out = ("logger.", "resume=", "hydra.")
     words = [current_word(word) for word in _typed(row) if not word.startswith(left_out)]
+    words = _on_any_machine(row, words)
     if not _is_sweep(row):
         return words
     name = next(iter(row.results.values()))[-1].config.get("sweep_row")
     has_grid = any("," in word and not word.startswith("seed=") for word in words)
     return [*words, f"hydra.sweeper.only=[{name}]"] if name and not has_grid else []
+
+
+def _on_any_machine(row: Row, words: Sequence[str]) -> list[str]:
+    """Leave out the hardware of the first run. Its precision stays, which decides numbers and the row of a table."""
+    others = [word for word in words if not word.startswith("hardware")]
+    precision = (next(iter(row.results.values()))[-1].config.get("hardware") or {}).get("precision")
+    if len(others) == len(words):
+        return others
+    return [*others, f"hardware.precision={precision}"] if precision else [*words]
 
 
 def _with_next_seed(row: Row) -> list[str]:

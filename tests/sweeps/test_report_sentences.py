@@ -112,6 +112,17 @@ def test_the_next_run_is_one_cell_of_a_sweep_and_is_put_among_the_reported_runs(
     ]
 
 
+def test_the_next_run_keeps_the_precision_and_not_the_machine(trained):
+    results = [trained([], {"x": 0.5})]
+    for name, value in (("a", 0.9), ("b", 0.6)):
+        result = trained([name], {"x": value})
+        words = [*result.environment["command"], "hardware=cpu_bf16", "hardware.threads=1"]
+        config = result.config | {"hardware": {"precision": "bf16-mixed"}}
+        results.append(replace(result, environment={"command": words}, config=config))
+    words = shlex.split(report_of(results).command)
+    assert [word for word in words if word.startswith("hardware")] == ["hardware.precision=bf16-mixed"]
+
+
 def test_one_run_and_no_command_are_told(make_result):
     report = report_of([make_result(["a"], {"dev/x/spearman": known(0.9)})])
     assert report.sentences[0][0] == "Nothing is decided about what to train on: only one row is scored."
