@@ -157,6 +157,9 @@ def test_options_of_a_tree_of_ones_own_may_lie_in_folders(tmp_path):
         (["index", "search", "x", "y", "--top", "3"], "--top-k"),
         (["evaluate", "runs", "--k", "3"], "--top"),
         (["leaks", "--train", "bqcorpus"], "Type bq"),
+        (["serve", "builtin/mini_zh", "--workers", "2"], "--processes"),
+        (["serve", "builtin/mini_zh", "--max-batch-tokens", "512"], "--batch-tokens"),
+        (["serve", "builtin/mini_zh", "--served-model-name", "faq"], "--name"),
     ],
 )
 def test_verbs_and_options_of_others_are_answered_with_ours(words, meant, capsys):
