@@ -172,6 +172,8 @@ def check_texts(
         start: Number of the first one.
         may_be_empty: Accept empty texts.
     """
+    if may_be_empty and {*map(type, texts)} <= {str} and not HALF_A_PAIR.search("".join(texts)):
+        return
     for position, text in enumerate(texts, start=start):
         if not isinstance(text, str):
             raise UserError(f"{called} {position} is {_described(text)}. Expected a string{_remedy(text)}")

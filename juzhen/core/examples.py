@@ -3,9 +3,11 @@
 Several sets share one table of distinct sentences, so that each sentence is encoded once.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -152,7 +154,7 @@ class Examples:
             >>> len(examples), examples.sentences
             (2, ['今天', '明天', '今日'])
         """
-        table: dict[str, int] = {}
+        table = defaultdict[str, int](count().__next__)
         listed = {
             column: values if isinstance(values, list) else as_column(values, column)
             for column, values in texts.items()
@@ -163,9 +165,7 @@ class Examples:
         if len(lengths) > 1:
             raise UserError(f"{name}/{split}: columns of {sorted(lengths)} rows. Expected as many in each")
         columns = {
-            column: np.fromiter(
-                (table.setdefault(text, len(table)) for text in values), dtype=np.int32, count=len(values)
-            )
+            column: np.fromiter(map(table.__getitem__, values), dtype=np.int32, count=len(values))
             for column, values in listed.items()
         }
         targets = None if targets is None else np.asarray(targets, dtype=np.float32)

@@ -105,6 +105,21 @@ def share_of_numbers(values: Sequence[str]) -> float:
     return float(np.mean([NUMBER.fullmatch(value) is not None for value in values])) if len(values) else 0.0
 
 
+def are_numbers(values: Sequence[str], *, above: float) -> bool:
+    """True if `share_of_numbers` is larger than a share. Reads no further than it must.
+
+    >>> are_numbers(["1", "2", "三"], above=0.5), are_numbers([], above=0.5)
+    (True, False)
+    """
+    left = total = len(values)
+    for value in values:
+        if NUMBER.fullmatch(value) is None:
+            left -= 1
+            if not left / total > above:
+                return False
+    return total > 0
+
+
 def is_header(first: Sequence[str], columns: Sequence[Sequence[str]]) -> bool:
     """True if the first row of a table names its columns. Cells have no spaces around them.
 

@@ -21,6 +21,9 @@ from juzhen.core.text import counted, is_unseen, short, text_fault
 from juzhen.data.readers import FileTable
 from juzhen.data.spec import DatasetConfig, SplitRequest
 
+PORTION = 65_536
+"""Texts that are joined to be looked through."""
+
 MOST_NAMES = 20
 """Column names in a message. A file that is not a table may have thousands."""
 
@@ -234,9 +237,7 @@ def _stripped(
     """The texts without surrounding white space. Values that are not texts are added to `faults`."""
     try:
         values = list(map(str.strip, values))
-        joined = "".join(values)
-        joined.encode()  # a lone surrogate, which JSON can spell, would fail much later
-        if "" not in values and "\0" not in joined and not any(map(is_unseen, values)):
+        if all(_are_sound(values[start : start + PORTION]) for start in range(0, len(values), PORTION)):
             return values
     except (TypeError, UnicodeEncodeError):
         pass
@@ -244,6 +245,13 @@ def _stripped(
         if keep[row] and (fault := text_fault(value)):
             faults.setdefault(int(table.lines[row]), f"{field} {fault}")
     return [value.strip() if isinstance(value, str) else "" for value in values]
+
+
+def _are_sound(texts: Sequence[str]) -> bool:
+    """True if none of these texts without surrounding white space has a fault. Raises UnicodeEncodeError."""
+    joined = "".join(texts)
+    joined.encode()  # a lone surrogate, which JSON can spell, would fail much later
+    return "" not in texts and "\0" not in joined and not any(map(is_unseen, {text[0] for text in texts}))
 
 
 def refuse_faults(table: FileTable, faults: dict[int, str], on_bad_row: str) -> None:

@@ -27,14 +27,17 @@ from juzhen.data.headers import (
     TARGET_NAMES,
     TEXT_NAMES,
     TOPIC_NAMES,
+    are_numbers,
     share_of_numbers,
 )
 from juzhen.data.readers import FileTable
-from juzhen.data.row_checks import listed
+from juzhen.data.row_checks import PORTION, listed
 from juzhen.data.tables import (
     AS_IT_LOOKS,
+    SAMPLE,
     TableReading,
     as_text,
+    as_texts,
     column_place,
     column_values,
     names_of,
@@ -131,7 +134,7 @@ def text_cells(table: FileTable, reading: TableReading = AS_IT_LOOKS) -> RawTabl
                 classes[cell] if isinstance(cell, int) and 0 <= cell < len(classes) else cell
                 for cell in cells
             ]
-        if any(isinstance(cell, list) for cell in cells):
+        if any(issubclass(kind, list) for kind in {*map(type, cells)}):
             lists = [cell if isinstance(cell, list) else [cell] for cell in cells]
             count = max(map(len, lists))
             if count > 1 and not NEGATIVE_NAMES.fullmatch(name):
@@ -142,18 +145,20 @@ def text_cells(table: FileTable, reading: TableReading = AS_IT_LOOKS) -> RawTabl
             for number in range(max(count, 1)):
                 key = f"{name} {number + 1}" if number else name
                 columns[key] = [as_text(cell[number]) if number < len(cell) else "" for cell in lists]
-        elif any(texts := [*map(as_text, cells)]) or (table.names and table.names[place]):
+        elif any(texts := as_texts(cells)) or (table.names and table.names[place]):
             columns[name] = texts
     faults = dict(table.faults)
-    try:
-        frame = pd.DataFrame(columns, table.lines, dtype=str)
-    except UnicodeEncodeError:  # half a surrogate pair, which pandas cannot hold
-        for name, texts in columns.items():
+    for name, texts in columns.items():
+        try:
+            for start in range(0, len(texts), PORTION):
+                "".join(texts[start : start + PORTION]).encode()
+        except UnicodeEncodeError:  # half a surrogate pair
             for place, text in enumerate(texts):
                 if text.encode("utf-8", "ignore").decode() != text:
                     faults.setdefault(int(table.lines[place]), f"{name} {text_fault(text)}")
                     texts[place] = ""
-        frame = pd.DataFrame(columns, table.lines, dtype=str)
+    # The texts themselves: Arrow's strings would be a second copy, and a third when they are read.
+    frame = pd.DataFrame(columns, table.lines, dtype=object)
     return RawTable(table, frame, table.format, faults, tuple(notes), reading)
 
 
@@ -474,7 +479,8 @@ def settled_classes(
     >>> settled_classes(pair_classes, [*"01" * 100, "2"]), settled_classes(pair_classes, [*"0120"])
     ({'0': '0', '1': '1'}, None)
     """
-    counts = Counter(value for value in column if value)
+    counts = Counter(column)
+    counts.pop("", None)
     if classes := read(counts):
         return classes
     known = [*filter(_is_label, counts)]
@@ -538,7 +544,7 @@ def _target(cells: pd.DataFrame, names: Sequence[str]) -> str | None:
             continue
         values = [*column.unique()]
         is_named = bool(TARGET_NAMES.fullmatch(name))
-        is_numeric = share_of_numbers(column) > 0.9
+        is_numeric = are_numbers(column, above=0.9)
         is_class = len(values) <= 6 and bool(pair_classes(values) or nli_classes(values, names))
         is_few = len(values) <= max(3, len(column) // 10) and max(map(len, values)) <= 20
         if is_numeric or is_class or (is_few and is_named):
@@ -556,7 +562,7 @@ def _gappy_target(cells: pd.DataFrame, names: Sequence[str]) -> str | None:
     for name in names:
         values = cells.loc[cells[name] != "", name]
         labels = values.isin([*filter(_is_label, values.unique())])
-        if share_of_numbers(values) > 0.5 or labels.mean() > 0.5:
+        if are_numbers(values, above=0.5) or labels.mean() > 0.5:
             return name
     return None
 
@@ -573,7 +579,7 @@ def _is_called_text(name: str) -> bool:
 def _is_text(name: str, column: pd.Series) -> bool:
     """True unless it has numbers, or a category that many rows share."""
     values = column[column != ""]
-    if values.empty or share_of_numbers(values) > 0.9:
+    if values.empty or are_numbers(values, above=0.9):
         return False
     if _is_called_text(name):
         return True
@@ -593,8 +599,8 @@ def _is_id(name: str, column: pd.Series) -> bool:
         return True
     if TARGET_NAMES.fullmatch(name):
         return False
-    numbers = pd.to_numeric(column, errors="coerce").to_numpy(float)
-    return len(numbers) > 4 and bool(np.all(np.diff(numbers) == 1))
+    parts = (pd.to_numeric(part, errors="coerce").to_numpy(float) for part in (column.head(SAMPLE), column))
+    return all(len(numbers) > 4 and bool(np.all(np.diff(numbers) == 1)) for numbers in parts)
 
 
 def _role(name: str) -> int:

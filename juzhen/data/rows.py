@@ -154,6 +154,8 @@ def as_examples(
         if found.columns[field] not in names_of(table):
             continue
         values = table.columns[names_of(table).index(found.columns[field])]
+        if {*map(type, values)} <= {str}:
+            continue
         for line, value in zip(table.lines.tolist(), values, strict=True):
             for cell in value if isinstance(value, list) else [value]:
                 if not isinstance(cell, str) and as_text(cell):
@@ -374,6 +376,8 @@ def _as_list(rows: Any, name: str = "rows") -> list[Any]:
 
 def _plain(value: Any) -> Any:
     """A value of Arrow, and a number of torch, as one of Python. None if it is missing."""
+    if type(value) is str:
+        return value
     if hasattr(value, "as_py"):
         value = value.as_py()
     elif getattr(value, "ndim", None) == 0 and hasattr(value, "item"):

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from itertools import takewhile
+from itertools import chain, takewhile
 from pathlib import Path
 from typing import Any, Protocol, Self, overload
 from weakref import WeakKeyDictionary
@@ -205,10 +205,12 @@ class TokenTable(Sequence[np.ndarray]):
         """Build a table from lists of token ids. A table is returned unchanged."""
         if isinstance(token_lists, TokenTable):
             return token_lists
-        arrays = [np.asarray(tokens, dtype=np.int32) for tokens in token_lists]
-        offsets = np.zeros(len(arrays) + 1, dtype=np.int64)
-        np.cumsum([len(tokens) for tokens in arrays], out=offsets[1:])
-        ids = np.concatenate(arrays) if arrays else np.empty(0, dtype=np.int32)
+        offsets = np.zeros(len(token_lists) + 1, dtype=np.int64)
+        np.cumsum([len(tokens) for tokens in token_lists], out=offsets[1:])
+        if {*map(type, token_lists)} <= {list}:
+            ids = np.fromiter(chain.from_iterable(token_lists), np.int32, int(offsets[-1]))
+        else:
+            ids = np.concatenate([np.asarray(tokens, dtype=np.int32) for tokens in token_lists])
         return cls(ids, offsets[:-1], offsets[1:])
 
     @classmethod
@@ -388,6 +390,9 @@ def token_codes(table: TokenTable) -> UInt64[np.ndarray, "texts"]:
 
     64 bits: among a million texts two codes are equal by chance once in 37 million times. 0 for a text without tokens.
     """
+    if len(table) > PORTION:  # a number takes 8 bytes several times
+        portions = (table[start : start + PORTION] for start in range(0, len(table), PORTION))
+        return np.concatenate([token_codes(portion) for portion in portions])
     lengths = table.lengths
     ids, starts = table.flat().astype(np.uint64), np.cumsum(lengths) - lengths
     places = (np.arange(len(ids)) - np.repeat(starts, lengths)).astype(np.uint64)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from juzhen.core.examples import Examples
+from juzhen.core.examples import Examples, Side
 from juzhen.core.text import percent
 from juzhen.data.running_text import TextTable
 from juzhen.encoders.chunks import find_truncated
@@ -52,14 +52,18 @@ def truncated_sentences(
         texts = [examples.sentences[int(row)] for row in columns[0][rows]]
         return TruncationStats(len(texts), int(find_truncated(encoder, texts).sum()), encoder.max_length)
     sides, numbers = encoder.sides[examples.read_as(slice(None))], np.stack(columns)
-    is_cut = np.zeros(len(examples.sentences), dtype=bool)
-    for side in np.unique(sides).tolist():
-        used = np.unique(numbers[sides == side])
+    is_cut, is_used = np.zeros((2, len(examples.sentences)), dtype=bool)
+    is_used[numbers] = True
+    for side in Side:
+        is_of_side = np.zeros(len(examples.sentences), dtype=bool)
+        is_of_side[numbers[sides == side]] = True
+        if not len(used := np.flatnonzero(is_of_side)):
+            continue
         texts = [examples.sentences[number] for number in used.tolist()]
         is_cut[used] |= find_truncated(
             encoder.reading(side), texts, None if lengths is None else lengths[used]
         )
-    return TruncationStats(len(np.unique(numbers)), int(is_cut.sum()), encoder.max_length)
+    return TruncationStats(int(is_used.sum()), int(is_cut.sum()), encoder.max_length)
 
 
 def truncated_pairs(

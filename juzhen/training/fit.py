@@ -183,7 +183,7 @@ def fit(
     best = None if dev is None else _Best(encoder, rows_to_score(dev, **reading))
     with reported() as seen:
         for each in (examples, *(() if best is None else (best.dev,))):
-            cut = truncated_sentences(encoder, each)
+            cut = truncated_sentences(encoder, each, collate.token_counts(each))
             seen.add(cut.unit, cut.max_length, cut.cut, cut.looked_at)
             read = collate.read_sentences(each)
             characters_of = partial(characters, encoder.tokenizer)

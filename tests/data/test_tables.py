@@ -4,6 +4,7 @@ import csv
 import gzip
 import io
 import json
+import sys
 import zipfile
 from time import process_time
 
@@ -310,3 +311,41 @@ def test_a_table_of_very_many_columns_costs_a_little_per_column(tmp_path):
     with pytest.raises(UserError, match="text=c0"):
         read_texts(path, TableReading())
     assert process_time() - start < 10  # 20 s where each name was compared with all before it
+
+
+def rows_of(count):
+    return [(f"怎么退货{number}", f" 东西想退掉{number}", number % 2) for number in range(count)]
+
+
+def test_a_row_of_a_large_table_costs_few_calls_of_python(tmp_path):
+    def calls(count):
+        path = write_csv(tmp_path / f"{count}.csv", [("sentence1", "sentence2", "label"), *rows_of(count)])
+        made = 0
+
+        def count_call(frame, event, argument):
+            nonlocal made
+            made += event == "call"
+
+        as_examples(path)  # what is imported and compiled the first time
+        sys.setprofile(count_call)
+        try:
+            as_examples(path)
+        finally:
+            sys.setprofile(None)
+        return made
+
+    assert calls(4000) - calls(2000) <= 3 * 2000
+
+
+@pytest.mark.parametrize("end", ["", "\n", "\n\n", "\n , , \n", "\n\n\t\n"])
+@pytest.mark.parametrize("gap", ["", "\n", "\n\n", " , , \n"])
+def test_rows_without_quotes_are_those_of_quoted_cells(tmp_path, end, gap):
+    lines = ["sentence1,sentence2,label", *(",".join(map(str, row)) for row in rows_of(30))]
+    plain, quoted = tmp_path / "plain.csv", tmp_path / "quoted.csv"
+    plain.write_text("\n".join([*lines[:9], gap + lines[9], *lines[10:]]) + end, encoding="utf-8")
+    lines[5:6] = [",".join(f'"{cell}"' for cell in lines[5].split(","))]
+    quoted.write_text("\n".join([*lines[:9], gap + lines[9], *lines[10:]]) + end, encoding="utf-8")
+    read = [as_examples(path) for path in (plain, quoted)]
+    assert read[0].fingerprint == read[1].fingerprint
+    assert read[0].lines.tolist() == read[1].lines.tolist()
+    assert read[0].lines[:9].tolist() == [2, 3, 4, 5, 6, 7, 8, 9, 10 + gap.count("\n")]
