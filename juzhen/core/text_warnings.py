@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -255,7 +256,7 @@ class Truncations:
                 f"{len(texts):,} {unit}). Shorten it, or leave strict=True out."
             )
         weighed = [
-            sum(self.weights.get(text, 1) for text in part) if self.weights else len(part)
+            sum(map(self.weights.get, part, repeat(1))) if self.weights else len(part)
             for part in (truncated, texts)
         ]
         self.add(unit, max_length, *weighed)

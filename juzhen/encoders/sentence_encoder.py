@@ -1,7 +1,9 @@
 """SentenceEncoder and PromptEncoder: from a saved folder to an encoder, from texts to embeddings and scores."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, Self, TypedDict, Unpack, cast, overload
 
@@ -247,8 +249,8 @@ class SentenceEncoder(ThresholdMixin, HubMixin, PassageMixin, PooledEncoder):
         size = self.size_of(truncate_dim)
         if normalize is False and self.normalize:
             raise UserError("normalize=False: this encoder gives embeddings of length 1. Leave it out")
-        distinct: dict[str, int] = {}
-        positions = [distinct.setdefault(text, len(distinct)) for text in sentences]
+        distinct = defaultdict[str, int](count().__next__)
+        positions = [*map(distinct.__getitem__, sentences)]
         with encoder._reported(strict=strict, size=size) as seen, started(self, workers) as processes:
             seen.weights.update(sentences)
             vectors = encoder._looked_up(

@@ -1,9 +1,10 @@
 """Rules that drop candidates, each with a reason, and the choice of negatives from the rest."""
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
-from itertools import chain
+from itertools import chain, count
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -68,7 +69,7 @@ class Known:
         self._order = np.argsort(owners * self._size + self.positives)
         self._relevant = (owners * self._size + self.positives)[self._order]
         self._irrelevant = _keys(ranking.irrelevant, self._size)
-        numbers: dict[str, int] = {}
+        numbers = defaultdict[str, int](count().__next__)
         self._query_text = _numbered(ranking.queries, numbers)
         self._document_text = _numbered(ranking.corpus, numbers)
         self._span = len(numbers)
@@ -156,12 +157,12 @@ def above(
     return rules
 
 
-def _numbered(texts: Sequence[str], numbers: dict[str, int]) -> Int[np.ndarray, "texts"]:
+def _numbered(texts: Sequence[str], numbers: defaultdict[str, int]) -> Int[np.ndarray, "texts"]:
     """Give equal numbers to texts that differ in spaces, punctuation, width and case only."""
     letters = chain.from_iterable(
         _letters(texts[start : start + TEXTS_AT_ONCE]) for start in range(0, len(texts), TEXTS_AT_ONCE)
     )
-    return np.fromiter((numbers.setdefault(text, len(numbers)) for text in letters), dtype=np.int64)
+    return np.fromiter(map(numbers.__getitem__, letters), dtype=np.int64)
 
 
 def _letters(texts: Sequence[str]) -> list[str]:
