@@ -137,6 +137,8 @@ class Group(Movable):
     slots: Int[Tensor, "tokens"] | None
     mask: Bool[Tensor, "sentences 1 1 length"] | None
     hides: bool = False
+    biases: dict[Any, Tensor] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """What attention adds to scores, kept from the first layer that needs it."""
 
 
 @dataclass
@@ -347,6 +349,10 @@ def mapped(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
         return [mapped(inner, change) for inner in value]
     if is_dataclass(value) and not isinstance(value, type):
         return type(value)(
-            **{field.name: mapped(getattr(value, field.name), change) for field in fields(value)}
+            **{
+                field.name: mapped(getattr(value, field.name), change)
+                for field in fields(value)
+                if field.init
+            }
         )
     return value

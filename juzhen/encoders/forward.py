@@ -391,10 +391,16 @@ def _attended(
         states.to(taken, memory_format=torch.contiguous_format).flatten(0, 1)
         for states in (query, key, value)
     )
-    bias = query.new_zeros(1)
-    if mask is not None:
-        bias = query.new_zeros(mask.shape).masked_fill_(~mask, float("-inf"))
-        bias = bias.expand(sentences, heads, -1, -1).flatten(0, 1) if len(bias) > 1 else bias[0]
+    # All layers add the same to the scores of a group. That of a pattern is as large as the scores, and is not kept.
+    kept_as = heads, taken, torch.is_inference_mode_enabled()
+    bias = group.biases.get(kept_as) if mask is group.mask else None
+    if bias is None:
+        bias = query.new_zeros(1)
+        if mask is not None:
+            bias = query.new_zeros(mask.shape).masked_fill_(~mask, float("-inf"))
+            bias = bias.expand(sentences, heads, -1, -1).flatten(0, 1) if len(bias) > 1 else bias[0]
+        if mask is group.mask:
+            group.biases[kept_as] = bias
     with torch.autocast("cpu", enabled=False):
         weights = torch.baddbmm(bias, query, key.transpose(1, 2), alpha=scale).softmax(-1)
         attended = torch.bmm(drop(weights, rate) if rate else weights, value)

@@ -4,6 +4,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from juzhen.encoders.forward import LENGTH_RATIO, PACKED, pack, padded_inputs
 from juzhen.encoders.tokens import TokenTable
@@ -127,6 +128,26 @@ def test_dropout_differs_between_sentences_and_steps(bert_folder, load):
     first, second = encoder(tokens)
     assert not torch.equal(first, second), "two views of a sentence must see different dropout"
     assert not torch.equal(encoder(tokens)[0], first)
+
+
+def test_layers_share_what_a_group_adds_to_its_scores(bert_folder, load):
+    encoder = load(bert_folder, dropout=0.5).train()
+    tokens = encoder.collate(encoder.tokenize(TEXTS))
+    padded = [group for group in tokens.groups if group.mask is not None]
+    made = []
+
+    class Seen(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            if function is torch.ops.aten.masked_fill_.Scalar:
+                made.append(args[1].shape)
+            return function(*args, **(kwargs or {}))
+
+    with Seen():
+        encoder(tokens)
+        encoder(tokens)
+    assert encoder.backbone.config.num_hidden_layers > 1
+    assert 0 < len(made) == len(padded)
+    assert not tokens.to("cpu").groups[-1].biases
 
 
 def test_the_backbone_alone_still_takes_padded_input(bert_folder, load):
