@@ -178,7 +178,8 @@ LEFT = """(() => {
     const parent = walker.currentNode.parentElement, text = walker.currentNode.nodeValue;
     if (parent.translate && !parent.closest("script, noscript, code") && english.test(text)) left.push(text);
   }
-  return [left, document.documentElement.lang, document.querySelector("#matrix h2").innerText];
+  const names = [...document.querySelectorAll("#run dt")].map((name) => name.innerText);
+  return [left, document.documentElement.lang, document.querySelector("#matrix h2").innerText, names[1]];
 })()"""
 NUMBERS = "document.getElementById('grid').innerText.match(/[\\d.]+/g)"
 
@@ -208,7 +209,7 @@ def test_the_switch_turns_every_text_and_no_number(make_result, tmp_path):
         ["js", "localStorage.getItem('juzhen-language')"],
         ["requests", None],
     )
-    assert given[4] == [[], "zh-Hans", "什么训练在哪里有帮助"]
+    assert given[4] == [[], "zh-Hans", "什么训练在哪里有帮助", "种子"]
     assert given[1] == given[5]
     assert given[2] == given[7] == "What helps where"
     assert given[8] == "en"

@@ -119,7 +119,7 @@ function cellFacts(row, column, pin) {
   const list = make("dl", { class: "facts" });
   facts(list, [
     [say`95 % interval`, cell.ends && span(cell.ends)],
-    [say`seeds`, cell.seeds],
+    [say`seed`, cell.seeds],
     [say`gain`, cell.gained && say`${cell.gained} over ${ROWS[cell.before].label}`],
     [say`rows scored`, cell.count?.toLocaleString("en")],
     [say`trained on it`, cell.trained ? say`yes` : ""],

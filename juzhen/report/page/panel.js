@@ -17,7 +17,7 @@ function drawRow() {
   lines.forEach((line, index) => line.classList.toggle("chosen", index === number));
   facts(document.getElementById("run-facts"), [
     [say`setup`, row.setup],
-    [say`seeds`, row.seeds.join(", ")],
+    [say`seed`, row.seeds.join(", ")],
     [say`started from`, startsOf(row)],
     [say`training`, row.cost ? trainingOf({ ...row.cost, rows: row.cost.rows && Math.round(row.cost.rows).toLocaleString("en") }) : say`none`],
     [say`fewer rows`, row.less?.map((phrase) => say(phrase)).join(say`; `)],
