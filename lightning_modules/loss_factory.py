@@ -116,7 +116,7 @@ def _refuse_losses(job: JobConfig, model: type[ModelSettings]) -> None:
         for name, owner in owners.items():
             if owner.loss is not None:
                 raise UserError(
-                    f"schedule.{group}.{name}.loss: {model.class_name()} learns without a loss. Leave it out"
+                    f"schedule.{group}.{name}.loss: model={model.name} learns without a loss. Leave it out"
                 )
 
 
@@ -126,7 +126,12 @@ def _for_what_is_made(
     """Return the kind to read rows as, and the loss for the examples that the model makes of them, or {}."""
     kinds_needed = (model.input_kind,)
     view = choose_conversion(
-        name, Kind(dataset.kind), model.class_name(), kinds_needed, wanted=dataset.convert_to, chooser="model"
+        name,
+        Kind(dataset.kind),
+        f"model={model.name}",
+        kinds_needed,
+        wanted=dataset.convert_to,
+        chooser="model",
     )
     kind_made = model.loss_kind
     if kind_made is None:
@@ -140,7 +145,7 @@ def _for_what_is_made(
             loss_name for loss_name, kinds in _losses_on_file(model.provides).items() if kind_made in kinds
         ]
         raise UserError(
-            f"loss={name_of(chosen)}: {model.class_name()} makes {kind_made.replace('_', ' ')}s, which this loss "
+            f"loss={name_of(chosen)}: model={model.name} makes {kind_made.replace('_', ' ')}s, which this loss "
             f"does not take. Choose one of {', '.join(fitting)}, as in loss={fitting[0]}"
         )
     return view, chosen
@@ -209,7 +214,7 @@ def _obstacle(
     key: str, value: Any, loss: Mapping[str, Any], kind: Kind, model: type[ModelSettings]
 ) -> str | None:
     """Explain why an override would have no effect, and the remedy. None if it takes effect."""
-    learner = f"loss={name_of(loss)}" if loss else model.class_name()
+    learner = f"loss={name_of(loss)}" if loss else f"model={model.name}"
     if key == "temperature":
         if not loss or "temperature" not in keys_of(loss["_target_"]).model_fields:
             return f"{learner} has none. Choose a loss with a temperature, such as loss=info_nce"
@@ -262,9 +267,7 @@ def _require_readable(name: str, loss: Needs, kind: Kind, model: type[ModelSetti
             other for other, kinds in on_file.items() if set(CONVERSIONS[kind]) & set(kinds)
         ]
         hint = f"Choose one of {', '.join(fitting) or 'none on file'}"
-    raise UserError(
-        f"loss={name} needs {NEEDS[loss.input_type]}, and {model.class_name()} gives none. {hint}"
-    )
+    raise UserError(f"loss={name} needs {NEEDS[loss.input_type]}, and model={model.name} gives none. {hint}")
 
 
 @cache

@@ -65,7 +65,10 @@ def mistakes(root):
         ("hardware.precision=16-mixed",): "needs CUDA",
         (f"cache_dir={root}/encoder/config.json/x",): "config.json is a file, not a folder",
         ("loss=softmax",): "loss=softmax needs NLI pairs or labelled pairs",
-        ("loss=ce", "dataset=[demo_qmc]"): "loss=ce needs one logit per class, and BiEncoder gives none",
+        (
+            "loss=ce",
+            "dataset=[demo_qmc]",
+        ): "loss=ce needs one logit per class, and model=biencoder gives none",
         ("backbone=local", f"backbone.path={root}/nowhere"): "no such folder",
         ("backbone=local", f"backbone.path={root}/encoder"): "encoder: no tokenizer",
         ("backbone=bert_zh",): "HF_HUB_OFFLINE is set",

@@ -63,7 +63,9 @@ def locate_folder(path: str) -> Path | None:
     # A name below a folder that is there is a slip of the pen, and no model of the hub.
     is_path = is_path or ("/" in path and source.parent.is_dir())
     if is_path or source.exists():
-        raise UserError(f"{path}: no such folder{_hint(source)}")
+        raise UserError(
+            f"{path}: no such folder{_hint(source) or '. Name an existing run, or a folder with an encoder'}"
+        )
     return None
 
 
@@ -82,8 +84,12 @@ def _siblings(missing: Path) -> list[str]:
 
 
 def _hint(missing: Path) -> str:
+    """The nearest existing folders, as they are typed. "" without one."""
+    place = f"{missing.parent}/" if len(missing.parts) > 1 else ""
     hint = nearest(missing.name, _siblings(missing))
-    return f". {hint}" if hint.startswith("Did you mean") else ""
+    if not hint.startswith("Did you mean"):
+        return ""
+    return f". {hint}".replace("mean ", f"mean {place}", 1).replace(" or ", f" or {place}")
 
 
 def encoder_source(source: str | Path) -> str:

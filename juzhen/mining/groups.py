@@ -11,7 +11,8 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from juzhen.core.columns import as_vectors
-from juzhen.core.errors import UserError
+from juzhen.core.errors import UserError, require_number
+from juzhen.core.text import counted
 from juzhen.encoders.pooling import pair_scores, require_finite_vectors, unit
 
 ROWS_AT_ONCE = 256
@@ -125,7 +126,7 @@ def cluster(
         Cluster number of each text, int.
 
     Raises:
-        UserError: Both or neither of `count` and `min_score`.
+        UserError: Both or neither of `count` and `min_score`, or one outside its range.
 
     Example:
         >>> len({*cluster(np.array([[1, 0], [1, 0.1], [0, 1]]), min_score=0.9).tolist()})
@@ -137,10 +138,15 @@ def cluster(
     if (count is None) == (min_score is None):
         raise UserError("cluster: give count, or min_score")
     if min_score is not None:
+        require_number("min_score", min_score, -1, 1)
         options = {"metric": "cosine", "linkage": "average", "distance_threshold": 1 - min_score}
         if len(vectors) < 2:
             return np.zeros(len(vectors), dtype=np.int64)
         return np.asarray(AgglomerativeClustering(n_clusters=None, **options).fit_predict(vectors))
+    is_number = isinstance(count, int | np.integer) and not isinstance(count, bool)
+    if not is_number or not 1 <= count <= len(vectors):
+        there = counted(len(vectors), "vectors were given", "vector was given")
+        raise UserError(f"count={count!r}: {there}. Type a whole number from 1 to {len(vectors)}")
     return np.asarray(KMeans(count, n_init=3, random_state=seed).fit_predict(vectors))
 
 

@@ -166,8 +166,8 @@ def test_a_cross_encoder_scores_pairs(pair_folder):
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ("builtin/mini_hz", "builtin/mini_hz: no such folder. Did you mean mini_zh"),
-        ("{folder}/encoderr", "no such folder.*Did you mean encoder"),
+        ("builtin/mini_hz", "builtin/mini_hz: no such folder. Did you mean builtin/mini_zh"),
+        ("{folder}/encoderr", "no such folder.*Did you mean .*encoder"),
         ("nobody/nothing", "nobody/nothing: no such folder, and it could not be fetched"),
     ],
 )

@@ -97,6 +97,7 @@ def test_what_cannot_be_searched_is_refused_in_a_line(encoder, reader):
     other = np.zeros((3, encoder.dim + 1), dtype=np.float32)
     for work, told in (
         (lambda: encoder.search("问", []), "there are no documents"),
+        (lambda: encoder.search("问", CORPUS[:1], 0), "top_k=0: there is 1 document. Type 1 to 1"),
         (lambda: encoder.search("问", CORPUS, 10), "top_k=10: there are 6 documents. Type 1 to 6"),
         (lambda: encoder.search("问", CORPUS, 0), "top_k=0: "),
         (lambda: encoder.search("问", CORPUS[0], 1), "corpus: got one text. Expected a list"),

@@ -56,3 +56,5 @@ def test_an_encoder_is_loaded_on_a_device_and_gives_tensors_there():
     assert encoder.encode(TEXTS[0], convert_to_tensor=True).shape == (encoder.dim,)
     with pytest.raises(UserError, match=r"device=mps: .*There is: cpu"):
         SentenceEncoder.load("builtin/mini_zh", device="mps")
+    with pytest.raises(UserError, match=r"^device=gpu: .*Type cpu, cuda, cuda:1 or mps$"):
+        SentenceEncoder.load("builtin/mini_zh", device="gpu")

@@ -68,8 +68,8 @@ def test_what_learns_nothing_is_left_alone(tmp_path, tiny_backbone):
     ("word", "message"),
     [
         ("augmentation.views=[delte]", r"augmentation.views\[0\]=delte: .*Did you mean delete"),
-        ("augmentation.delete=1", "augmentation.delete=1: expected less than 1"),
-        ("augmentation.shuffle=1", "augmentation.shuffle=1: expected greater than or equal to 2"),
+        ("augmentation.delete=1", "augmentation.delete=1: expected a number less than 1"),
+        ("augmentation.shuffle=1", "augmentation.shuffle=1: expected a number greater than or equal to 2"),
         ("augmentation=synonyms", "Did you mean synonym"),
     ],
 )

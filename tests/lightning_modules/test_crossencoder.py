@@ -68,7 +68,7 @@ def test_every_loss_fits_or_is_refused_with_a_reason():
                 match_losses(job)
             if loss not in FITS and EXPECTED[loss].kinds not in ("teacher", "guide", "lists"):
                 told, _, named = str(refused.value).partition("hoose one of ")
-                assert "CrossEncoderModule gives none" in told, (loss, dataset)
+                assert "model=crossencoder gives none" in told, (loss, dataset)
                 assert (
                     set(named.split(", "))
                     == {

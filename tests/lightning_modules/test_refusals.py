@@ -9,14 +9,14 @@ from lightning_modules.loss_factory import match_losses
 NLI = "dataset.demo_nli.learning"
 REFUSED = {
     "dataset=[demo_qmc]": {
-        "loss=ce": "loss=ce needs one logit per class, and BiEncoder gives none",
-        "loss=distill": "loss=distill needs the vector of a teacher .* BiEncoder gives none. "
+        "loss=ce": "loss=ce needs one logit per class, and model=biencoder gives none",
+        "loss=distill": "loss=distill needs the vector of a teacher .* model=biencoder gives none. "
         "Type model=distill model.teacher=<",
         "loss=info_nce_guided": "loss=info_nce_guided needs the vectors of a guide .*. "
         "Type model=guided model.teacher=",
     },
     "model=crossencoder": {
-        "loss=cosine": "loss=cosine needs a cosine of two embeddings, and CrossEncoderModule gives none",
+        "loss=cosine": "loss=cosine needs a cosine of two embeddings, and model=crossencoder gives none",
         "loss=softmax dataset=[demo_qmc]": "needs an embedding of each sentence",
         "loss=ce dataset=[demo_sts] dataset.demo_sts.grades=null": "grades=null: loss=ce needs classes",
         "loss=ce dataset=[demo_qmc,demo_nli]": "one head.* demo_qmc 2, demo_nli 3",
@@ -28,15 +28,15 @@ REFUSED = {
     },
     "model=distill loss=distill model.teacher=builtin/mini_zh@2": {
         "model.teacher=nowhere/at/all": "nowhere/at/all: no such folder",
-        "loss=cosent": "loss=cosent needs one score per pair, and DistillModule gives none. Choose one of distill, ",
-        "loss=simcse": "loss=simcse needs an embedding of each sentence, and DistillModule gives none",
+        "loss=cosent": "loss=cosent needs one score per pair, and model=distill gives none. Choose one of distill, ",
+        "loss=simcse": "loss=simcse needs an embedding of each sentence, and model=distill gives none",
         "cache_dir=null": "cache_dir=null: the teacher's vectors are kept on the disk",
         "+model.score=bilinear": "loss=distill does not read the score of a pair",
         "augmentation=noise": "leave augmentation out",
     },
     "model=guided loss=info_nce_guided model.teacher=builtin/mini_zh dataset=[demo_qmc]": {
         "model.teacher=nowhere/at/all": "nowhere/at/all: no such folder",
-        "loss=info_nce": "loss=info_nce needs .*, and Guided gives none. Choose one of info_nce_guided",
+        "loss=info_nce": "loss=info_nce needs .*, and model=guided gives none. Choose one of info_nce_guided",
         "cache_dir=null": "cache_dir=null: the teacher's vectors are kept on the disk",
         "+model.score=bilinear": "loss=info_nce_guided does not read the score of a pair",
         "dataset=[demo_sts]": "demo_sts has scored pairs, which cannot be converted",
@@ -83,7 +83,7 @@ REFUSED = {
         f"model=crossencoder loss=cosent {NLI}.temperature=0.1": r"divides cosines, .* Type loss.temperature=…, or "
         "type dataset.demo_nli.learning.temperature=null",
         f"loss=cosent_adaptive {NLI}.temperature=0.1": "divides cosines, and loss=cosent_adaptive gets",
-        f"model=mlm {NLI}.temperature=0.1": "MaskedLanguageModel has none",
+        f"model=mlm {NLI}.temperature=0.1": "model=mlm has none",
         f"model=views loss=info_nce {NLI}.in_batch=false": "read as sentences",
     },
 }
@@ -112,8 +112,8 @@ UNSUITABLE = {
         "dataset=[demo_qmc] loss=matryoshka loss@loss.of=info_nce_queue": "owns a head of one size",
     },
     "model=mlm dataset=[demo_sts]": {
-        "+loss@schedule.sets.demo_sts.loss=cosent": "schedule.sets.demo_sts.loss: MaskedLanguageModel learns without",
-        "schedule=serial +loss@schedule.stages.demo_sts.loss=cosent": "schedule.stages.demo_sts.loss: Masked",
+        "+loss@schedule.sets.demo_sts.loss=cosent": "schedule.sets.demo_sts.loss: model=mlm learns without",
+        "schedule=serial +loss@schedule.stages.demo_sts.loss=cosent": "schedule.stages.demo_sts.loss: model=mlm",
     },
     "model=crossencoder loss=ce": {
         "dataset=[demo_qmc] loss=spread_out": "loss=spread_out needs an embedding",

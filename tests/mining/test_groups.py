@@ -68,6 +68,9 @@ def test_what_is_no_matrix_and_what_cannot_be_meant_is_refused():
         (lambda: groups.detect_communities(np.zeros(3)), "vectors: expected a matrix"),
         (lambda: groups.mine_paraphrases(np.full((2, 2), np.nan)), "vectors: row 0 holds NaN"),
         (lambda: groups.cluster(np.eye(3)), "cluster: give count, or min_score"),
+        (lambda: groups.cluster(np.eye(3), 4), "count=4: .*from 1 to 3"),
+        (lambda: groups.cluster(np.eye(3), 0), "count=0: .*from 1 to 3"),
+        (lambda: groups.cluster(np.eye(3), min_score=2), "min_score=2: .*1"),
     ):
         with pytest.raises(UserError, match=message):
             work()
