@@ -35,6 +35,15 @@ def with_data_set(words: Sequence[str], *, config_dir: str | None = None, write:
         raise UserError(
             f"data={files[1]}: one file for a job. Make sets of several by juzhen dataset, then dataset=[…]"
         )
+    if file.is_dir() or any(sign in file.name for sign in "*?["):
+        from juzhen.data.tables import is_table
+
+        tables = sorted(file.iterdir()) if file.is_dir() else sorted(file.parent.glob(file.name))
+        first = next((path for path in tables if path.is_file() and is_table(path.name)), "<file>")
+        what = "is empty" if not files[0] else "a folder" if file.is_dir() else "a pattern"
+        raise UserError(
+            f"data={files[0]}: {what}. Give one table, {setting('data', first)}, or make sets by juzhen dataset"
+        )
     if not file.suffix and not file.exists():
         raise UserError(f"data={file}: expected a file. A set of conf/dataset is chosen by dataset={file}")
     from juzhen.cli.dataset import set_of_file, training_words

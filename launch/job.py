@@ -5,7 +5,7 @@ Needs no torch.
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
@@ -117,9 +117,15 @@ def read_job(config: DictConfig) -> JobConfig:
     """The job that a composition means. Raises ConfigError for the first mistake in it. Needs no torch."""
     register_resolvers()
     names = [key for key in config if key != "hydra"]  # `in` would work out what each ${…} stands for
+    written: Any = OmegaConf.to_container(config, resolve=False)
     for field in fields(JobConfig):
         if field.name not in names and field.name in EXAMPLES:
             raise _not_set(field.name)
+        word = written.get(field.name)
+        if isinstance(word, str) and is_dataclass(field.type):  # a ${…} that reads the group would fail first
+            raise ConfigError(
+                f"{field.name}={word}: a group of keys, not a choice. Type {field.name}.<key>=<value>"
+            )
     try:
         nodes = {key: config[key] for key in names}
         plain = {

@@ -26,14 +26,14 @@ from yaml import MarkedYAMLError, YAMLError
 from conf.job import JobConfig
 from conf.own_classes import keys_of
 from juzhen.core.aliases import RENAMED_GROUPS, current_word, note_once, option_meant, setting_meant
-from juzhen.core.errors import UserError, command, nearest, setting
+from juzhen.core.errors import UserError, command, nearest, setting, without_loading
 from juzhen.core.paths import CONFIGURATION, newest
 from juzhen.core.safe_open import read_text
 from juzhen.core.schema import ConfigError, sibling_keys
 from juzhen.models import targets
 from launch.hydra_internals import flag_parser, known_flags, root_of
 
-FULL_WIDTH = str.maketrans("，＝［］：“”‘’（）～＋｛｝　", ",=[]:\"\"''()~+{} ")
+FULL_WIDTH = str.maketrans("，＝［］：“”‘’（）～＋｛｝　−–", ",=[]:\"\"''()~+{} --")
 """Full-width signs that a Chinese input method writes → the sign that was meant."""
 
 NUMBER = re.compile(
@@ -252,6 +252,10 @@ class Groups:
                 continue
             if first.setdefault(key, word) != word:
                 raise UserError(f"{first[key]} {word}: {key} is chosen twice. Keep one of them")
+            value = override.value()
+            if key in ONE_OF and isinstance(value, list) and len(value) > 1:
+                each = command("train.py", "-m", f"{key}={','.join(map(str, value))}")
+                raise UserError(f"{word}: a job has one {key}. For one run each type {each}")
 
     def _explain_syntax(self, word: str, reason: str) -> str:
         """Explain the syntax error of an override, and how to write it."""
@@ -260,13 +264,17 @@ class Groups:
         if equals and (key != key.strip() or value != value.strip()):
             return f"{word}: no spaces around =. Write '{key.strip()}={value.strip()}'"
         if word.translate(FULL_WIDTH) != word and '"' not in word:
-            return f"{word}: there is a full-width sign in it. Type '{word.translate(FULL_WIDTH)}'"
+            return f"{word}: there is a full-width sign or another dash in it. Type '{word.translate(FULL_WIDTH)}'"
         if any(word.count(opening) != word.count(right) for opening, right in ("[]", "{}", "()")):
             return f"{word}: a bracket is missing. Quote the whole argument: 'dataset=[csts, afqmc]'"
         if not equals:
             owners = [f"{group}={word}" for group in self.names if word in self.options(group)]
             hint = f". Did you mean {' or '.join(owners[:3])}?" if owners else ", for example loss=cosent"
             return f"{word}: expected key=value{hint}"
+        if not key.isascii():
+            return (
+                f"{word}: unknown key. Keys are in English, as in optimizer.lr=1e-3: python train.py --help"
+            )
         meant = command(setting(key, value.strip("'\"")))
         return f"{word}: cannot be read ({reason.partition(' expecting ')[0]}). Write {meant}"
 
@@ -363,6 +371,9 @@ def first_line(error: Exception) -> str:
     return str(error).strip().splitlines()[0]
 
 
+ONE_OF = ("model", "backbone", "loss", "schedule", "hardware")
+"""Groups of which Hydra would merge several choices into one that nobody has written."""
+
 MOST_OPTIONS = 12
 """More options than these are not listed where one is mistyped."""
 
@@ -372,6 +383,10 @@ def option_hint(group: str, option: str, options: Iterable[str]) -> str:
     options = sorted(options)
     if group in ("model", "loss") and "/" in option:
         hint = f"Choose an encoder by {command(setting('backbone', option))}"
+    elif group == "dataset" and Path(option).is_dir():
+        return (
+            f"dataset={option}: a folder. Give one table in it by data=<file>, or their folder by data_dir="
+        )
     elif group == "dataset" and _is_table(option):
         hint = f"Type {command(setting('data', option))} for a file, or write its configuration by juzhen dataset"
     elif group == "hydra/launcher" and option.startswith(("joblib", "submitit")):
@@ -497,15 +512,22 @@ NOT_OF_THE_JOB = ("hydra", "dataset", "evaluate")
 """Groups whose keys are those of sets, or of Hydra: a parameter's name says nothing about which."""
 
 
+GO_ON = "Choose another backbone, or go on with its run by init_from=<run>"
+
+
 @contextmanager
 def naming_keys(job: DictConfig) -> Iterator[None]:
     """Around what a job asks of the library: a mistake that is raised inside speaks of the job's keys."""
     try:
         yield
     except UserError as error:
+        message = str(error)
         plain: Any = OmegaConf.to_container(job, resolve=False)
         error.args = (
-            with_keys(str(error), {key: value for key, value in plain.items() if key not in NOT_OF_THE_JOB}),
+            with_keys(
+                without_loading(message, GO_ON),
+                {key: value for key, value in plain.items() if key not in NOT_OF_THE_JOB},
+            ),
         )
         raise
 

@@ -83,7 +83,7 @@ def read_status(folder: str | Path) -> Status:
     histories = list(ledger.histories().values())
     if not histories:
         raise UserError(
-            f"{folder}: no sweep was planned here. Type python train.py -m sweep=transfer_matrix plans one"
+            f"{folder}: no sweep was planned here. Plan one by python train.py -m sweep=transfer_matrix"
         )
     cells = [(history, state_of(history, ledger)) for history in histories]
     jobs = [event["jobs"] for event in ledger.events() if isinstance(event.get("jobs"), int)]

@@ -19,6 +19,7 @@ from scipy.stats import t as student_t
 from juzhen.advice.reading import SHARE_FOR_READING, Reading
 from juzhen.advice.search import Curve, Difference, Search, Stages, expected_gain, stored_gains, trial_order
 from juzhen.advice.target import (
+    LEAST_ROWS,
     Target,
     TrainingSet,
     read_panel,
@@ -29,10 +30,13 @@ from juzhen.advice.target import (
 from juzhen.advice.trials import OWN, Recipe, Trials, passes
 from juzhen.core.atomic_write import write_json, write_text
 from juzhen.core.errors import UserError, require_number
-from juzhen.core.examples import JUDGED, Kind
+from juzhen.core.examples import JUDGED, Examples, Kind
 from juzhen.core.kinds import metric_title
 from juzhen.core.text import counted, markdown_table, time_in_words
 from juzhen.data.tables import TableReading
+from juzhen.encoders.resolve_path import locate_folder
+from juzhen.evaluation.space import require_vectors
+from juzhen.models.settings import LEXICAL
 
 
 @dataclass(frozen=True)
@@ -390,6 +394,10 @@ def advise(
     Raises:
         UserError: A target that cannot be read or scored, or no source.
     """
+    require_number("learning_rate", learning_rate, 0, open_low=True, optional=True)
+    # All sources are read before it is loaded.
+    if str(encoder) in LEXICAL or locate_folder(str(encoder)) is not None:
+        require_vectors(encoder)
     require_number("minutes", minutes, 0, open_low=True)
     say, begun = report or _to_stderr, time.monotonic()
     reading = Reading(
@@ -401,7 +409,7 @@ def advise(
         report=say,
     )
     if corpus is None and answers is not None:
-        raise UserError("--answers: it needs the documents. Give them as --corpus <table>")
+        raise UserError("answers: it needs the documents. Give their table as corpus")
     if corpus is None:
         read = read_target(str(target), reading)
     else:
@@ -409,6 +417,7 @@ def advise(
         read = read_search_target({part: Path(table) for part, table in tables.items()}, reading)
         reading.table = replace(reading.table, columns={})  # of the search, not of sources
     found, left_out = read_sources(sources, read, reading)
+    _require_different_rows(read.scored, str(target))
     own = f", {len(read.own.rows):,} to train on" if read.own is not None else ""
     unit = "queries" if read.scored.kind in JUDGED else f"{read.scored.kind.replace('_', ' ')}s"
     say(f"{read.name}: {read.num_scored:,} {unit} are scored{own}")
@@ -432,6 +441,23 @@ def advise(
     if out is not None:
         answer.write(out)
     return answer
+
+
+def _require_different_rows(rows: Examples, word: str) -> None:
+    """Raise UserError for rows by which no encoder is better than another."""
+    if rows.kind in JUDGED:
+        return
+    different = len(np.unique(np.stack(list(rows.columns.values())), axis=1).T)
+    if different < LEAST_ROWS:
+        raise UserError(
+            f"{word}: too few different rows ({different} of {len(rows):,}) to compare trainings. Give at least "
+            f"{LEAST_ROWS}"
+        )
+    if rows.targets is not None and len(np.unique(rows.targets)) < 2:
+        raise UserError(
+            f"{word}: its gold value is {rows.targets[0]:g} in every row, so nothing is measured. Give rows with "
+            "different ones"
+        )
 
 
 def _to_stderr(line: str) -> None:

@@ -12,7 +12,7 @@ from typer.main import get_command
 from juzhen.cli.program import run_program, status_of
 from juzhen.cli.verbs import VERBS, app, commands, current_name, flags, known_verbs
 from juzhen.core.aliases import current_flags, flag_meant
-from juzhen.core.errors import UserError, nearest
+from juzhen.core.errors import UserError, nearest, without_loading
 from juzhen.core.text import short
 
 PROGRAM = "juzhen"
@@ -27,11 +27,8 @@ ADVICE = re.compile(r",? or choose (?P<name>on_bad_row|data_dir)=[^.;]*")
 """Advice at the end of a sentence that only some entry points can follow."""
 
 
-LOADING = re.compile(r"(?P<start>, or l|\. L)oad it with (?P<reader>\w+)\.load\(…\)")
-"""Advice of the library to those who call it from Python."""
-
-READERS = {"CrossEncoder": ("--cross-encoder", "--rerank")}
-"""Class → options of verbs that take what it loads."""
+READS_PAIRS = ("--cross-encoder", "--rerank")
+"""Options of verbs that take a cross-encoder."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -85,17 +82,10 @@ def in_flags(message: str, known: Collection[str]) -> str:
     def flag(name: str) -> str:
         return f"--{name.replace('_', '-')}"
 
-    def opened(found: re.Match[str]) -> str:
-        if found["start"].startswith(","):
-            return ""
-        takes = [option for option in READERS.get(found["reader"], ()) if option in known]
-        return (
-            f". Give it as {takes[0]}"
-            if takes
-            else ". Name another encoder. juzhen score and evaluate open this one"
-        )
-
-    message = LOADING.sub(opened, message)
+    takes = next((f"Give it as {option}" for option in READS_PAIRS if option in known), None)
+    readers = {"CrossEncoder": takes} if takes else {}
+    other = "Name another encoder. juzhen score and evaluate open this one"
+    message = without_loading(message, other, readers)
     message = ADVICE.sub(lambda found: found[0] if flag(found["name"]) in known else "", message)
     return PARAMETER.sub(lambda found: f"{flag(found[1])} " if flag(found[1]) in known else found[0], message)
 
@@ -107,7 +97,7 @@ def _explained(error: typer.TyperException, arguments: Sequence[str]) -> str:
     if hasattr(error, "possibilities"):  # an option that is not there
         flag = str(getattr(error, "option_name", ""))
         part = " ".join(arguments[:2])
-        known = flags(name, part) if name else ["--help", "--version"]
+        known = [*flags(name, part), "--help"] if name else ["--help", "--version"]
         hint = nearest(flag, known)
         if meant := flag_meant(flag, known):
             hint = f"Type {meant}"

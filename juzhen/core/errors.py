@@ -5,7 +5,7 @@ import math
 import re
 import shlex
 import sys
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from importlib.util import find_spec
 from itertools import accumulate
 from numbers import Real
@@ -42,6 +42,34 @@ class UserError(Exception):
 
     def __init__(self, message: str) -> None:
         super().__init__(in_a_line(message))
+
+
+LOADING = re.compile(r"(?P<start>, or l|\. L)oad it with (?P<reader>\w+)\.load\(…\)")
+"""Advice of the library to those who call it from Python."""
+
+
+def without_loading(message: str, instead: str, of_readers: Mapping[str, str] | None = None) -> str:
+    """Replace the advice to load a folder with a class of Python, for programs.
+
+    >>> without_loading("x: holds a cross-encoder. Load it with CrossEncoder.load(…)", "Name another")
+    'x: holds a cross-encoder. Name another'
+    >>> without_loading("x: no head. Name another, or load it with SentenceEncoder.load(…)", "Serve it")
+    'x: no head. Name another'
+
+    Args:
+        message: A message.
+        instead: The sentence that replaces the advice.
+        of_readers: Class → its own sentence.
+
+    Returns:
+        The message.
+    """
+
+    def advice(found: re.Match[str]) -> str:
+        is_end = found["start"].startswith(",")
+        return "" if is_end else f". {(of_readers or {}).get(found['reader'], instead)}"
+
+    return LOADING.sub(advice, message)
 
 
 def foreign_reason(error: BaseException) -> str:

@@ -191,7 +191,8 @@ def _line(detail: ErrorDetails, path: str, kind: type) -> str:
         return f"{line}. {hint}" if hint.startswith("Did") else line
     if detail["type"].startswith("list_type"):
         return f"{line}, '{path}=[…]'"
-    return f"{line}, {path}.<key>=<value>" if detail["type"].startswith(("dict", "dataclass")) else line
+    is_group = detail["type"].startswith(("dict", "dataclass"))
+    return f"{path}={text}: a group of keys, not a choice. Type {path}.<key>=<value>" if is_group else line
 
 
 def sibling_keys(kind: Any, loc: Sequence[str | int]) -> Iterable[str]:

@@ -520,9 +520,8 @@ def _file(request: SplitRequest, split: str, folder: Path, *, required: bool) ->
     """The path of the split. None if it has no file and is not required."""
     named = request.layout.files.get(split)
     if not folder.is_dir() and not (named and Path(named).is_absolute()):
-        raise UserError(
-            f"data_dir={folder}: no such folder. Choose data_dir=<folder that holds the data sets>"
-        )
+        fault = "a file" if folder.is_file() else "no such folder"
+        raise UserError(f"data_dir={folder}: {fault}. Choose data_dir=<folder that holds the data sets>")
     path = on_disk(folder / named) if named else None
     if path is None and required:
         raise UserError(_absence(request, split, folder))
