@@ -63,3 +63,13 @@ def test_a_source_of_mining_counts_once(twice, tmp_path, capsys):
     )
     assert "once" in capsys.readouterr().err
     assert not (tmp_path / "m.tsv").exists()
+
+
+def test_an_index_is_not_built_into_a_run(twice, tmp_path, capsys):
+    _, copy, _ = twice
+    texts = tmp_path / "texts.txt"
+    texts.write_text("怎么退货\n")
+    before = sorted(copy.rglob("*"))
+    assert main(["index", "build", str(copy), str(copy), str(texts)]) == 2
+    assert f"{copy}-index" in capsys.readouterr().err
+    assert sorted(copy.rglob("*")) == before

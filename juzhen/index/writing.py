@@ -23,6 +23,7 @@ from juzhen.core.atomic_write import require_room
 from juzhen.core.errors import UserError
 from juzhen.core.file_guard import claim_dir
 from juzhen.core.progress import progress_bar
+from juzhen.core.result import RESULT_FILE
 from juzhen.core.text import short, text_fault
 from juzhen.core.text_warnings import reported
 from juzhen.data.tables import (
@@ -285,6 +286,8 @@ def build(
     if kind not in ("flat", "binary"):
         require_faiss(kind)
     cut_of(tokens)
+    if (folder / RESULT_FILE).is_file():  # it is marked as ours, and the index would be part of the run
+        raise UserError(f"{folder}: the folder of a run. Choose a new folder, such as {folder}-index")
     claim_dir(folder)
     rows.check_metadata()
     reader = reader_of(encoder, prompt_name, prompt)
