@@ -34,9 +34,7 @@ from juzhen.core.examples import JUDGED, Examples, Kind
 from juzhen.core.kinds import metric_title
 from juzhen.core.text import counted, markdown_table, time_in_words
 from juzhen.data.tables import TableReading
-from juzhen.encoders.resolve_path import locate_folder
 from juzhen.evaluation.space import require_vectors
-from juzhen.models.settings import LEXICAL
 
 
 @dataclass(frozen=True)
@@ -395,9 +393,7 @@ def advise(
         UserError: A target that cannot be read or scored, or no source.
     """
     require_number("learning_rate", learning_rate, 0, open_low=True, optional=True)
-    # All sources are read before it is loaded.
-    if str(encoder) in LEXICAL or locate_folder(str(encoder)) is not None:
-        require_vectors(encoder)
+    require_vectors(encoder)  # all sources are read before it is loaded
     require_number("minutes", minutes, 0, open_low=True)
     say, begun = report or _to_stderr, time.monotonic()
     reading = Reading(

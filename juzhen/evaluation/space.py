@@ -35,6 +35,7 @@ from juzhen.data.tables import (
     warn_dropped,
     with_split_cells,
 )
+from juzhen.encoders.resolve_path import locate_folder
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.tokens import BATCH_TOKENS
 from juzhen.evaluation.saved_run import load_start
@@ -43,6 +44,7 @@ from juzhen.metrics import geometry
 from juzhen.metrics.classification import v_measure
 from juzhen.metrics.correlation import partial_spearman, spearman
 from juzhen.metrics.geometry import explained_variance, unit
+from juzhen.models.settings import LEXICAL
 from juzhen.metrics.lexical import JACCARD, lexical_scores
 
 FEWEST = {PCA: 3, TSNE: 10}
@@ -179,9 +181,10 @@ def analyze_embeddings(
 
 
 def require_vectors(*sources: str | Path) -> None:
-    """Raise UserError if the files of a source have no encoder with embeddings."""
+    """Raise UserError if the files of a source have no encoder with embeddings. The hub is not asked."""
     for source in sources:
-        if not find_family(source).has_embeddings:
+        is_on_hub = str(source) not in LEXICAL and locate_folder(str(source)) is None
+        if not is_on_hub and not find_family(source).has_embeddings:
             raise UserError(f"{source}: does not give one embedding for a text. Name a bi-encoder")
 
 
