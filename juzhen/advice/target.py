@@ -245,7 +245,7 @@ def read_sources(
     left_out: dict[str, str] = {}
     for name in _sets_at_hand(described, target, reading) if names is None else names:
         if reading.is_over and (sources or target.own is not None):
-            left_out[name] = "the time for reading was over. Name it in --sources, or give more --minutes"
+            left_out[name] = "the time for reading was over. Name it as a source, or give more minutes"
             continue
         if is_table(name):
             config, rows = reading.own(Path(name))

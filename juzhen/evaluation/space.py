@@ -44,8 +44,8 @@ from juzhen.metrics import geometry
 from juzhen.metrics.classification import v_measure
 from juzhen.metrics.correlation import partial_spearman, spearman
 from juzhen.metrics.geometry import explained_variance, unit
-from juzhen.models.settings import LEXICAL
 from juzhen.metrics.lexical import JACCARD, lexical_scores
+from juzhen.models.settings import LEXICAL
 
 FEWEST = {PCA: 3, TSNE: 10}
 """Texts that a map needs: with fewer, t-SNE has no neighbourhoods to keep."""
