@@ -36,6 +36,7 @@ from juzhen.core.result import Result
 from juzhen.core.text import markdown_table
 from juzhen.metrics.matrix_statistics import LEVEL, leave_one_out, low_rank, seeds_needed
 from tools.archives import unpacked
+from tools.decide_mixtures import BUDGET, ENCODER, gains_of, is_of_several, section
 
 FOLDER = ROOT / "results" / "decide"
 CHEAP_SCORES = FOLDER / "cheap_scores.csv"
@@ -77,6 +78,8 @@ def collect(runs: Path) -> pd.DataFrame:
     lines = []
     for path in sorted(runs.glob("*/result.json")):
         result = Result.read(path)
+        if is_of_several(result):
+            continue
         backbone, training = result.config["backbone"], result.config["training"]
         encoder = str(backbone["name"])
         if backbone.get("layers"):
@@ -361,7 +364,16 @@ def _untrained(scores: pd.DataFrame) -> pd.Series:
     return scores[scores["source"] == UNTRAINED].groupby("target")["score"].mean()
 
 
-def page(scores: pd.DataFrame, table: pd.DataFrame, sure: pd.DataFrame) -> str:
+def mixtures(runs: Path, scores: pd.DataFrame) -> tuple[pd.DataFrame, str]:
+    """Gains and predictions of recipes of several sets, and their part of the page."""
+    like = scores[(scores["encoder"] == ENCODER) & (scores["budget"] == BUDGET)]
+    untrained = _untrained(scores[scores["encoder"] == ENCODER])
+    singles = matrix(like) - untrained
+    found = gains_of(runs, singles, untrained, _leaky_cells())
+    return found, section(found, singles)
+
+
+def page(scores: pd.DataFrame, table: pd.DataFrame, sure: pd.DataFrame, of_several: str) -> str:
     """The page, all of whose numbers follow from the runs."""
     trained = scores[scores["source"] != UNTRAINED]
     counted = trained.drop_duplicates(["source", "encoder", "budget", "seed"])
@@ -486,6 +498,7 @@ def page(scores: pd.DataFrame, table: pd.DataFrame, sure: pd.DataFrame) -> str:
             ["encoder", "predicted by", "curricula", "error, points", "correlation"], body, numbers=(2, 3, 4)
         )
     )
+    parts.append(of_several)
     return "\n\n".join(part.strip("\n") for part in parts if part) + "\n"
 
 
@@ -588,12 +601,13 @@ def main() -> None:
         "scores.csv": scores.round(4),
         "decisions.csv": table,
         "confidence.csv": sure,
+        "mixtures.csv": (several := mixtures(options.runs, scores))[0].round(3),
     }
     for name, frame in written.items():
         write_text(options.folder / name, frame.to_csv(index=False, lineterminator="\n"))
     picture(table, options.folder / "decisions.svg")
     ship_gains(scores, options.folder / GAINS.name)
-    write_text(options.folder / "README.md", page(scores, table, sure))
+    write_text(options.folder / "README.md", page(scores, table, sure, several[1]))
 
 
 if __name__ == "__main__":
