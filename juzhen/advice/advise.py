@@ -201,14 +201,16 @@ def _verdict(search: Search, lines: list[Line], contenders: list[Stages]) -> lis
             f"Undecided: no training was made, because {search.stopped_by}.{nearest} Give more --minutes."
         ]
     if not contenders[0]:
-        return [f"Train on nothing: no training of these beats the untrained encoder ({best.score:.1f})."]
+        what = "Undecided, since not all sources were tried" if search.not_tried else "Train on nothing"
+        return [f"{what}: no training of these beats the untrained encoder ({best.score:.1f})."]
     gain = f"{name}: {best.gain} points over the untrained encoder"
     if len(contenders) == 1:
         return [f"Train on {gain}. It is better than each of the other {len(lines) - 1}, at the 5 % level."]
     others = contenders[1:]
     found = search.behind_best()[others[0]]
     rows, seeds = search.needed(found)
-    have = search.trials.target.num_scored
+    more = rows - search.trials.target.num_scored
+    study = f"{more:,} more scored rows, or {seeds} seeds a side," if more > 0 else f"{seeds} seeds a side"
     enough = "too small to matter" if abs(found.value) < 0.5 else f"{found} points"
     first = (
         f"Best so far: {gain}."
@@ -218,7 +220,7 @@ def _verdict(search: Search, lines: list[Line], contenders: list[Stages]) -> lis
     return [
         first,
         f"Undecided against {_listed(others)}: the difference to {_words(others[0])} is {enough}. About "
-        f"{max(rows - have, 0):,} more scored rows, or {seeds} seeds a side, would decide one of that size.",
+        f"{study} would decide one of that size.",
     ]
 
 
