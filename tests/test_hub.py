@@ -154,7 +154,7 @@ def test_a_hub_that_is_silent_is_given_up_within_half_a_minute(mirror, tmp_path)
 def test_a_name_below_a_folder_that_is_there_is_not_asked_of_the_hub(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "runs" / "csts").mkdir(parents=True)
-    with pytest.raises(UserError, match=r"runs/cst: no such folder. Did you mean csts"):
+    with pytest.raises(UserError, match=r"runs/cst: no such folder. Did you mean runs/csts"):
         locate_folder("runs/cst")
     assert locate_folder("acme/tiny") is None
 

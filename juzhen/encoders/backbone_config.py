@@ -83,7 +83,7 @@ class BackboneConfig:
     )
     default_prompt_name: str | None = Field(
         default=None,
-        description="the prompt before every sentence · none: no prompt · null: from the folder, else falsene",
+        description="the prompt before every sentence · none: no prompt · null: from the folder, else none",
     )
     include_prompt: bool | None = Field(
         default=None, description="its tokens count in pooling · null: from the folder, else yes"

@@ -59,6 +59,9 @@ def locate_folder(path: str) -> Path | None:
     for candidate in (source, PACKAGE / newest(path), ROOT / source):
         if candidate.is_dir():
             return candidate.resolve()
+    if source.is_file():
+        place = source.parent if _has_encoder(source.parent) else "a run, or a folder with an encoder"
+        raise UserError(f"{path}: a file. Give {place}")
     is_path = path.count("/") > 1 or path.startswith((".", "/", "~", f"{BUILTIN}/")) or "\\" in path
     # A name below a folder that is there is a slip of the pen, and no model of the hub.
     is_path = is_path or ("/" in path and source.parent.is_dir())
@@ -67,6 +70,10 @@ def locate_folder(path: str) -> Path | None:
             f"{path}: no such folder{_hint(source) or '. Name an existing run, or a folder with an encoder'}"
         )
     return None
+
+
+def _has_encoder(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in ("config.json", MODULES_FILE, ADAPTER))
 
 
 def is_built_in(path: str) -> bool:
@@ -107,7 +114,7 @@ def encoder_folder(folder_or_run: str | Path) -> Path:
         )
     if (folder / ENCODER_FOLDER).is_dir():
         folder = folder / ENCODER_FOLDER
-    elif not any((folder / name).is_file() for name in ("config.json", MODULES_FILE, ADAPTER)):
+    elif not _has_encoder(folder):
         raise UserError(
             f"{source}: neither a run nor an encoder: {ENCODER_FOLDER}/ and config.json are missing. "
             "Name the folder of an encoder or of a finished run"

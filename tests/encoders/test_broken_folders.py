@@ -1,6 +1,7 @@
 """Folders of encoders that were mixed up, cut short or written by hand: which file it is, and what is wrong with it."""
 
 import json
+import re
 import shutil
 
 import pytest
@@ -154,3 +155,13 @@ def test_the_settings_of_a_cross_encoder(whole, tmp_path):
     settings = json.loads((folder / "crossencoder.json").read_text())
     write(folder, "crossencoder.json", json.dumps(settings | {"outputs": 3}))
     refused(CrossEncoder.load, folder, "crossencoder.json and head.safetensors do not belong together")
+
+
+def test_a_file_is_no_folder_and_names_its_own(tmp_path, encoder_folder):
+    weights = encoder_folder / "model.safetensors"
+    with pytest.raises(UserError, match=re.escape(f"{weights}: a file. Give {encoder_folder}")):
+        load_encoder(weights)
+    other = tmp_path / "texts.txt"
+    other.write_text("一")
+    with pytest.raises(UserError, match=r"a file\. Give a run"):
+        load_encoder(other)
