@@ -34,7 +34,7 @@ from juzhen.core.examples import JUDGED, Examples, Kind
 from juzhen.core.kinds import metric_title
 from juzhen.core.text import counted, markdown_table, time_in_words
 from juzhen.data.tables import TableReading
-from juzhen.evaluation.space import require_vectors
+from juzhen.evaluation.run import require_vectors
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import zstandard
 
+from juzhen.core.atomic_write import atomic_write
 from juzhen.core.errors import UserError
 from juzhen.core.examples import JUDGED, Examples
 from juzhen.core.safe_open import open_regular_file
@@ -127,7 +128,8 @@ def _head_of_text(path: Path, head: Path) -> str:
         end = found
     if content.startswith(b"\xff\xfe"):
         end += 1  # of UTF-16 the line feed is two bytes
-    head.write_bytes(content[:end])
+    with atomic_write(head, "wb", in_own_folder=True) as out:
+        out.write(content[:end])
     return f"the first {HEAD_BYTES / 2**20:.0f} MiB"
 
 

@@ -12,13 +12,12 @@ from juzhen.core.aliases import require_set
 from juzhen.core.errors import UserError, command
 from juzhen.core.examples import JUDGED, Examples, Kind
 from juzhen.core.kinds import UNSCORED, chooses, main_metric
+from juzhen.core.lazy_names import offered
 from juzhen.core.paths import DATASETS
 from juzhen.data.convert import convert_rows
-from juzhen.data.dataset_from_table import Origin, connected_groups, split_groups
 from juzhen.data.leaks import LeakFilter
 from juzhen.data.readers import has_split
 from juzhen.data.rows import set_name
-from juzhen.data.search_tables import files_of, search_of_tables, write_search
 from juzhen.data.spec import DatasetConfig, Source, configured_set, described_sets, read_description
 from juzhen.data.tables import is_table
 
@@ -167,15 +166,22 @@ def read_search_target(tables: Mapping[str, Path], reading: Reading) -> Target:
         UserError: Columns that are not clear, no answer, or fewer than LEAST_ROWS scored queries.
     """
     name = set_name(tables["queries"])
-    search = search_of_tables(name, tables["queries"], tables["corpus"], tables.get("answers"), reading.table)
+    places = (tables["queries"], tables["corpus"], tables.get("answers"))
+    search = offered("tables", "search_of_tables")(name, *places, reading.table)
     judged = search.splits(dev=DEV_SHARE, test=0.0, seed=reading.seed)
     with tempfile.TemporaryDirectory(prefix="juzhen_") as folder:
-        places = {"data_dir": Path(folder) / "data", "descriptions": Path(folder)}
-        path = write_search(search, judged, **places, origin=Origin("", ""))
+        path = offered("tables", "write_search")(
+            search,
+            judged,
+            data_dir=Path(folder) / "data",
+            descriptions=Path(folder),
+            origin=offered("tables", "Origin")("", ""),
+        )
         config = read_description(path)
         splits = {split: reading.split(config, split) for split in ("dev", "train")}
     # The set that the command of the answer makes.
-    files = {part: str(file) for part, file in files_of(name, judged, reading.data_dir).items()}
+    found = offered("tables", "files_of")(name, judged, reading.data_dir)
+    files = {part: str(file) for part, file in found.items()}
     layout = replace(config.layouts[config.layout], files=files)
     config = replace(config, layouts={config.layout: layout})
     scored, train = splits["dev"], splits["train"]
@@ -360,9 +366,9 @@ def _held_out(rows: Examples, seed: int) -> np.ndarray:
     """Rows that score trainings on the others, bool array (rows,). No text is on both sides, where that is possible."""
     labels = rows.targets if rows.kind in (Kind.LABELLED_PAIR, Kind.NLI_PAIR) else None
     classes = np.zeros(len(rows), int) if labels is None else np.unique(labels, return_inverse=True)[1]
-    groups = connected_groups([values.tolist() for values in rows.columns.values()])
+    groups = offered("tables", "connected_groups")([values.tolist() for values in rows.columns.values()])
     shares = {"train": 1 - DEV_SHARE, "dev": DEV_SHARE}
-    is_dev = split_groups(groups, classes, shares, seed) == "dev"
+    is_dev = offered("tables", "split_groups")(groups, classes, shares, seed) == "dev"
     if is_dev.sum() < DEV_SHARE * len(rows) / 2:  # nearly all rows are connected
         is_dev = np.random.default_rng(seed).permutation(len(rows)) < round(DEV_SHARE * len(rows))
     return np.asarray(is_dev)

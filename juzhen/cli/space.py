@@ -71,11 +71,11 @@ def space(
     check_overwritable(*(path for path in (out / "index.html", out / "space.svg", json) if path))
     without_hub()
     from juzhen.data.rows import ConfiguredSets
+    from juzhen.evaluation.run import require_vectors
     from juzhen.evaluation.space import (
         MAPS,
         read_text_sets,
         require_sets,
-        require_vectors,
         starting_encoder,
         study,
     )

@@ -26,6 +26,7 @@ from juzhen.data.sampler import TokenBudget
 from juzhen.data.spec import DatasetConfig, configured_set
 from juzhen.data.tables import is_table
 from juzhen.encoders.collate import SentenceCollator
+from juzhen.encoders.resolve_path import locate_folder
 from juzhen.encoders.search import Best
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.tokens import characters
@@ -47,9 +48,10 @@ from juzhen.evaluation.encoding_plan import (
 from juzhen.evaluation.evaluators import VectorEvaluator, embedding_cache_dir
 from juzhen.evaluation.scoring import Evaluation, assemble_outputs, measure
 from juzhen.evaluation.settings import EvaluationSettings, HardwareConfig, require_device
-from juzhen.families.registry import family_of, open_encoder
+from juzhen.families.registry import family_of, find_family, open_encoder
 from juzhen.metrics.classification import Features, TransferScore, classify, combined
 from juzhen.metrics.ranking import RankedLists
+from juzhen.models.settings import LEXICAL
 
 HALF = {"bf16-mixed": torch.bfloat16, "16-mixed": torch.half}
 
@@ -373,3 +375,11 @@ def _features(encoder: SentenceEncoder, examples: Examples, batch_tokens: int) -
     texts = [text for column in examples.columns for text in examples.texts(column)]
     embeddings = encoder.encode(texts, batch_tokens=batch_tokens)
     return combined(np.split(embeddings, len(examples.columns)), examples.kind)
+
+
+def require_vectors(*sources: str | Path) -> None:
+    """Raise UserError if the files of a source have no encoder with embeddings. The hub is not asked."""
+    for source in sources:
+        is_on_hub = str(source) not in LEXICAL and locate_folder(str(source)) is None
+        if not is_on_hub and not find_family(source).has_embeddings:
+            raise UserError(f"{source}: does not give one embedding for a text. Name a bi-encoder")

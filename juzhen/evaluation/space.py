@@ -35,17 +35,16 @@ from juzhen.data.tables import (
     warn_dropped,
     with_split_cells,
 )
-from juzhen.encoders.resolve_path import locate_folder
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.tokens import BATCH_TOKENS
+from juzhen.evaluation.run import require_vectors
 from juzhen.evaluation.saved_run import load_start
-from juzhen.families.registry import FAMILIES, family_in, find_family, open_encoder
+from juzhen.families.registry import FAMILIES, family_in, open_encoder
 from juzhen.metrics import geometry
 from juzhen.metrics.classification import v_measure
 from juzhen.metrics.correlation import partial_spearman, spearman
 from juzhen.metrics.geometry import explained_variance, unit
 from juzhen.metrics.lexical import JACCARD, lexical_scores
-from juzhen.models.settings import LEXICAL
 
 FEWEST = {PCA: 3, TSNE: 10}
 """Texts that a map needs: with fewer, t-SNE has no neighbourhoods to keep."""
@@ -178,14 +177,6 @@ def analyze_embeddings(
     probe = Probe.of_texts(texts, num_sentences=len(texts), seed=seed, classes=numbers)
     sets = [TextSet("texts", probe, len(texts), list(map(str, class_names)))]
     return study(dict(zip(names, encoders, strict=True)), sets, maps=maps, seed=seed, **options)
-
-
-def require_vectors(*sources: str | Path) -> None:
-    """Raise UserError if the files of a source have no encoder with embeddings. The hub is not asked."""
-    for source in sources:
-        is_on_hub = str(source) not in LEXICAL and locate_folder(str(source)) is None
-        if not is_on_hub and not find_family(source).has_embeddings:
-            raise UserError(f"{source}: does not give one embedding for a text. Name a bi-encoder")
 
 
 def starting_encoder(run: str | Path) -> SentenceEncoder:

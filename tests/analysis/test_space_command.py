@@ -148,7 +148,7 @@ def test_a_cross_encoder_has_no_space(tmp_path, capsys):
     (tmp_path / "head.safetensors").touch()
     (tmp_path / "config.json").write_text("{}")
     assert main(["space", str(tmp_path), "--out", str(tmp_path / "out")]) == 2
-    assert "scores pairs and has no embeddings" in capsys.readouterr().err
+    assert "Name a bi-encoder" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

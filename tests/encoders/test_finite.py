@@ -1,6 +1,7 @@
 """NaN and infinity are refused where they arise, naming the text or the tensor, and nothing of them is kept."""
 
 import json
+import shutil
 from copy import deepcopy
 
 import numpy as np
@@ -204,7 +205,10 @@ def test_a_merge_is_refused_before_it_is_written(bert_folder, folder, tmp_path):
     tensors = load_file(folder / "model.safetensors")
     tensors[NORM] = tensors[NORM] + 1
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-    models = [bert_folder, folder]
+    other = shutil.copytree(folder, tmp_path / "other")
+    tensors[NORM] = tensors[NORM] + 1
+    save_file(tensors, other / "model.safetensors", metadata={"format": "pt"})
+    models = [other, folder]
     for scale in (float("nan"), float("inf")):
         with pytest.raises(UserError, match="scale="):
             merge(models, method="task_arithmetic", base=bert_folder, scale=scale)
