@@ -144,7 +144,7 @@ def cluster(
             return np.zeros(len(vectors), dtype=np.int64)
         return np.asarray(AgglomerativeClustering(n_clusters=None, **options).fit_predict(vectors))
     is_number = isinstance(count, int | np.integer) and not isinstance(count, bool)
-    if not is_number or not 1 <= count <= len(vectors):
+    if count is None or not is_number or not 1 <= count <= len(vectors):
         there = counted(len(vectors), "vectors were given", "vector was given")
         raise UserError(f"count={count!r}: {there}. Type a whole number from 1 to {len(vectors)}")
     return np.asarray(KMeans(count, n_init=3, random_state=seed).fit_predict(vectors))
