@@ -126,12 +126,7 @@ def _for_what_is_made(
     """Return the kind to read rows as, and the loss for the examples that the model makes of them, or {}."""
     kinds_needed = (model.input_kind,)
     view = choose_conversion(
-        name,
-        Kind(dataset.kind),
-        f"model={model.name}",
-        kinds_needed,
-        wanted=dataset.convert_to,
-        chooser="model",
+        name, Kind(dataset.kind), model.name, kinds_needed, wanted=dataset.convert_to, chooser="model"
     )
     kind_made = model.loss_kind
     if kind_made is None:
