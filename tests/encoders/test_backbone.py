@@ -244,7 +244,7 @@ def test_a_missing_folder_is_told_without_asking_the_hub(load, path):
 
 
 def test_a_file_is_no_encoder(folder, load):
-    with pytest.raises(UserError, match="no such folder"):
+    with pytest.raises(UserError, match="a file"):
         load(folder / "config.json")
 
 
