@@ -21,6 +21,7 @@ ROWS = {
 """Set of a mixture → the row of sweep=decide that learns from it alone, where it has another name."""
 ENCODER, BUDGET = "mini_zh", 2000
 PREDICTIONS = {
+    "column": "mean of the other recipes, without single sources",
     "mean": "mean of the gains of its sets",
     "best": "best gain of its sets",
     "last": "gain of its last set",
@@ -79,7 +80,11 @@ def gains_of(
                 }
             )
     frame = pd.DataFrame(lines)
-    return frame.assign(regression=regressed(frame, singles)) if len(frame) else frame
+    if not len(frame):
+        return frame
+    of_column = frame.groupby(["way", "target"])["gain"]
+    others = (of_column.transform("sum") - frame["gain"]) / (of_column.transform("count") - 1)
+    return frame.assign(regression=regressed(frame, singles), column=others)
 
 
 def regressed(frame: pd.DataFrame, singles: pd.DataFrame) -> np.ndarray:
@@ -123,17 +128,17 @@ def section(frame: pd.DataFrame, singles: pd.DataFrame) -> str:
     body = []
     for way, part in frame.groupby("way", sort=False):
         for column, words in PREDICTIONS.items():
-            known = part.dropna(subset=[column, "gain"])
+            known = part.dropna(subset=[column, "gain"]) if column in part else part[:0]
             if not len(known):
                 continue
             tables: Mapping[str, pd.DataFrame] = {
                 each: known.pivot(index="recipe", columns="target", values=each) for each in (column, "gain")
             }
-            alike = decision_accuracy(tables[column], tables["gain"])
+            alike = str(decision_accuracy(tables[column], tables["gain"])) if column != "column" else "–"
             error = float(np.sqrt(np.mean((known[column] - known["gain"]) ** 2)))
             correlation = float(known[column].corr(known["gain"]))
             body.append(
-                (way, words, f"{known['recipe'].nunique()}", f"{error:.2f}", f"{correlation:.3f}", f"{alike}")
+                (way, words, f"{known['recipe'].nunique()}", f"{error:.2f}", f"{correlation:.3f}", alike)
             )
     head = ["recipes", "predicted by", "number", "error, points", "correlation", "decisions alike, %"]
     table = markdown_table(head, body, numbers=(2, 3, 4))

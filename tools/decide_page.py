@@ -94,6 +94,11 @@ def collect(runs: Path) -> pd.DataFrame:
     return pd.DataFrame(lines, columns=names).sort_values(names[:5], ignore_index=True)
 
 
+def rounded(scores: pd.DataFrame) -> pd.DataFrame:
+    """The lines of scores.csv: tenths of a point, whole seconds."""
+    return scores.round({"score": 1, "seconds": 0}).astype({"seconds": int})
+
+
 def matrix(scores: pd.DataFrame) -> pd.DataFrame:
     """Mean over seeds: a row per source, a column per target, without untrained weights and without leaky cells."""
     table = scores[scores["source"] != UNTRAINED].pivot_table(
@@ -364,13 +369,12 @@ def _untrained(scores: pd.DataFrame) -> pd.Series:
     return scores[scores["source"] == UNTRAINED].groupby("target")["score"].mean()
 
 
-def mixtures(runs: Path, scores: pd.DataFrame) -> tuple[pd.DataFrame, str]:
-    """Gains and predictions of recipes of several sets, and their part of the page."""
+def mixtures(runs: Path, scores: pd.DataFrame) -> str:
+    """The part of the page on recipes of several sets."""
     like = scores[(scores["encoder"] == ENCODER) & (scores["budget"] == BUDGET)]
     untrained = _untrained(scores[scores["encoder"] == ENCODER])
     singles = matrix(like) - untrained
-    found = gains_of(runs, singles, untrained, _leaky_cells())
-    return found, section(found, singles)
+    return section(gains_of(runs, singles, untrained, _leaky_cells()), singles)
 
 
 def page(scores: pd.DataFrame, table: pd.DataFrame, sure: pd.DataFrame, of_several: str) -> str:
@@ -598,16 +602,15 @@ def main() -> None:
     options.folder.mkdir(parents=True, exist_ok=True)
     sure = confidence(scores)
     written: Mapping[str, pd.DataFrame] = {
-        "scores.csv": scores.round(4),
+        "scores.csv": rounded(scores),
         "decisions.csv": table,
         "confidence.csv": sure,
-        "mixtures.csv": (several := mixtures(options.runs, scores))[0].round(3),
     }
     for name, frame in written.items():
         write_text(options.folder / name, frame.to_csv(index=False, lineterminator="\n"))
     picture(table, options.folder / "decisions.svg")
     ship_gains(scores, options.folder / GAINS.name)
-    write_text(options.folder / "README.md", page(scores, table, sure, several[1]))
+    write_text(options.folder / "README.md", page(scores, table, sure, mixtures(options.runs, scores)))
 
 
 if __name__ == "__main__":

@@ -127,7 +127,7 @@ PAGES = (
     _of_runs("transfer/e5_small/softmax", "e5_small/softmax.md"),
     Page(
         "results/decide/README.md results/decide/scores.csv results/decide/decisions.csv results/decide/decisions.svg "
-        "results/decide/confidence.csv results/decide/mixtures.csv results/decide/prior.csv",
+        "results/decide/confidence.csv results/decide/prior.csv",
         "python -m tools.decide_page build/results/decide/runs results/decide",
         f"results/decide/{ARCHIVE} results/decide/cheap_scores.csv results/decide/head.txt {_TRANSFER}/{ARCHIVE} "
         f"{_TRANSFER}/differences.csv results/leaks/pairs.json juzhen/report/published/chinese_transfer.csv",

@@ -4,7 +4,7 @@ import pandas as pd
 
 from juzhen.advice.search import GAINS, expected_gain, stored_gains
 from tools.archives import unpacked
-from tools.decide_page import FOLDER, collect, matrix
+from tools.decide_page import FOLDER, collect, matrix, rounded
 
 
 def test_shipped_gains_are_those_of_the_page():
@@ -14,7 +14,7 @@ def test_shipped_gains_are_those_of_the_page():
 
 
 def test_scores_of_the_page_are_those_of_the_archive():
-    scores = collect(unpacked() / "decide" / "runs").round(4)
+    scores = rounded(collect(unpacked() / "decide" / "runs"))
     kept = pd.read_csv(FOLDER / "scores.csv")
     pd.testing.assert_frame_equal(scores.reset_index(drop=True), kept, check_exact=True)
 
