@@ -153,7 +153,7 @@ NOT_INNER = (
     "tests/launch/test_odd_words.py",  # data= is a word of an outer room
 )
 
-LEFT_OUT = (".git", ".venv", "site", "runs", "cache", "*.pyc", "__pycache__", ".*_cache")
+LEFT_OUT = (".git", ".venv", "build", "site", "runs", "cache", "*.pyc", "__pycache__", ".*_cache")
 
 
 def leaning_on(room, table):
@@ -206,7 +206,6 @@ def test_a_room_can_be_deleted(room, tmp_path):
         sys.executable,
         "-m",
         "pytest",
-        "-q",
         "-p",
         "no:cacheprovider",
         "-p",
