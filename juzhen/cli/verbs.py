@@ -97,6 +97,11 @@ def module_of(name: str) -> str:
     return SUITE.get(name, f"juzhen.cli.{SHARED.get(name, name)}")
 
 
+def is_part(name: str) -> bool:
+    """True for a verb of the suite, and for one whose outer room is not deleted."""
+    return name in SUITE or is_there(module_of(name))
+
+
 class Verb(TyperCommand):
     """The command line of one verb."""
 
@@ -151,7 +156,7 @@ class Verbs(TyperGroup):
                     [
                         (f"{name:{max(map(len, VERBS))}}", about)
                         for name, about in group.items()
-                        if name in SUITE or is_there(module_of(name))
+                        if is_part(name)
                     ]
                 )
 
@@ -180,7 +185,7 @@ def verb(name: str) -> Any:
     Raises:
         UserError: An unknown verb, or a verb of the suite without a clone.
     """
-    known = [each for each in VERBS if each in SUITE or is_there(module_of(each))]
+    known = [*filter(is_part, VERBS)]
     if name not in known:
         meant = verb_meant(name)
         hint = f"Type {meant}" if meant else nearest(name, known)
