@@ -4,7 +4,7 @@ from typing import Any
 
 from griffe import Extension, Object
 
-from tools.docs.columns import as_markdown
+from tools.docs.markup import as_markdown
 
 
 class ColumnsAsSections(Extension):

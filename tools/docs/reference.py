@@ -18,11 +18,11 @@ from typing import Any, NotRequired, Union, get_args, get_origin
 from typing_extensions import get_type_hints, is_typeddict
 
 import juzhen.losses
+from juzhen.cli.options import described_args
 from juzhen.cli.verbs import GROUPS, commands
 from juzhen.core.paths import PACKAGE, ROOT
 from juzhen.core.result import FORMAT_VERSION, Result, ResultForm, Score
 from juzhen.core.schema import Number, Text, Whole
-from tools.docs.columns import named_lines
 from tools.docs.markup import code, plain, table
 
 PAGES: Mapping[str, tuple[str, str]] = {
@@ -272,7 +272,7 @@ for path in sorted(Path("runs").glob("*/result.json")):
 
 
 def result_page() -> str:
-    meanings = {name: about for kind in (Result, Score) for name, about in named_lines(kind.__doc__ or "")}
+    meanings = described_args(Result.__doc__ or "") | described_args(Score.__doc__ or "")
     rows = []
     for key, type_name, required in entries(ResultForm):
         # Told are the keys of a result, and of a score in it.
