@@ -48,7 +48,7 @@ from launch.overrides import (
     with_folders,
     with_set_words,
 )
-from launch.run_folder import make_folder, take_folder
+from launch.run_folder import take_folder
 from launch.sweep_cells import (
     CheckedCell,
     cells_of,
@@ -256,7 +256,7 @@ class Command:
             with naming_keys(self.config):
                 run_composed(hydra, self.config, task)
         elif self.config is not None:
-            make_folder(Path(self.job.output_dir))
+            Path(self.job.output_dir).mkdir(parents=True, exist_ok=True)
             words = [word for word in self.words if not self.check.groups.parse(word).is_hydra_override()]
             run_sweep(hydra, self.config, task, words)
         else:

@@ -8,7 +8,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from functools import cache, partial
 from pathlib import Path
@@ -21,7 +21,15 @@ from juzhen.cli.options import Columns, LongTexts, Overlap
 from juzhen.core.atomic_write import write_json
 from juzhen.core.errors import UserError
 from juzhen.core.file_guard import check_overwritable
-from juzhen.core.kinds import MEASURES, RANKINGS, STANDARD_RANKS, metric_key, metric_title
+from juzhen.core.kinds import (
+    MEASURES,
+    RANKINGS,
+    STANDARD_RANKS,
+    Kind,
+    main_metric_keys,
+    metric_key,
+    metric_title,
+)
 from juzhen.core.lazy_names import offered
 from juzhen.core.machine import describe_environment
 from juzhen.core.paths import CONFIGURATION, files_below
@@ -72,9 +80,7 @@ def measure_encoders(options: SimpleNamespace, today: "JobConfig") -> None:
 
     Raises UserError without sets, for options of what fills results, and for an encoder that is not there.
     """
-    for name in OTHERS:
-        if getattr(options, name):
-            raise UserError(f"--{name.replace('_', '-')}: encoders are only compared here. Leave it out")
+    refuse(options, OTHERS, "encoders are only compared here")
     sets = _sets(options, today)
     if not sets:
         raise UserError(
@@ -83,7 +89,6 @@ def measure_encoders(options: SimpleNamespace, today: "JobConfig") -> None:
     found: dict[str, dict[str, Score]] = {}
     for name in options.runs:
         found[name] = _scores(name, sets, options, today)
-    from juzhen.core.text import markdown_table
     from juzhen.report.terminal import console_table, for_people
 
     console = for_people()
@@ -105,6 +110,13 @@ def measure_encoders(options: SimpleNamespace, today: "JobConfig") -> None:
         write_json(options.out / "encoders.json", numbers)
 
 
+def refuse(options: SimpleNamespace, names: Iterable[str], reason: str) -> None:
+    """Raises UserError for the first of these options that is given."""
+    for name in names:
+        if getattr(options, name):
+            raise UserError(f"--{name.replace('_', '-')}: {reason}. Leave it out")
+
+
 def _sets(options: SimpleNamespace, today: "JobConfig") -> "list[Examples | RankingSet]":
     """The rows of all sets, and the search of the tables. `limit` cuts the queries of rankings."""
     from juzhen.core.examples import JUDGED
@@ -116,10 +128,7 @@ def _sets(options: SimpleNamespace, today: "JobConfig") -> "list[Examples | Rank
     search_of_tables = offered("tables", "search_of_tables")
     sets: list[Examples | RankingSet] = []
     if options.dataset or options.benchmark is not None:
-        settings = _settings(options, today)
-        settings.evaluate = settings.evaluate | settings.dataset
-        settings.dataset = {}
-        for examples in load_job_data(settings, {}).evaluation:
+        for examples in load_job_data(settings_of_options(options, today), {}).evaluation:
             sets.append(as_ranking(examples) if examples.kind in JUDGED else examples)
     if any(getattr(options, name) for name in TABLES):
         for name in ("queries", "corpus"):
@@ -143,14 +152,15 @@ def _sets(options: SimpleNamespace, today: "JobConfig") -> "list[Examples | Rank
     ]
 
 
-def _settings(options: SimpleNamespace, today: "JobConfig") -> Any:
+def settings_of_options(options: SimpleNamespace, today: "JobConfig") -> "EvaluationSettings":
+    """Settings of an evaluation on the sets that are named, of which none is learnt from."""
     from juzhen.evaluation.settings import EvaluationSettings
 
     settings = EvaluationSettings.of(asdict(today))
+    settings.evaluate, settings.dataset = settings.evaluate | settings.dataset, {}
     settings.data_dir = options.data_dir or settings.data_dir
     settings.hardware.eval_batch_tokens = options.batch_tokens or settings.hardware.eval_batch_tokens
     settings.long_texts, settings.chunk_overlap = options.long_texts, options.overlap
-    settings.evaluation.rankings = [*settings.evaluation.rankings, *map(metric_key, options.metric or ())]
     return settings
 
 
@@ -158,7 +168,7 @@ def _scores(
     name: str, sets: "Sequence[Examples | RankingSet]", options: SimpleNamespace, today: "JobConfig"
 ) -> dict[str, Score]:
     """Metric key → score, of those sets that the encoder has a measure of."""
-    from juzhen.core.examples import Examples, Kind
+    from juzhen.core.examples import Examples
     from juzhen.evaluation.run import EvaluationRun, class_tasks
     from juzhen.families.registry import open_encoder
 
@@ -167,7 +177,9 @@ def _scores(
         if is_address(name)
         else open_encoder(name)
     )
-    run = EvaluationRun(encoder, _settings(options, today), today.cache_dir, progress=os.isatty(2))
+    settings = settings_of_options(options, today)
+    settings.evaluation.rankings = [*settings.evaluation.rankings, *map(metric_key, options.metric or ())]
+    run = EvaluationRun(encoder, settings, today.cache_dir, progress=os.isatty(2))
     kinds = {id(one): one.kind if isinstance(one, Examples) else Kind.RETRIEVAL for one in sets}
     scored = [one for one in sets if kinds[id(one)] not in run.evaluator.unscored]
     evaluation, _ = run(scored, class_tasks(scored), seen={})
@@ -176,7 +188,7 @@ def _scores(
 
 def _measures(dataset: "Examples | RankingSet", options: SimpleNamespace) -> list[str]:
     """Metrics of a set to show, its main metric first."""
-    from juzhen.core.examples import Examples, Kind
+    from juzhen.core.examples import Examples
 
     if not isinstance(dataset, Examples):
         return list(dict.fromkeys([*RANKINGS[:3], *map(metric_key, options.metric or ()), *RANKINGS[3:]]))
@@ -235,7 +247,12 @@ def measure_two_stages(options: SimpleNamespace, today: "JobConfig") -> None:
     from juzhen.evaluation.two_stage import DEPTHS, check_depths, some_queries, two_stage
     from juzhen.families.registry import open_encoder
 
-    settings = _two_stage_settings(options, today)
+    settings = settings_of_options(options, today)
+    for name, config in settings.evaluate.items():
+        if config.kind != Kind.RETRIEVAL:
+            raise UserError(
+                f"{name} is of kind {config.kind}. Two stages look through a corpus: expected retrieval"
+            )
     sets = load_job_data(settings, {}).evaluation
     rankings = [some_queries(as_ranking(examples), options.limit, seed=settings.seed) for examples in sets]
     top = options.top or TOP
@@ -274,24 +291,6 @@ def measure_two_stages(options: SimpleNamespace, today: "JobConfig") -> None:
         write_json(path, about | _numbers(ranking, reranked))
         print(_table(ranking, reranked), flush=True)
         print(f"written to {path}", file=sys.stderr)
-
-
-def _two_stage_settings(options: SimpleNamespace, today: "JobConfig") -> "EvaluationSettings":
-    """Those of an evaluation on the sets that were named. Raises UserError for a set that nothing is looked for in."""
-    from juzhen.core.examples import Kind
-    from juzhen.evaluation.settings import EvaluationSettings
-
-    settings = EvaluationSettings.of(asdict(today))
-    settings.evaluate, settings.dataset = settings.evaluate | settings.dataset, {}
-    for name, config in settings.evaluate.items():
-        if config.kind != Kind.RETRIEVAL:
-            raise UserError(
-                f"{name} is of kind {config.kind}. Two stages look through a corpus: expected retrieval"
-            )
-    settings.long_texts, settings.chunk_overlap = options.long_texts, options.overlap
-    settings.data_dir = options.data_dir or settings.data_dir
-    settings.hardware.eval_batch_tokens = options.batch_tokens or settings.hardware.eval_batch_tokens
-    return settings
 
 
 def _weights(encoder: str) -> str:
@@ -576,8 +575,6 @@ def _columns(options: SimpleNamespace, today: "JobConfig") -> "Backfill":
 
 def _spoken(changes: "Changes", result: Result, seconds: float) -> str:
     """Format the new scores ×100 of each split, by the main metric of each set, with changes and failures."""
-    from juzhen.core.kinds import main_metric_keys, metric_title
-
     scores, spoken = [], {*main_metric_keys(key.removesuffix(WITHOUT_LEAKS) for key in changes.added)}
     for key in changes.added:
         column, _, metric = key.rpartition("/")

@@ -4,7 +4,7 @@ import hashlib
 import json
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -15,20 +15,15 @@ from juzhen.core.file_guard import check_overwritable
 from juzhen.core.kinds import main_metric_keys, metric_title
 from juzhen.core.machine import describe_environment
 from juzhen.core.text import markdown_table
+from launch.evaluate import refuse, settings_of_options
 
 if TYPE_CHECKING:
     from conf.job import JobConfig  # they load torch, and --help should not wait for that
     from juzhen.encoders.chunks import LongTexts
-    from juzhen.evaluation.settings import EvaluationSettings
 
 
 OTHERS = ("again", "without_leaks", "retrieve", "rerank", "top", "limit")
-
-
-def require_no_other(options: SimpleNamespace) -> None:
-    """Raises UserError for options of what fills results, or of two stages."""
-    if others := [f"--{name.replace('_', '-')}" for name in OTHERS if getattr(options, name)]:
-        raise UserError(f"{others[0]}: runs are only compared with --long-texts chunk. Leave it out")
+"""Options of what fills results, or of two stages."""
 
 
 def compare_long_texts(options: SimpleNamespace, compose: Callable[[], "JobConfig"]) -> None:
@@ -36,7 +31,7 @@ def compare_long_texts(options: SimpleNamespace, compose: Callable[[], "JobConfi
 
     Raises UserError without sets, and for an encoder that gives no vectors.
     """
-    require_no_other(options)
+    refuse(options, OTHERS, "runs are only compared with --long-texts chunk")
     today = compose()
     if not options.dataset and options.benchmark is None:
         raise UserError(
@@ -46,7 +41,7 @@ def compare_long_texts(options: SimpleNamespace, compose: Callable[[], "JobConfi
     from juzhen.evaluation.run import EvaluationRun
     from juzhen.families.registry import open_weights
 
-    settings = _settings(options, today)
+    settings = settings_of_options(options, today)
     data = load_job_data(settings, {})
     for run in options.runs:
         folder = options.out or Path(run) / "analysis"
@@ -74,16 +69,6 @@ def compare_long_texts(options: SimpleNamespace, compose: Callable[[], "JobConfi
         write_json(path, about | numbers)
         print(f"{run}\n\n{_table(scores, cut)}\n", flush=True)
         print(f"written to {path}", file=sys.stderr)
-
-
-def _settings(options: SimpleNamespace, today: "JobConfig") -> "EvaluationSettings":
-    from juzhen.evaluation.settings import EvaluationSettings
-
-    settings = EvaluationSettings.of(asdict(today))
-    settings.evaluate, settings.dataset = settings.evaluate | settings.dataset, {}
-    settings.data_dir = options.data_dir or settings.data_dir
-    settings.hardware.eval_batch_tokens = options.batch_tokens or settings.hardware.eval_batch_tokens
-    return settings
 
 
 def _table(scores: Mapping[Any, Mapping[str, Any]], cut: dict[str, dict[str, Any]]) -> str:

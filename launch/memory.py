@@ -219,9 +219,10 @@ def fit_memory(
 def _advice(job: "JobConfig", architecture: "PretrainedConfig", lengths: Sequence[int], free: float) -> str:
     taken = ways(job, architecture, lengths)
     fitting = [
-        name.partition(" (")[0] for name, memory in taken.items() if memory.peak <= free and name in {*taken}
+        name.partition(" (")[0]
+        for name, memory in taken.items()
+        if memory.peak <= free and name != "as it is"
     ]
-    fitting = [name for name in fitting if name != "as it is"]
     if fitting:
         return "Type " + " or ".join(f"{name} ({WAYS[name]})" for name in fitting)
     return "Choose a smaller backbone, or fewer and shorter texts: training.batch_size, backbone.max_length"

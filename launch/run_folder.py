@@ -92,8 +92,9 @@ class RunFolder:
     def __enter__(self) -> "RunFolder":
         if self.is_helper:
             return self
-        if self.fills:
-            _fill_folder(self.path)
+        if self.fills:  # a result is there, and its encoders are only read
+            refuse_links(self.path, [*STAYS, *LEFT_BY_RUNS], within=WITH_LINKS, read=[ENCODER_FOLDER])
+            mark_dir(self.path.resolve())
         else:
             take_folder(self.path)
         self._lock = (self.path / ".lock").open("a+")
@@ -219,20 +220,9 @@ def take_folder(path: Path) -> None:
                 f"{' …' if len(foreign) > 3 else ''}. Nothing was changed. Take a new or empty folder, "
                 "run_dir=<folder>, or leave run_dir out"
             )
-    make_folder(path)
+    path.mkdir(parents=True, exist_ok=True)
     os.close(os.open(path / ".lock", os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666))
     mark_dir(path.resolve())
-
-
-def _fill_folder(path: Path) -> None:
-    """As `take_folder`, of a folder with a result to which something is added. Its encoders are only read."""
-    refuse_links(path, [*STAYS, *LEFT_BY_RUNS], within=WITH_LINKS, read=[ENCODER_FOLDER])
-    mark_dir(path.resolve())
-
-
-def make_folder(path: Path) -> None:
-    """Makes a folder that runs are written below. The system refuses where that is not possible."""
-    path.mkdir(parents=True, exist_ok=True)
 
 
 JOB_FILE = "job.json"

@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
 
-from rich.console import Group
+from rich.console import Console, Group
 from rich.live import Live
+from rich.text import Text
 
 from juzhen.core.errors import UserError
 from juzhen.core.progress import is_live
@@ -28,9 +28,6 @@ from sweeps.planner import (
     seconds_left,
     share_done,
 )
-
-if TYPE_CHECKING:
-    from rich.live import Live
 
 WATCH_SECONDS = 5.0
 COLUMNS = ("state", "run", "progress", "dev", "tried", "time", "error")
@@ -167,9 +164,6 @@ class SweepDisplay:
 
     def __enter__(self) -> "SweepDisplay":
         if is_live():
-            from rich.console import Console
-            from rich.live import Live
-
             console = Console(stderr=True, markup=False, highlight=False)
             self.live = Live(console=console, auto_refresh=False, transient=True, redirect_stdout=False)
             self.live.start()
@@ -191,11 +185,6 @@ class SweepDisplay:
         if self.live is None or time.monotonic() - self._drawn < REDRAW_SECONDS:
             return
         self._drawn = time.monotonic()
-        from rich.console import Group
-        from rich.text import Text
-
-        from juzhen.report.terminal import console_table
-
         table = console_table(LIVE_COLUMNS, self._rows(planner), numbers=LIVE_COLUMNS[3:])
         self.live.update(Group(table, Text(self._summary(planner))), refresh=True)
 

@@ -41,7 +41,7 @@ LATER = {
     "faiss",
 }
 UNUSED = {"matplotlib", "torchao", "peft", "scipy.signal", "scipy.stats", "scipy.optimize"}
-"""What Lightning and transformers import by themselves (conf/light_imports.py)."""
+"""What Lightning and transformers import by themselves (conf/own_classes.py)."""
 
 
 @pytest.mark.slow
@@ -56,7 +56,7 @@ def test_few_modules_are_imported_before_the_first_step(tmp_path):
 @pytest.mark.slow
 def test_what_was_left_out_is_there_for_everybody_else(tmp_path):
     program = (
-        "from conf.light_imports import load_lightning; load_lightning(); load_lightning()\n"
+        "from conf.own_classes import load_lightning; load_lightning(); load_lightning()\n"
         "from lightning_utilities.core.imports import RequirementCache, package_available\n"
         "from transformers.utils import is_scipy_available\n"
         "import pytorch_lightning, scipy.stats\n"
