@@ -16,7 +16,7 @@ from pytorch_lightning.loggers import CSVLogger, Logger, WandbLogger
 
 from callbacks.lightning_internals import without_anonymous
 from callbacks.resume import ValidationPoints
-from callbacks.trial import TrialAddress, make_pruner
+from callbacks.trial import PRUNED_AT, PRUNER, TrialAddress, make_pruner
 from conf.job import JobConfig
 from datamodules.datamodule import Stage
 from juzhen.core.errors import UserError
@@ -219,13 +219,6 @@ def best_score(trainer: pl.Trainer) -> float | None:
         if isinstance(callback, ModelCheckpoint) and score is not None:
             return float(score)
     return None
-
-
-PRUNER = "pruner"
-"""Attribute of the study: how its pruner is made."""
-
-PRUNED_AT = "pruned_at"
-"""Attribute of the trial: the validation after which its run ended itself."""
 
 
 class PruneOnDev(Checkpoint):

@@ -19,6 +19,12 @@ if TYPE_CHECKING:
 FIRST_BYTES = b'{"op_code":'
 """What a journal begins with."""
 
+PRUNER = "pruner"
+"""Attribute of the study: how its pruner is made."""
+
+PRUNED_AT = "pruned_at"
+"""Attribute of the trial: the validation after which its run ended itself."""
+
 
 @dataclass(frozen=True)
 class TrialAddress:

@@ -390,12 +390,15 @@ class Check:
         for each in (parameters(config), *rows(config).values()):
             self.look_at(each)
         asked, cells = cells_of(config, typed, self.groups), []
-        for each in _with_progress(asked):
-            with self._placed(each):
-                cell = read_cell(loader, config, each, self.groups)
-                self._look_at_job(cell.config, cell.job, each)
-            loader.cells[cell.words] = cell.config
-            cells.append(cell)
+        # Every row and choice is composed, and ten of them take seconds.
+        with progress_bar("checking the sweep", len(asked), shown=True) as advance:
+            for each in asked:
+                with self._placed(each):
+                    cell = read_cell(loader, config, each, self.groups)
+                    self._look_at_job(cell.config, cell.job, each)
+                loader.cells[cell.words] = cell.config
+                cells.append(cell)
+                advance(1)
         fixed = {word for word in parameters(config) if not self.groups.parse(word).is_sweep_override()}
         for word in dict.fromkeys(word for each in asked for word in each if word not in fixed):
             refusals = [
@@ -475,14 +478,6 @@ class Check:
         except ConfigError as mistake:
             mistake.args = (f"{mistake}{place_of(mistake.key, str(mistake), words, self.folder)}",)
             raise
-
-
-def _with_progress(cells: Sequence[list[str]]) -> Iterator[list[str]]:
-    """A bar where a person looks on: every row and choice of a sweep is composed, and ten of them take seconds."""
-    with progress_bar("checking the sweep", len(cells), shown=True) as advance:
-        for cell in cells:
-            yield cell
-            advance(1)
 
 
 def hardware_note(choices: Mapping[str, str]) -> str | None:

@@ -35,9 +35,8 @@ def show_result(result: Result, *, folder: str, earlier: Sequence[Result] = ()) 
             f"trained on {trained}. Nothing was scored: no set has a dev or a test split", highlight=False
         )
     if result.thresholds:
-        from juzhen.report.table import (
-            decision_table,  # pandas comes with it, and training would wait for both
-        )
+        # pandas comes with it, and training would wait for both.
+        from juzhen.report.table import decision_table
 
         decisions = decision_table(result.thresholds.items())
         console.print(f"{decisions.title}. {decisions.note}", decisions.console(), sep="\n", highlight=False)

@@ -26,7 +26,7 @@ from optuna.distributions import (
 from optuna.samplers import BaseSampler, RandomSampler, TPESampler
 from optuna.trial import FrozenTrial, TrialState
 
-from callbacks.trial import open_journal
+from callbacks.trial import PRUNED_AT, PRUNER, open_journal
 from juzhen.core.atomic_write import remove_file
 from juzhen.core.errors import UserError, command, require_choice
 from juzhen.core.file_guard import claim_dir, refuse_links
@@ -94,11 +94,7 @@ JUDGED_BY = "judged_by"
 """Attribute of the study: what chose the weights of its trials, in words."""
 
 WORKER, ABANDONED, CONTINUES, ERROR, RUNS = "worker", "abandoned", "continues", "error", "runs"
-PRUNED_AT = "pruned_at"
-"""Attributes of trials in the journal. `pruned_at` is set by the run itself (`callbacks/reporting.py`)."""
-
-PRUNER = "pruner"
-"""Attribute of the study that tells every run how to make its pruner."""
+"""Attributes of trials in the journal."""
 
 SAMPLERS: dict[str, Callable[..., BaseSampler]] = {
     # constant_liar: what others are trying at the moment is kept away from

@@ -7,6 +7,7 @@ import sys
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -174,7 +175,18 @@ def cell_of(config: DictConfig, words: Sequence[str]) -> SweepCell:
     return SweepCell(str(config.run_dir), tuple(words), devices=devices)
 
 
-class RowSweeper(Sweeper):
+class CellSweeper(Sweeper):
+    """Gives the launcher of a sweep the keys that are meant for it."""
+
+    def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
+        give_to_launcher(config)
+        self.config, self.context = config, hydra_context
+        self.launcher = Plugins.instance().instantiate_launcher(
+            hydra_context=hydra_context, task_function=task_function, config=config
+        )
+
+
+class RowSweeper(CellSweeper):
     """Runs the grid in `params` and on the command line, once for each row: see `launch.sweep_cells`.
 
     Args:
@@ -194,13 +206,6 @@ class RowSweeper(Sweeper):
         """Options except `max_batch_size` were read when the command line was checked."""
         self.max_batch_size = max_batch_size
 
-    def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
-        give_to_launcher(config)
-        self.config, self.context = config, hydra_context
-        self.launcher = Plugins.instance().instantiate_launcher(
-            hydra_context=hydra_context, task_function=task_function, config=config
-        )
-
     def sweep(self, arguments: list[str]) -> Any:
         """Launch the checked cells in the loader. Raises the error of a cell in Hydra's launchers."""
         cells = [list(words) for words in self.context.config_loader.cells]  # type: ignore[attr-defined]
@@ -219,7 +224,7 @@ class RowSweeper(Sweeper):
 GROUP = "logger.group"
 
 
-class SearchSweeper(Sweeper):
+class SearchSweeper(CellSweeper):
     """Trials of the space in `params` and on the command line.
 
     conf/hydra/sweeper/optuna.yaml describes the keys.
@@ -242,15 +247,6 @@ class SearchSweeper(Sweeper):
         self.rows = dict(rows or {})
         self.numbers = numbers
 
-    def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
-        self.context = hydra_context
-        self.config = config
-        self._groups = Groups(hydra_context.config_loader)
-        give_to_launcher(config)
-        self.launcher = Plugins.instance().instantiate_launcher(
-            hydra_context=hydra_context, task_function=task_function, config=config
-        )
-
     def sweep(self, arguments: list[str]) -> None:
         """Run trials until the study has enough. Exit with status 1 if none has a score."""
         require_optuna()
@@ -261,6 +257,7 @@ class SearchSweeper(Sweeper):
         space = self._space(arguments, has_seeds=bool(seeds))
         folder = Path(self.config.hydra.sweep.dir)
         ledger = Ledger(folder)
+        self._groups = Groups(self.context.config_loader)
         setup_globals()
         first_point = {
             key: getattr(kind, "choices", None) or [kind.low] for key, kind in space.varied.items()
@@ -268,14 +265,10 @@ class SearchSweeper(Sweeper):
         first = self._compose(space.words({key: values[0] for key, values in first_point.items()})).config
         runner = self.launcher.runner([cell_of(first, [])], ledger)
         with HyperparameterSearch(folder, space, settings, key=run_key(first)) as search:
-
-            def cells_of(trial: "Trial") -> list[SweepCell]:
-                return self._cells(search, trial)
-
-            attempts = self.launcher.attempts
             with SweepDisplay() as display:
                 options = {"report": display.report, "watch": display.refresh}
-                SearchPlanner(search, cells_of, ledger, runner, attempts=attempts, **options).run()
+                planned = search, partial(self._cells, search), ledger, runner
+                SearchPlanner(*planned, attempts=self.launcher.attempts, **options).run()
             text = search_markdown(search, seed=first.seed)
             write_text(search.path.with_suffix(".md"), text, in_own_folder=True)
         print(text, end="")

@@ -107,7 +107,7 @@ def _values(key: str) -> list[str]:
 
 def resident_mib() -> float:
     """Return the memory of this process in MiB, or its peak if the system does not report it (macOS)."""
-    return _status("VmRSS") or peak_mib()
+    return _proc_mib("self/status", "VmRSS") or peak_mib()
 
 
 def peak_mib() -> float:
@@ -116,7 +116,7 @@ def peak_mib() -> float:
     On Linux it is VmHWM: ru_maxrss also counts the memory of the parent at the start of this process.
     """
     per_mib = 2**20 if sys.platform == "darwin" else 2**10
-    return _status("VmHWM") or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / per_mib
+    return _proc_mib("self/status", "VmHWM") or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / per_mib
 
 
 def free_mib() -> float | None:
@@ -124,19 +124,13 @@ def free_mib() -> float | None:
 
     None if the system does not report it (macOS).
     """
-    limits = [*_free_of_groups(), *_free_of_system()]
-    return min(limits) / 2**20 if limits else None
-
-
-def _free_of_system() -> Iterator[float]:
-    with suppress(OSError, ValueError):
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                yield float(line.split()[1]) * 2**10
+    of_system = _proc_mib("meminfo", "MemAvailable")
+    limits = [*_free_of_groups(), *([] if of_system is None else [of_system])]
+    return min(limits, default=None)
 
 
 def _free_of_groups() -> Iterator[float]:
-    """Free bytes of control groups. Cached files count as free."""
+    """Free MiB of control groups. Cached files count as free."""
     for group, is_v2 in control_groups("memory"):
         names = (
             ("memory.max", "memory.current") if is_v2 else ("memory.limit_in_bytes", "memory.usage_in_bytes")
@@ -146,7 +140,7 @@ def _free_of_groups() -> Iterator[float]:
             if limit != "max" and int(limit) < 2**60:
                 stat = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
                 cached = int(stat.get("inactive_file", stat.get("total_inactive_file", 0)))
-                yield float(int(limit) - int(used) + cached)
+                yield (int(limit) - int(used) + cached) / 2**20
 
 
 def forget_peak() -> None:
@@ -155,9 +149,10 @@ def forget_peak() -> None:
         Path("/proc/self/clear_refs").write_text("5")
 
 
-def _status(key: str) -> float | None:
+def _proc_mib(file: str, key: str) -> float | None:
+    """A number of kilobytes in a file of the system, in MiB. None without it."""
     with suppress(OSError):
-        for line in Path("/proc/self/status").read_text().splitlines():
+        for line in Path("/proc", file).read_text().splitlines():
             if line.startswith(f"{key}:"):
                 return int(line.split()[1]) / 2**10
     return None

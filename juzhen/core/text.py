@@ -217,11 +217,14 @@ def fold(text: str, *, script: bool = True) -> str:
     return folded.translate(_translation()) if script else folded
 
 
+def _rows_of_table() -> list[list[str]]:
+    return [line.split("\t") for line in TABLE.read_text(encoding="utf-8").split("\n")[1:] if line]
+
+
 @cache
 def script_table() -> dict[str, str]:
     """Read the table: traditional character → simplified character."""
-    lines = TABLE.read_text(encoding="utf-8").split("\n")[1:]
-    return {character: simple for character, simple, *_ in (line.split("\t") for line in lines if line)}
+    return {character: simple for character, simple, *_ in _rows_of_table()}
 
 
 @cache
@@ -230,9 +233,8 @@ def inverse_table() -> dict[str, str]:
 
     Several traditional characters fold to one (髮 and 發 to 发). If their counts are equal, the first one is taken.
     """
-    lines = TABLE.read_text(encoding="utf-8").split("\n")[1:]
     counts: dict[str, tuple[int, str]] = {}
-    for character, simple, agree, *_ in (line.split("\t") for line in lines if line):
+    for character, simple, agree, *_ in _rows_of_table():
         if simple not in counts or int(agree) > counts[simple][0]:
             counts[simple] = int(agree), character
     return {simple: character for simple, (_, character) in counts.items()}

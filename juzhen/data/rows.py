@@ -530,11 +530,8 @@ class ConfiguredSets:
             # Without a folder: the sets of the package, and those with paths of their own.
             root = self.data_dir if self.data_dir.is_dir() else Path()
             has_files = config.source in (Source.BUILTIN, Source.LOCAL) or self.data_dir.is_dir()
-            self._read[name] = None
-            if has_files:
-                self._read[name] = load_examples(
-                    config, split, source=Source.LOCAL, data_dir=root, on_bad_row=self.on_bad_row
-                )
+            places: Any = {"source": Source.LOCAL, "data_dir": root, "on_bad_row": self.on_bad_row}
+            self._read[name] = load_examples(config, split, **places) if has_files else None
             if self._read[name] is None:
                 self.absent.append(name)
         return self._read[name]

@@ -8,7 +8,6 @@ import hashlib
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +23,19 @@ from juzhen.data.dataset_from_table import ORIGIN, Origin, connected_groups, spl
 from juzhen.data.headers import NUMBER, language_of, share_of_numbers
 from juzhen.data.leaks.matching import normalize
 from juzhen.data.rankings import RankingSet
-from juzhen.data.readers import FileTable
 from juzhen.data.row_checks import listed
 from juzhen.data.row_kinds import RawTable, pair_classes, text_cells
 from juzhen.data.rows import table_of_rows
 from juzhen.data.spec import NAME
-from juzhen.data.tables import TableReading, column_place, column_values, names_of, read_own_table
+from juzhen.data.tables import (
+    TableReading,
+    column_place,
+    column_values,
+    in_python,
+    names_of,
+    read_own_table,
+    with_each_value,
+)
 
 FIELDS = ("query_id", "query", "document_id", "document", "title", "gain")
 """Fields of the three tables for --columns. In a table of answers, `query` and `document` are ids or texts."""
@@ -169,8 +175,6 @@ def read_search(
         >>> found.queries, found.relevant
         (['怎么退货'], [{0: 1.0}])
     """
-    from juzhen.data.tables import in_python
-
     reading = TableReading(
         columns=columns or {}, sheet=sheet, split_cells=split_cells, on_bad_row=on_bad_row, spell=in_python
     )
@@ -251,26 +255,13 @@ def _raw(given: Any, part: str, reading: TableReading) -> RawTable:
             table = read_own_table(Path(given), replace(plain, header=False))
     else:
         table = table_of_rows(given, part)
-    table = _without_lists(table)
+    if any(
+        isinstance(cell, list) for place in range(len(table.columns)) for cell in column_values(table, place)
+    ):
+        table = with_each_value(table, lambda _, cell: (cell or [None]) if isinstance(cell, list) else [cell])
     if len(table.columns) == 1 and (trec := _trec(column_values(table, 0))):
         table = replace(table, names=None, columns=trec)
     return replace(text_cells(table, plain), reading=reading)
-
-
-def _without_lists(table: FileTable) -> FileTable:
-    columns = [column_values(table, place) for place in range(len(table.columns))]
-    if not any(isinstance(cell, list) for column in columns for cell in column):
-        return table
-    rows, lines = list[list[Any]](), list[int]()
-    for line, cells in zip(table.lines.tolist(), zip(*columns, strict=True), strict=True):
-        for row in product(*(cell or [None] if isinstance(cell, list) else [cell] for cell in cells)):
-            rows.append([*row])
-            lines.append(line)
-    return replace(
-        table,
-        columns=[[*column] for column in zip(*rows, strict=True)],
-        lines=np.array(lines, dtype=np.int32),
-    )
 
 
 def _trec(cells: Sequence[Any]) -> list[list[str]] | None:

@@ -448,20 +448,21 @@ def joined(parts: Sequence[Examples | None], request: SplitRequest) -> Examples 
     if first.kind is Kind.TRIPLET:
         present = with_equal_columns(present)
         first = present[0]
+    arrays = {
+        name: None
+        if getattr(first, name) is None
+        else np.concatenate([getattr(part, name) for part in present])
+        for name in ("targets", "lines", "teacher_scores", "missing")
+    }
     return Examples.from_texts(
         first.name,
         split,
         kind=first.kind,
         texts={column: [text for part in present for text in part.texts(column)] for column in first.columns},
-        targets=None if first.targets is None else np.concatenate([part.targets for part in present]),
         fingerprint=hashlib.blake2b(fingerprints.encode(), digest_size=16).hexdigest(),
         num_dropped=sum(part.num_dropped for part in present),
-        lines=np.concatenate([part.lines for part in present]),
         num_classes=first.num_classes,
-        teacher_scores=None
-        if first.teacher_scores is None
-        else np.concatenate([part.teacher_scores for part in present]),
-        missing=None if first.missing is None else np.concatenate([part.missing for part in present]),
+        **arrays,
     )
 
 

@@ -124,7 +124,7 @@ def read_sheet(
 def _chosen(
     path: Path, sheet: str | None, seen: list[str], sheets: dict[str, Any]
 ) -> tuple[str, dict[int, dict[int, Any]]]:
-    """o"""
+    """Name and cells of the sheet that is asked for, or of the first with content."""
     if sheet is not None:
         name = seen[int(sheet) - 1] if sheet.isdecimal() and 0 < int(sheet) <= len(seen) else sheet
         if name not in sheets:
@@ -606,16 +606,20 @@ def with_split_cells(table: FileTable, places: Sequence[int], sign: str | None) 
     """Return the table with a row for each text of cells that hold several, divided by a separator."""
     if not sign:
         return table
+
+    def parts(place: int, cell: Any) -> Sequence[Any]:
+        is_split = place in places and isinstance(cell, str)
+        return ([part.strip() for part in cell.split(sign) if part.strip()] if is_split else []) or [cell]
+
+    return with_each_value(table, parts)
+
+
+def with_each_value(table: FileTable, values_of: Callable[[int, Any], Sequence[Any]]) -> FileTable:
+    """Return the table with a row for each combination of what `values_of` takes from the cells of a row."""
     columns = [column_values(table, place) for place in range(len(table.columns))]
     rows, lines = list[list[Any]](), list[int]()
     for line, cells in zip(table.lines.tolist(), zip(*columns, strict=True), strict=True):
-        parts = [
-            [part.strip() for part in cell.split(sign) if part.strip()] or [cell]
-            if place in places and isinstance(cell, str)
-            else [cell]
-            for place, cell in enumerate(cells)
-        ]
-        for row in itertools.product(*parts):
+        for row in itertools.product(*map(values_of, itertools.count(), cells)):
             rows.append([*row])
             lines.append(line)
     split = [[*column] for column in zip(*rows, strict=True)] or columns

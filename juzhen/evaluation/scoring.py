@@ -1,6 +1,6 @@
 """From the outputs of an evaluation pass to the scores of every set, on one process or several."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -45,6 +45,7 @@ from juzhen.metrics.ranking import (
     score_ranking,
 )
 from juzhen.metrics.threshold import (
+    Objective,
     accuracy_at,
     area_under_curve,
     average_precision,
@@ -127,7 +128,6 @@ def measure(
         outputs: One output for each planned text or pair.
         dims: Truncated sizes of embeddings to score as well, as sets with a name that ends in @64.
         **options: As in `_measured`.
-        options: As in `_measured`.
 
     Returns:
         The scores of all sets.
@@ -264,12 +264,7 @@ def standard_rows(
 
 
 def score_standard_questions(
-    column: str,
-    found: Mapping[str, np.ndarray],
-    seen: Seen | None,
-    *,
-    bootstrap_samples: int,
-    seed: int,
+    column: str, found: Mapping[str, np.ndarray], seen: Seen | None, **sampling: int
 ) -> dict[str, Score]:
     """Means of STANDARD_RANKS over the rows of positive pairs, and over the rows unseen in training.
 
@@ -277,31 +272,18 @@ def score_standard_questions(
         column: Name of the column in results.
         found: Output of `standard_rows`.
         seen: Rows seen in training, or None.
-        bootstrap_samples: Number of resamples of an interval. 0: no interval.
-        seed: Seed of the draws.
+        **sampling: bootstrap_samples and seed, as in `score_set`.
 
     Returns:
         Metric → Score.
     """
     rows = np.flatnonzero(np.isfinite(found["other"][0]))
-    return _means(
-        column,
-        {name: found[name] for name in STANDARD_RANKS},
-        rows,
-        seen,
-        why=NO_OTHERS,
-        bootstrap_samples=bootstrap_samples,
-        seed=seed,
-    )
+    numbers = {name: found[name] for name in STANDARD_RANKS}
+    return _means(column, numbers, rows, seen, why=NO_OTHERS, **sampling)
 
 
 def score_ranking_set(
-    ranking: RankingSet,
-    numbers: Mapping[str, np.ndarray],
-    seen: Seen | None,
-    *,
-    bootstrap_samples: int,
-    seed: int,
+    ranking: RankingSet, numbers: Mapping[str, np.ndarray], seen: Seen | None, **sampling: int
 ) -> dict[str, Score]:
     """Mean of each metric over all queries, and over the unseen ones if training has seen some.
 
@@ -309,21 +291,13 @@ def score_ranking_set(
         ranking: The set.
         numbers: Metric → output of `order_numbers`, (three, queries).
         seen: Queries seen in training, or None.
-        bootstrap_samples: Number of resamples of an interval. 0: no interval.
-        seed: Seed of the draws.
+        **sampling: bootstrap_samples and seed, as in `score_set`.
 
     Returns:
         Metric → Score.
     """
-    return _means(
-        ranking.column,
-        numbers,
-        np.arange(len(ranking.queries)),
-        seen,
-        why="no query is left",
-        bootstrap_samples=bootstrap_samples,
-        seed=seed,
-    )
+    rows = np.arange(len(ranking.queries))
+    return _means(ranking.column, numbers, rows, seen, why="no query is left", **sampling)
 
 
 def _means(
@@ -483,16 +457,24 @@ def score_set(
     return metrics
 
 
+DECISIONS: Mapping[Objective, tuple[Callable[..., float | None], Callable[..., float | None]]] = {
+    "accuracy": (accuracy_at, cross_fitted_accuracy),
+    "f1": (f1_at, cross_fitted_f1),
+    "mcc": (mcc_at, cross_fitted_mcc),
+}
+"""Metric of a threshold → its value at one, and with halves that fit it for each other."""
+
+
 def _decisions(
     scores: np.ndarray, examples: Examples, *, dev: tuple[np.ndarray, Examples] | None
 ) -> dict[str, Score]:
     """Metrics of labelled pairs that need a threshold or a class."""
     labels = examples.targets
     assert labels is not None  # labelled pairs have labels
-    accuracy = f1 = mcc = why = None
+    values: dict[str, float | None] = dict.fromkeys(OF_THRESHOLDS)
+    why = None
     if examples.split == "dev":
-        accuracy, f1 = cross_fitted_accuracy(scores, labels), cross_fitted_f1(scores, labels)
-        mcc = cross_fitted_mcc(scores, labels)
+        values = {name: cross_fitted(scores, labels) for name, (_, cross_fitted) in DECISIONS.items()}
     elif dev is None:
         why = "there is no dev split to fit a threshold on"
     elif reason := undefined_reason("auc", dev[1]):
@@ -500,17 +482,12 @@ def _decisions(
     else:
         dev_scores, dev_labels = dev[0], dev[1].targets
         assert dev_labels is not None  # the same set, hence the same kind
-        by_accuracy = fit_threshold(dev_scores, dev_labels, objective="accuracy")
-        by_f1 = fit_threshold(dev_scores, dev_labels, objective="f1")
-        accuracy = accuracy_at(scores, labels, threshold=by_accuracy)
-        f1 = f1_at(scores, labels, threshold=by_f1)
-        by_mcc = fit_threshold(dev_scores, dev_labels, objective="mcc")
-        mcc = mcc_at(scores, labels, threshold=by_mcc)
+        values = {
+            name: quality_at(scores, labels, threshold=fit_threshold(dev_scores, dev_labels, objective=name))
+            for name, (quality_at, _) in DECISIONS.items()
+        }
         why = "no row is positive"
-    values = {
-        "accuracy": accuracy,
-        "f1": f1,
-        "mcc": mcc,
+    values |= {
         "average_precision": average_precision(scores, labels),
         "auc": area_under_curve(scores, labels),
     }
@@ -570,10 +547,6 @@ def score_together(
     return together
 
 
-NEED_A_THRESHOLD = ("accuracy", "f1", "mcc")
-"""Left out: a threshold would be fitted on rows of which some were seen as well."""
-
-
 def score_unseen(
     scores: np.ndarray, examples: Examples, seen: np.ndarray, **sampling: Any
 ) -> dict[str, Score]:
@@ -594,10 +567,8 @@ def score_unseen(
         return {}
     unseen = np.setdiff1d(np.arange(len(examples)), seen)
     metrics = score_set(scores[unseen], examples.select(unseen), dev=None, **sampling)
-    return {
-        f"{metric}{WITHOUT_LEAKS}": score
-        for metric, score in metrics.items()
-        if metric not in NEED_A_THRESHOLD
+    return {  # a threshold would be fitted on rows of which some were seen as well
+        f"{metric}{WITHOUT_LEAKS}": score for metric, score in metrics.items() if metric not in OF_THRESHOLDS
     }
 
 

@@ -94,12 +94,8 @@ def page_data(report: Report) -> Plain:
 
 
 def _curve(curve: SizeCurve, row: int, column: int) -> Plain:
-    ends = {dim: (cell.low, cell.high) for dim, cell in curve.cells.items()}
     points_of = {
-        str(dim or WHOLE): [
-            in_points(cell.mean),
-            *(None if end is None else in_points(end) for end in ends[dim]),
-        ]
+        str(dim or WHOLE): [in_points(value) for value in (cell.mean, cell.low, cell.high)]
         for dim, cell in curve.cells.items()
     }
     return {"row": row, "column": column, "points": points_of}
@@ -167,15 +163,14 @@ def _cost(cost: pd.Series) -> Plain:
 
 
 def _cell(cell: Cell, gain: float, before: int | None, commands: Sequence[str]) -> Plain:
-    low, high = (None if end is None else in_points(end) for end in (cell.low, cell.high))
     ends = [] if cell.low is None or cell.high is None else [percent(cell.low), percent(cell.high)]
     gained = not math.isnan(gain)
     return _without_nothing(
         {
             "mean": in_points(cell.mean),
             "text": mean_and_deviation(cell),
-            "low": low,
-            "high": high,
+            "low": in_points(cell.low),
+            "high": in_points(cell.high),
             "ends": ends,
             "seeds": ", ".join(f"{seed}: {percent(value)}" for seed, value in cell.values.items()),
             "count": cell.count,
@@ -243,8 +238,8 @@ def _against_best(matrix: Matrix, columns: Sequence[str], place: int) -> Plain |
     return {"column": place, "best": scored[0][0], "others": others} if others else None
 
 
-def in_points(fraction: float) -> float:
-    return round(100 * fraction, DECIMALS)
+def in_points(fraction: float | None) -> float | None:
+    return None if fraction is None else round(100 * fraction, DECIMALS)
 
 
 def _without_nothing(values: Plain) -> Plain:
