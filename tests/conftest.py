@@ -183,6 +183,14 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, int]]:
 
 
 @pytest.fixture
+def f(request: pytest.FixtureRequest):
+    """All fixtures by their names, for rows of tables of refusals."""
+    from refusals import Fixtures
+
+    return Fixtures(request)
+
+
+@pytest.fixture
 def keyless(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No key of W&B, no proxy."""
     for name in ("WANDB_API_KEY", "HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"):

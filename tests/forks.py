@@ -16,6 +16,13 @@ def python(*words: object, cwd: Path = ROOT, **more) -> subprocess.CompletedProc
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, **more)
 
 
+def printed(*words: object, **more) -> str:
+    """What `python <words>` prints. A program that fails, fails the test with what it said."""
+    ended = python(*words, **more)
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
+
+
 def in_a_fork(function: Callable[..., object], *given: object) -> int:
     """Calls it in a copy of this process and waits: the exit code, or minus the signal that ended it, as subprocess."""
     process = os.fork()

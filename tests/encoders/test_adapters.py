@@ -1,16 +1,13 @@
 """Adapters: they change nothing at first, learn alone, are saved alone, and merge into the same embeddings."""
 
 import json
-import shutil
 
 import numpy as np
 import pytest
 import torch
 from decoders import write
 from families import TOKENS, config_of, made
-from safetensors.torch import load_file, save_file
 
-from juzhen.core.errors import UserError
 from juzhen.encoders import CrossEncoder, SentenceEncoder, load_backbone, save_encoder
 from juzhen.encoders.backbone_config import AdapterConfig, BackboneConfig
 from juzhen.encoders.base_weights import base_weights, has_adapter, merged, parameter_counts
@@ -98,17 +95,12 @@ def test_peft_reads_the_folder(bert_folder, tmp_path, kind):
     assert_close(states.detach().numpy(), encoder.encode(TEXTS[:1]), 1e-5)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_sentence_transformers_reads_it_or_refuses(bert_folder, tmp_path, kind):
+def test_sentence_transformers_reads_it(bert_folder, tmp_path):
     theirs = pytest.importorskip("sentence_transformers")
-    encoder = with_adapter(bert_folder, kind=kind)
+    encoder = with_adapter(bert_folder)
     folder = save_encoder(encoder, tmp_path / "adapter", card={})
-    if kind == "lora":
-        vectors = theirs.SentenceTransformer(str(folder), device="cpu").encode(TEXTS)
-        assert_close(vectors, encoder.encode(TEXTS), 1e-5)
-    else:  # it would leave DoRA's lengths out, with a warning
-        with pytest.raises(Exception, match="juzhen"):
-            theirs.SentenceTransformer(str(folder), device="cpu")
+    vectors = theirs.SentenceTransformer(str(folder), device="cpu").encode(TEXTS)
+    assert_close(vectors, encoder.encode(TEXTS), 1e-5)
 
 
 FAMILIES = [
@@ -181,48 +173,6 @@ def test_adapters_of_one_base_share_its_weights(bert_folder, tmp_path):
     assert np.array_equal(SentenceEncoder.load(folder).encode(TEXTS), other)
 
 
-def test_another_base_is_refused(folder, tmp_path):
-    saved = save_encoder(with_adapter(folder), tmp_path / "adapter", card={})
-    weights = load_file(folder / "model.safetensors")
-    name = next(iter(weights))
-    save_file(weights | {name: weights[name] + 1e-3}, folder / "model.safetensors", {"format": "pt"})
-    with pytest.raises(
-        UserError, match=r"trained with other weights than those of .* \(digest \w{16}, now \w{16}\)"
-    ):
-        SentenceEncoder.load(saved)
-    shutil.rmtree(folder)
-    with pytest.raises(UserError, match=r"base of this adapter is not there: .*no such folder"):
-        SentenceEncoder.load(saved)
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"targets": ["query", "keys"]}, r"targets=\[keys\]: no linear layer of bert .* Known: .*self.key"),
-        ({"base": "nf4"}, r"base=nf4 \(weights in 4 bits on a CUDA device\) needs bitsandbytes"),
-    ],
-)
-def test_what_does_not_suit_is_refused(bert_folder, settings, message):
-    with pytest.raises(UserError, match=message):
-        with_adapter(bert_folder, **settings)
-
-
-def test_a_start_that_could_not_be_found_again_is_refused(bert_folder, tmp_path, load):
-    adapter = AdapterConfig(rank=2)
-    with pytest.raises(UserError, match=r"initialize=random: .*initialize=pretrained"):
-        load(bert_folder, initialize="random", adapter=adapter)
-    with pytest.raises(UserError, match="Save the encoder"):
-        load(bert_folder, layers=3, adapter=adapter)
-    saved = save_encoder(with_adapter(bert_folder), tmp_path / "adapter", card={})
-    with pytest.raises(UserError, match=r"has an adapter already.*juzhen export"):
-        load(saved, adapter=adapter)
-    encoder = with_adapter(bert_folder)
-    with torch.no_grad():
-        encoder.backbone.embeddings.word_embeddings.weight += 1
-    with pytest.raises(UserError, match="Merge the adapter"):
-        save_encoder(encoder, tmp_path / "changed", card={})
-
-
 def test_fewer_layers_and_a_base_in_half_precision(bert_folder, tmp_path, load):
     encoder = load(bert_folder, layers=1, adapter=AdapterConfig(rank=2, base="bfloat16"))
     assert {values.dtype for _, values in base_weights(encoder.backbone)} == {torch.bfloat16}
@@ -244,9 +194,6 @@ def test_settings_that_import_code_are_not_read(bert_folder, tmp_path):
     }
     (folder / "adapter_config.json").write_text(json.dumps(settings))
     assert np.array_equal(SentenceEncoder.load(folder).encode(TEXTS), vectors)
-    (folder / "adapter_config.json").write_text(json.dumps(settings | {"peft_type": "LOHA"}))
-    with pytest.raises(UserError, match=r"LOHA .*LORA"):
-        SentenceEncoder.load(folder)
 
 
 @pytest.mark.slow

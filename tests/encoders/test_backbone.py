@@ -73,8 +73,6 @@ def test_dropout_is_set_everywhere(any_folder, load):
     encoder = load(any_folder, dropout=0.25)
     rates = {module.p for module in encoder.modules() if isinstance(module, nn.Dropout)}
     assert rates == {0.25}
-    with pytest.raises(ValidationError, match="less than 1"):
-        load(any_folder, dropout=1.5)
 
 
 MEAN_SWITCH = {"pooling_mode_cls_token": False, "pooling_mode_mean_tokens": True}
@@ -100,18 +98,16 @@ def test_sentence_transformers_pooling_is_honoured(folder, load, config, expecte
 
 
 @pytest.mark.parametrize(
-    ("config", "named"),
+    "config",
     [
-        ({"pooling_mode_cls_token": True, "pooling_mode_max_tokens": True}, r"cls \+ max"),
-        ({"pooling_mode": ["mean", "max"]}, r"mean \+ max"),
-        ({"pooling_mode": "last_word"}, "last_word"),
+        {"pooling_mode_cls_token": True, "pooling_mode_max_tokens": True},
+        {"pooling_mode": ["mean", "max"]},
+        {"pooling_mode": "last_word"},
     ],
 )
-def test_a_pooling_we_lack_is_an_error_unless_another_is_chosen(folder, load, config, named):
+def test_another_pooling_can_be_chosen_than_one_we_lack(folder, load, config):
     write_modules(folder, ["Transformer", "Pooling"])
     write_json(folder / "1_Pooling" / "config.json", config)
-    with pytest.raises(UserError, match=rf"pooling {named} is not supported.*pooling=mean"):
-        load(folder)
     assert load(folder, pooling="mean").pooling == "mean"
 
 
@@ -142,9 +138,6 @@ def test_a_transformer_in_a_subfolder(bert_folder, tmp_path, load):
     write_modules(folder, ["Transformer", "Pooling"], transformer="0_Transformer")
     write_json(folder / "1_Pooling" / "config.json", MEAN_SWITCH)
     assert load(folder).dim == 32
-    (folder / "0_Transformer" / "model.safetensors").unlink()
-    with pytest.raises(UserError, match=r"0_Transformer: model.safetensors is missing"):
-        load(folder)
 
 
 def test_a_dense_layer_is_applied(folder, load):
@@ -176,91 +169,9 @@ def test_embeddings_of_length_1_may_stand_before_another_layer(folder, load, tmp
     torch.testing.assert_close(again.eval()(tokens), encoder(tokens), rtol=0, atol=0)
 
 
-@pytest.mark.parametrize(
-    ("config", "message"),
-    [
-        ({"activation_function": "os.system"}, "activation=os.system: unknown choice. Known"),
-        ({"module_output_name": "token_embeddings"}, "module_output_name=token_embeddings.*Use"),
-        ({"module_input_name": "token_embeddings"}, "module_input_name=token_embeddings.*Use"),
-        ({"module_input_name": "other"}, "module_input_name='other'.*sentence_embedding"),
-    ],
-)
-def test_dense_variants_we_do_not_compute(folder, load, config, message):
-    write_modules(folder, ["Transformer", "Pooling", "Dense"])
-    write_json(folder / "1_Pooling" / "config.json", MEAN_SWITCH)
-    Projection(32, 2, bias=True, activation="torch.nn.modules.activation.Tanh").save(folder / "2_Dense")
-    path = folder / "2_Dense" / "config.json"
-    write_json(path, json.loads(path.read_text(encoding="utf-8")) | config)
-    with pytest.raises(UserError, match=message):
-        load(folder)
-
-
-def test_a_layer_that_lost_its_settings_is_refused(folder, load):
-    """It is not taken for a Normalize, which has none."""
-    write_modules(folder, ["Transformer", "Pooling", "Dense"])
-    write_json(folder / "1_Pooling" / "config.json", MEAN_SWITCH)
-    Projection(32, 2, bias=True, activation="torch.nn.modules.activation.Tanh").save(folder / "2_Dense")
-    for content in ({}, None):
-        if content is None:
-            (folder / "2_Dense" / "config.json").unlink()
-        else:
-            write_json(folder / "2_Dense" / "config.json", content)
-        with pytest.raises(UserError, match="2_Dense"):
-            load(folder)
-
-
-@pytest.mark.parametrize(
-    ("kinds", "package", "message"),
-    [
-        (
-            ["Transformer", "Pooling", "LSTM"],
-            "sentence_transformers.models",
-            r"models\.LSTM is not supported",
-        ),
-        (["Transformer"], "custom_code", r"custom_code\.Transformer is not supported"),
-        (["Transformer", "Normalize", "Pooling"], "sentence_transformers.models", "Pooling.*order.*Use"),
-    ],
-)
-def test_modules_we_do_not_compute(folder, load, kinds, package, message):
-    write_modules(folder, kinds, package=package)
-    write_json(folder / "1_Pooling" / "config.json", MEAN_SWITCH)
-    with pytest.raises(UserError, match=message):
-        load(folder)
-
-
 def test_random_weights_need_no_weight_file(folder, load):
     (folder / "model.safetensors").unlink()
     assert load(folder, initialize="random").dim == 32
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    write_json(folder / "config.json", config | {"vocab_size": 9})
-    with pytest.raises(UserError, match="the model embeds 9"):
-        load(folder, initialize="random")
-
-
-@pytest.mark.parametrize("path", ["./nowhere", "/nowhere/at/all", "a/b/c", "../nowhere"])
-def test_a_missing_folder_is_told_without_asking_the_hub(load, path):
-    with pytest.raises(UserError, match="no such folder"):
-        load(path)
-
-
-def test_a_file_is_no_encoder(folder, load):
-    with pytest.raises(UserError, match="a file"):
-        load(folder / "config.json")
-
-
-def test_a_hub_id_offline_says_what_to_do(load, monkeypatch):
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    with pytest.raises(UserError, match=r"HF_HUB_OFFLINE is set.*use a folder you have"):
-        load("google-bert/bert-base-chinese-that-is-not-there")
-
-
-def test_a_hub_that_does_not_answer_is_told_in_seconds(load, monkeypatch):
-    monkeypatch.delenv("HF_HUB_OFFLINE")
-    for name in ("HTTPS_PROXY", "https_proxy"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
-    with pytest.raises(UserError, match="the hub does not answer"):
-        load("google-bert/bert-base-chinese-that-is-not-there")
 
 
 def test_lengths_beyond_the_positions_are_refused(any_folder, load):
@@ -270,8 +181,6 @@ def test_lengths_beyond_the_positions_are_refused(any_folder, load):
     assert encoder.encode(["今" * 100], batch_tokens=100, show_progress=False).shape == (1, 32)
     with pytest.raises(UserError, match=r"max_length=33: .*3 to 32"):
         load(any_folder, max_length=33)
-    with pytest.raises(ValidationError, match="greater than or equal to 3"):
-        load(any_folder, max_length=2)
 
 
 @pytest.mark.parametrize(
@@ -279,6 +188,8 @@ def test_lengths_beyond_the_positions_are_refused(any_folder, load):
     [
         ({"pooling": "frist_last"}, r"pooling\s+Input should be .*'first_last'"),
         ({"initialize": "pretraned"}, "should be 'pretrained'"),
+        ({"dropout": 1.5}, r"dropout\s.*less than 1"),
+        ({"max_length": 2}, r"max_length\s.*equal to 3"),
     ],
 )
 def test_misspelt_settings(folder, load, setting, message):

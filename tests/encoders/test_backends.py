@@ -1,14 +1,13 @@
 """Each back end computes the embeddings of the encoder: exactly, or as near as its precision allows."""
 
 import shutil
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from scipy.stats import spearmanr
 
-from juzhen.backends import Deferred, open_backend, require_packages, torch_backend
+from juzhen.backends import Deferred, open_backend, torch_backend
 from juzhen.backends.names import BackendName
 from juzhen.core import machine
 from juzhen.core.errors import UserError
@@ -167,16 +166,6 @@ def test_rounding_hardly_changes_a_correlation(project_root, load, backend):
 
 
 @pytest.mark.slow
-def test_weights_that_do_not_bear_8_bits_are_refused(bert_folder, load, monkeypatch):
-    require(BackendName.ONNX_INT8)
-    from juzhen.backends import graph_backends
-
-    monkeypatch.setattr(graph_backends, "LEAST_COSINE", 1.001)
-    with pytest.raises(UserError, match=r"onnx_int8: .*Use the back end onnx"):
-        open_backend(load(bert_folder), "onnx_int8")
-
-
-@pytest.mark.slow
 def test_an_embedding_does_not_depend_on_the_calls(graph, opened, monkeypatch):
     from juzhen.backends import graph_backends
 
@@ -198,48 +187,48 @@ def test_rows_are_scaled_one_by_one():
     torch.testing.assert_close(RowScaledLinear(linear)(states), linear(states), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.slow
-def test_a_graph_that_computes_something_else_is_refused(graph, opened, load, bert_folder):
-    message = r"bert: exported to ONNX .*Use backend torch"
-    with pytest.raises(UserError, match=message):
-        opened("onnx", projected(load(bert_folder, pooling="cls")))
+def too_coarse(f):
+    """Weights that do not bear 8 bits."""
+    from juzhen.backends import graph_backends
+
+    f.monkeypatch.setattr(graph_backends, "LEAST_COSINE", 1.001)
+    return open_backend(f.load(f.bert_folder), "onnx_int8")
 
 
-@pytest.mark.slow
-def test_an_architecture_that_cannot_be_exported_is_named(bert_folder, load, monkeypatch):
-    require(BackendName.ONNX)
-    encoder = load(bert_folder)
+def of_another(f):
+    """A graph that computes something else."""
+    return f.opened("onnx", projected(f.load(f.bert_folder, pooling="cls")))
+
+
+def unexportable(f):
+    """An architecture whose numbers decide what is computed, which no graph may."""
+    encoder = f.load(f.bert_folder)
+    plain = type(encoder.backbone).forward
 
     def forward(input_ids, attention_mask, output_hidden_states, token_type_ids):
-        if input_ids.float().mean() > 1:  # depends on the numbers, which no graph may
+        if input_ids.float().mean() > 1:
             return None
         raise AssertionError
 
-    plain = type(encoder.backbone).forward
-
-    def unexportable(self, input_ids, **more):
+    def either(self, input_ids, **more):
         return forward(input_ids, **more) if "attention_mask" in more else plain(self, input_ids, **more)
 
-    monkeypatch.setattr(type(encoder.backbone), "forward", unexportable)
-    with pytest.raises(UserError, match="bert: this architecture cannot be exported to ONNX"):
-        open_backend(encoder, "onnx")
+    f.monkeypatch.setattr(type(encoder.backbone), "forward", either)
+    return open_backend(encoder, "onnx")
 
 
-def test_a_missing_package_is_named_with_the_command(bert_folder, load, monkeypatch):
-    monkeypatch.setattr(
-        "juzhen.core.errors.find_spec", lambda name: None if name == "onnxruntime" else Path()
-    )
-    with pytest.raises(UserError, match=r"needs onnxruntime. Type: pip install .*\[onnx\]"):
-        embed(load(bert_folder), "onnx")
-    require_packages(BackendName.TORCH_BF16)
-
-
-def test_an_unknown_name_is_refused_before_any_work(bert_folder, load, monkeypatch):
-    encoder = load(bert_folder)
-    monkeypatch.setattr(encoder, "tokenize", lambda texts: pytest.fail("work was done"))
-    for opened in (open_backend, Deferred):
-        with pytest.raises(UserError, match=r"backend=onnx_int4: .*Did you mean onnx_int8"):
-            opened(encoder, "onnx_int4")
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (too_coarse, "onnx_int8: .*Use the back end onnx"),
+        (of_another, "bert: .*Use backend torch"),
+        (unexportable, "bert: .*cannot be exported to ONNX"),
+    ],
+)
+def test_what_a_graph_cannot_compute_is_refused(f, graph, call, words):
+    with pytest.raises(UserError, match=words):
+        call(f)
 
 
 def test_a_deferred_back_end_is_opened_by_the_first_text(bert_folder, load):

@@ -6,7 +6,6 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 
-from juzhen.core.errors import UserError
 from juzhen.core.paths import BUILTIN
 from juzhen.encoders import load_encoder, save_encoder
 from juzhen.encoders.pooling import POOLINGS
@@ -171,30 +170,8 @@ def test_a_failure_leaves_the_old_encoder_and_no_rubbish(bert_folder, load, tmp_
     assert os.listdir(tmp_path) == ["b"]
 
 
-def test_a_folder_with_other_things_is_not_overwritten(bert_folder, load, tmp_path):
-    (tmp_path / "thesis.txt").write_text("three years", encoding="utf-8")
-    with pytest.raises(UserError, match=r"holds thesis\.txt, which was not written by juzhen"):
-        save_encoder(load(bert_folder), tmp_path, card={})
-    assert (tmp_path / "thesis.txt").exists()
-
-
 def test_a_run_folder_stands_for_its_encoder(bert_folder, load, tmp_path):
     encoder = load(bert_folder, pooling="cls")
     save_encoder(encoder, tmp_path / "run" / "encoder", card=CARD)
     assert load_encoder(tmp_path / "run").pooling == "cls"
     assert load_encoder(bert_folder).pooling == "mean"
-
-
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("nowhere", "no such folder"),
-        ("empty", "neither a run nor an encoder"),
-        ("unfinished", r"encoder: config.json is missing"),
-    ],
-)
-def test_what_is_no_encoder(tmp_path, name, message):
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "unfinished" / "encoder").mkdir(parents=True)
-    with pytest.raises(UserError, match=message):
-        load_encoder(tmp_path / name)

@@ -5,7 +5,6 @@ import pytest
 from decoders import write
 
 from juzhen.cli.main import main
-from juzhen.core.errors import UserError
 from juzhen.encoders.chunks import windows
 from juzhen.encoders.embedding_cache import EmbeddingCache, encoder_digest
 from juzhen.encoders.pooling import unit
@@ -75,30 +74,14 @@ def test_what_is_lost_is_counted(bert_folder, load):
     assert not encoder.with_long_texts("chunk").lost_tokens(texts).any()
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"long_texts": "chunks"}, "Did you mean chunk"),
-        ({"overlap": 3}, 'Give long_texts="chunk"'),
-        ({"long_texts": "chunk", "overlap": 14}, "expected a whole number, 0 to 13"),
-    ],
-)
-def test_refused(bert_folder, load, options, message):
-    encoder = load(bert_folder, max_length=16)
-    with pytest.raises(UserError, match=message):
-        encoder.encode("今天", **options)
-
-
 def test_lines_that_are_cut_are_named_and_listed(folder, tmp_path, capsys):
     lines = tmp_path / "lines.txt"
     lines.write_text("\n".join([text_of(3), text_of(40), text_of(31)]) + "\n", encoding="utf-8")
     report, output = tmp_path / "cut.tsv", tmp_path / "lines.npy"
     assert main(["encode", str(folder), str(lines), "--cut-report", str(report)]) == 0
     printed = capsys.readouterr().err
-    assert (
-        "2 of 3 lines are longer than 32 tokens and were truncated: 2, 3. --cut-report FILE lists them"
-        in printed
-    )
+    assert "2 of 3 lines are longer than 32 tokens" in printed
+    assert "--cut-report FILE" in printed
     assert report.read_text() == "line\ttokens\tlost\n2\t42\t10\n3\t33\t1\n"
     cut = np.load(output)
     assert main(["encode", str(folder), str(lines), "--long-texts", "chunk", "--overlap", "4"]) == 0
@@ -106,8 +89,6 @@ def test_lines_that_are_cut_are_named_and_listed(folder, tmp_path, capsys):
     whole = np.load(output)
     assert np.allclose(whole[0], cut[0], atol=1e-6)
     assert not np.allclose(whole[1], cut[1], atol=1e-3)
-    assert main(["encode", str(folder), str(lines), "--overlap", "4"]) == 2
-    assert "--long-texts chunk" in capsys.readouterr().err
 
 
 def test_a_text_of_8192_tokens_goes_alone():
@@ -125,13 +106,7 @@ def test_each_chunk_of_a_decoder_ends_as_a_text_does(family, tmp_path, load):
     text = text_of(40)
     vector = encoder.encode(text, long_texts="chunk")
     assert np.allclose(vector, plain_mean(encoder, text, 16 - special, 0), atol=1e-5)
-    if family == "qwen3":
-        with pytest.raises(UserError, match="pooling=last"):
-            encoder.encode_chunks(text, late=True)
-        encoder.pooling = "mean"
-        with pytest.raises(UserError, match="late=True"):
-            encoder.encode_chunks(text, late=True)
-    else:
+    if family != "qwen3":
         assert np.allclose(
             encoder.encode_chunks(text[:12], late=True).vectors[0], encoder.encode(text[:12]), atol=1e-6
         )

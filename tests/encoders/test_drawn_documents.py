@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from juzhen.core.errors import UserError
 from juzhen.core.examples import DrawnDocuments, Examples, Kind
 from juzhen.encoders.pair_encoder import CrossEncoderCollator
 from juzhen.encoders.tokens import TokenTable
@@ -27,11 +26,6 @@ def test_known_answers_are_never_drawn_and_all_others_are():
             assert len(set(drawn.tolist())) == 2
             seen[row] |= set(drawn.tolist())
     assert seen == {0: {6, 7}, 1: {6, 7}, 2: {4, 5, 6, 7}, 3: {0, 4, 5, 7}, 4: {0, 4, 5, 6}}
-
-
-def test_a_set_without_other_documents_is_refused():
-    with pytest.raises(UserError, match="num_drawn"):
-        DrawnDocuments(np.array([0, 1]), np.array([2, 2])).draw(np.array([0]), 1, seed=(0, 0))
 
 
 def test_joint_inputs_of_drawn_documents_follow_those_of_the_row():

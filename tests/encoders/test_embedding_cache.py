@@ -156,22 +156,30 @@ def test_a_damaged_segment_is_named_and_its_sentences_encoded_again(encoder, cac
     assert embed(encoder, cache)[1] == 0
 
 
-def test_a_folder_that_cannot_be_written_costs_nothing_but_the_cache(encoder, tmp_path):
-    (tmp_path / "embeddings").write_text("a file where the folder should be")
-    with pytest.warns(UserWarning, match="embeddings cannot be kept here"):
-        embeddings, encoded = embed(encoder, EmbeddingCache(tmp_path))
-    assert encoded == len(set(TEXTS))
-    np.testing.assert_array_equal(embeddings, embed(encoder, None)[0])
+def below_a_file(folder, monkeypatch):
+    (folder / "embeddings").write_text("a file where the folder should be")
 
 
-def test_no_half_file_is_left_when_the_disk_is_full(encoder, cache, monkeypatch):
+def on_a_full_disk(folder, monkeypatch):
     def full(descriptor):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(atomic_write.os, "fsync", full)
-    with pytest.warns(UserWarning, match="No space left on device"):
-        embed(encoder, cache)
-    assert {path.name for path in cache.folder.rglob("*") if path.is_file()} == {MARKER}
+
+
+@pytest.mark.parametrize(
+    ("spoil", "told"), [(below_a_file, "cannot be kept here"), (on_a_full_disk, "No space left on device")]
+)
+def test_a_place_that_cannot_be_written_costs_nothing_but_the_cache(
+    encoder, cache, tmp_path, monkeypatch, spoil, told
+):
+    spoil(tmp_path, monkeypatch)
+    with pytest.warns(UserWarning, match=told):
+        embeddings, encoded = embed(encoder, cache)
+    assert encoded == len(set(TEXTS))
+    np.testing.assert_array_equal(embeddings, embed(encoder, None)[0])
+    if cache.folder.is_dir():  # no half file is left
+        assert {path.name for path in cache.folder.rglob("*") if path.is_file()} == {MARKER}
 
 
 def test_what_was_done_before_a_stop_is_kept(encoder, cache, monkeypatch):

@@ -29,18 +29,6 @@ HALVES = ("t5", "umt5")
 NO_TYPES = (*CAUSAL, *HALVES, "roberta", "distilbert", "mpnet", "modernbert")
 """Families whose own tokenizers give no segments."""
 
-REFUSED = {
-    "convbert": "convbert: .*Choose another encoder",
-    "fnet": "fnet: .*Choose another encoder",
-    "nystromformer": "nystromformer: .*Choose another encoder",
-    "yoso": "yoso: .*Choose another encoder",
-    "big_bird": "big_bird: its sparse attention .*original_full",
-    "tapas": "tapas: this architecture does not read texts",
-    "reformer": "reformer: its states do not have the 32 numbers",
-    "beit": "beit: this architecture has no table of tokens",
-    "dpr": "dpr: this architecture does not read texts",
-}
-
 
 def alone(encoder, *texts):
     """States of one text, or pair, as transformers gives them for what the tokenizer gives."""
@@ -123,28 +111,11 @@ def test_a_text_that_spells_a_special_token_is_read_as_that_token(tmp_path):
     assert difference(encoder, spelt[2:]) > 1e-3
 
 
-@pytest.mark.parametrize("family", REFUSED)
-@pytest.mark.sampled(2)
-def test_a_family_whose_texts_depend_on_their_neighbours_is_refused(family, tmp_path):
-    with pytest.raises(UserError, match=REFUSED[family]):
-        SentenceEncoder.load(written(family, tmp_path))
-
-
 def test_sparse_attention_that_is_switched_off_is_taken(tmp_path):
     config = families.config_of("big_bird")
     config.attention_type = "original_full"
     folder = families.write("big_bird", tmp_path, families.made(config), segments=True)
     assert difference(SentenceEncoder.load(folder)) <= 1e-5
-
-
-def test_padding_that_is_seen_is_found_in_the_weights(tmp_path):
-    model = families.build("mobilebert")
-    with torch.no_grad():
-        model.embeddings.word_embeddings.weight[0] = (
-            1.0  # MobileBERT puts each token's right neighbour beside it
-        )
-    with pytest.raises(UserError, match=r"mobilebert: .*Choose another encoder"):
-        SentenceEncoder.load(families.write("mobilebert", tmp_path, model, segments=True))
 
 
 @pytest.mark.slow

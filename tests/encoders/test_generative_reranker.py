@@ -11,13 +11,12 @@ from decoders import DECODERS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rerankers import PAIRS
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from tokenizers import processors
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
-from juzhen.encoders import CrossEncoder, SentenceEncoder, load_backbone
+from juzhen.encoders import CrossEncoder, load_backbone
 from juzhen.encoders.backbone_config import AdapterConfig, BackboneConfig
 from juzhen.families.answers.encoder import GenerativeReranker
 from juzhen.families.answers.prompt import CHAT, AnswerPrompt, chat_template
@@ -117,8 +116,6 @@ def test_a_template_of_theirs_and_one_answer_alone(answers, tmp_path):
     encoder = CrossEncoder.load(tmp_path / "theirs")
     assert encoder.instruction is None
     near(encoder.score(PAIRS), model.predict(PAIRS))
-    with pytest.raises(UserError, match=r"instruction='x': the chat template .* has no place for one"):
-        encoder.instruction = "x"
 
 
 def test_packed_equals_padded_with_gradients_and_in_micro_batches(folder):
@@ -164,10 +161,6 @@ def test_the_document_is_cut_and_the_question_stays(folder, most):
     ]
     cut = family_of(encoder).cut(encoder, rows)
     assert (cut.cut, cut.looked_at) == (sum(length > most for length in long), len(PAIRS))
-    with pytest.raises(
-        UserError, match=r"max_length=100: the template around query and document has \d+ tokens"
-    ):
-        GenerativeReranker.around(load(folder, max_length=100))
 
 
 def test_a_batch_holds_queries_and_documents_as_such(encoder):
@@ -201,17 +194,6 @@ def test_only_the_rows_of_the_answers_change_in_the_saved_head(folder, tmp_path)
     assert json.loads((saved / "config.json").read_text())["architectures"] == ["Qwen3ForCausalLM"]
     assert "logit(yes) − logit(no)" in (saved / "README.md").read_text()
     near(CrossEncoder.load(saved).score(PAIRS), encoder.eval().score(PAIRS))
-    with pytest.raises(UserError, match=r"CrossEncoder\.load"):
-        SentenceEncoder.load(saved)
-
-
-def test_a_folder_that_lost_its_head_is_refused(folder, tmp_path):
-    saved = GenerativeReranker.around(load(folder)).save(tmp_path / "saved")
-    weights = load_file(saved / "model.safetensors")
-    del weights["lm_head.weight"]
-    save_file(weights, saved / "model.safetensors", {"format": "pt"})
-    with pytest.raises(UserError, match=r"lm_head\.weight is missing in model\.safetensors"):
-        CrossEncoder.load(saved)
 
 
 def test_a_model_without_a_head_answers_by_its_table_of_tokens(tmp_path):
@@ -228,14 +210,11 @@ def test_a_model_without_a_head_answers_by_its_table_of_tokens(tmp_path):
 
 
 @pytest.mark.oracle
-@pytest.mark.parametrize("head", ["own", "tied", "none"])
+@pytest.mark.parametrize("head", ["own", "tied"])
 def test_sentence_transformers_opens_an_adapter_whose_base_has_a_head(head, tmp_path):
     peer = pytest.importorskip("sentence_transformers", minversion="6.2")
     pytest.importorskip("peft")
     place = rerankers.write("qwen3", tmp_path / "m", tied=head == "tied")
-    if head == "none":
-        encoder = load(place)
-        encoder.backbone.save_pretrained(place)
     encoder = GenerativeReranker.around(load(place, adapter=AdapterConfig(rank=4))).eval()
     with torch.no_grad():
         for name, values in encoder.named_parameters():
@@ -246,12 +225,7 @@ def test_sentence_transformers_opens_an_adapter_whose_base_has_a_head(head, tmp_
     assert {
         name for name, values in encoder.named_parameters() if values.requires_grad and "lora" not in name
     } == set()
-    if head == "none":  # it would make one up
-        assert "juzhen.Transformer" in (saved / "modules.json").read_text()
-        with pytest.raises(Exception, match="juzhen"):
-            peer.CrossEncoder(str(saved), device="cpu")
-    else:
-        near(peer.CrossEncoder(str(saved), device="cpu").predict(PAIRS), encoder.score(PAIRS))
+    near(peer.CrossEncoder(str(saved), device="cpu").predict(PAIRS), encoder.score(PAIRS))
 
 
 def test_a_sign_of_jinja_in_the_text_is_a_sign():
@@ -260,52 +234,6 @@ def test_a_sign_of_jinja_in_the_text_is_a_sign():
     prompt = AnswerPrompt.of(tokenizer, None)
     assert (prompt.before, prompt.after) == ('{{ "q" }} {% x %}\n', "\n")
     assert prompt.between == ' \\ }} "\n> '
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"true_answer": "perhaps so"}, r"true_answer=perhaps so: the tokenizer of .* has no such token"),
-        ({"template": "{document} {query}"}, r"expected the places \{query\} and then \{document\}"),
-        ({"template": "{query}"}, "expected the places"),
-        ({"template": "{query}{document}"}, "joins query and document across ''"),
-        ({"template": "{query}>{document}", "instruction": "x"}, "no place {instruction}"),
-        ({"false_answer": "yes"}, r"are not among the [\d,]+ tokens"),
-    ],
-)
-def test_what_is_no_question_is_refused_in_one_line(folder, options, message):
-    with pytest.raises(UserError, match=message) as caught:
-        GenerativeReranker.around(load(folder), **options)
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("family", "options", "message"),
-    [
-        ("qwen3", {"attention": "bidirectional"}, "not a causal language model"),
-        ("gemma2", {}, "its logits are changed by final_logit_softcapping=30"),
-    ],
-)
-def test_what_does_not_answer_so_is_refused(family, options, message, tmp_path):
-    place = rerankers.write(family, tmp_path / "m", by_bytes=False)
-    with pytest.raises(UserError, match=message):
-        GenerativeReranker.around(load(place, **options), true_answer="a", false_answer="b")
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"transformer_task": "any-to-any"}, "transformer_task=.*expected text-generation"),
-        ({"processing_kwargs": {"text": {"max_length": 9}}}, "processing_kwargs: text: max_length"),
-        ({"modality_config": {"image": {}}}, "modality_config: text=None"),
-        ({"model_kwargs": {"rope_scaling": 2}}, "model_kwargs: rope_scaling"),
-    ],
-)
-def test_what_sentence_transformers_would_compute_otherwise_is_refused(encoder, change, message, tmp_path):
-    saved = encoder.save(tmp_path / "saved")
-    rerankers.answer_folder(saved, **change)
-    with pytest.raises(UserError, match=message):
-        CrossEncoder.load(saved)
 
 
 @pytest.mark.parametrize("special", [False, True])
@@ -348,23 +276,6 @@ def test_pairs_without_a_chat_template_are_those_of_the_tokenizer(
     assert np.array_equal(again.score(PAIRS), plain.score(PAIRS))
     plain.set_instruction("other: ")
     assert plain.template.around("x", is_query=True) == "other: x"
-
-
-@pytest.mark.parametrize(
-    ("template", "message"),
-    [
-        (None, "has no chat template"),
-        ("{% for m in messages %}{{ m.role }}{% endfor %}", "does not hold query and document once"),
-        ("{% for m in messages %}{{ m.content | trim }}> {% endfor %}", "changes texts"),
-        ("{% for m in messages | reverse %}{{ m.content }}> {% endfor %}", "the document before the query"),
-        ("{{ nothing.there }}", "cannot be filled in"),
-    ],
-)
-def test_a_chat_template_that_does_more_is_refused(template, message):
-    tokenizer = rerankers.byte_tokenizer()
-    tokenizer.chat_template = template
-    with pytest.raises(UserError, match=message):
-        AnswerPrompt.of(tokenizer, None)
 
 
 def test_contents_in_parts_are_found_out():

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 
-from juzhen.core.errors import UserError
 from juzhen.encoders.sentence_encoder import with_layers
 
 TEXTS = ["今天天气很好", "我们在中国", "你好吗"]
@@ -55,8 +54,3 @@ def test_fewer_layers_are_the_first_ones(bert_folder, load):
 def test_random_weights_of_another_depth_are_just_random(bert_folder, load):
     encoder = load(bert_folder, initialize="random", layers=3)
     assert encoder.backbone.encoder.layer[2].output.dense.weight.abs().sum() > 0
-
-
-def test_other_architectures_are_refused(distilbert_folder, load):
-    with pytest.raises(UserError, match=r"layers=5: distilbert .*Leave it at null"):
-        load(distilbert_folder, layers=5)

@@ -8,10 +8,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
-from forks import ROOT, in_a_fork, python
+from forks import ROOT, in_a_fork, printed
 from pages import EDITIONS, blocks
 
-from juzhen.core.errors import UserError
 from juzhen.encoders import CrossEncoder, PromptEncoder, SentenceEncoder, load_backbone, save_encoder
 from juzhen.encoders.backbone_config import BackboneConfig
 from juzhen.encoders.prompts import Templates
@@ -41,8 +40,8 @@ def run_example(name, folder):
 
 
 @pytest.mark.parametrize("name", EDITIONS)
-def test_the_example_of_the_readme_prints_in_any_folder_what_is_quoted(tmp_path, name, capfd):
-    assert in_a_fork(run_example, name, tmp_path) == 0, capfd.readouterr().err
+def test_the_example_of_the_readme_prints_in_any_folder_what_is_quoted(tmp_path, name):
+    assert in_a_fork(run_example, name, tmp_path) == 0
 
 
 def test_import_is_quick_and_loads_no_torch(tmp_path):
@@ -52,7 +51,7 @@ def test_import_is_quick_and_loads_no_torch(tmp_path):
         "print(took < 0.3, 'juzhen.core' in sys.modules, 'torch' in sys.modules)\n"
         "print(dir(juzhen), hasattr(juzhen, 'Encoder'))"
     )
-    done = python("-c", code, cwd=tmp_path)
+    said = printed("-c", code, cwd=tmp_path)
     names = [
         "AdapterConfig",
         "CrossEncoder",
@@ -76,7 +75,7 @@ def test_import_is_quick_and_loads_no_torch(tmp_path):
         "quantize",
         "read_search",
     ]
-    assert done.stdout == f"True False False\n{names} False\n", done.stderr
+    assert said == f"True False False\n{names} False\n"
 
 
 def test_shapes_follow_what_is_given(encoder):
@@ -115,43 +114,11 @@ def test_a_learnt_form_is_what_scores_and_similarity_are(bert_folder):
     np.testing.assert_allclose(encoder.score((TEXTS[2], TEXTS[1])), table[2, 1], rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"normalize": False}, "normalize=False: this encoder gives embeddings of length 1"),
-    ],
-)
-def test_options_that_cannot_be_meant_are_refused(bert_folder, load, options, message):
-    with pytest.raises(UserError, match=message):
-        load(bert_folder, normalize=True).encode(TEXTS, **options)
-
-
-@pytest.mark.parametrize(
-    ("pairs", "message"),
-    [
-        ("ab", "pairs: got one text. Expected a list"),
-        ([("今天", "明天"), "今天"], r"pair 1 is a str \('今天'\). Expected two texts"),
-        ([("今天",)], "pair 0 is a tuple .*Expected two texts"),
-        ([("今天", "明天"), ("今天", None)], "the second text of pair 1 is a NoneType"),
-        ([(" ", "明天")], "the first text of pair 0 is empty"),
-    ],
-)
-def test_what_is_no_pair_is_named(encoder, pairs, message):
-    with pytest.raises(UserError, match=message):
-        encoder.score(pairs)
-
-
-def test_a_folder_says_which_encoder_it_holds(bert_folder, pair_folder, load, tmp_path):
+def test_a_folder_says_which_encoder_it_holds(bert_folder, load, tmp_path):
     prompted = PromptEncoder.around(load(bert_folder), Templates("“[X]”，[MASK]"))
     loaded = SentenceEncoder.load(save_encoder(prompted, tmp_path / "prompted", card={}))
     assert isinstance(loaded, PromptEncoder)
     assert isinstance(loaded, SentenceEncoder)
-    with pytest.raises(UserError, match=r"holds no templates.*SentenceEncoder\.load"):
-        PromptEncoder.load(bert_folder)
-    with pytest.raises(UserError, match=r"holds a cross-encoder.*CrossEncoder\.load"):
-        SentenceEncoder.load(pair_folder)
-    with pytest.raises(UserError, match="holds an encoder of single sentences"):
-        CrossEncoder.load(bert_folder)
 
 
 def test_a_cross_encoder_scores_pairs(pair_folder):
@@ -160,18 +127,3 @@ def test_a_cross_encoder_scores_pairs(pair_folder):
     assert (scores.shape, scores.dtype, encoder.training) == ((2,), np.float32, False)
     assert encoder.score((TEXTS[0], TEXTS[1])) == pytest.approx(scores[0], abs=1e-5)
     assert encoder.score([]).shape == (0,)
-
-
-@pytest.mark.parametrize("kind", [SentenceEncoder, CrossEncoder])
-@pytest.mark.parametrize(
-    ("source", "message"),
-    [
-        ("builtin/mini_hz", "builtin/mini_hz: no such folder. Did you mean builtin/mini_zh"),
-        ("{folder}/encoderr", "no such folder.*Did you mean .*encoder"),
-        ("nobody/nothing", "nobody/nothing: no such folder, and it could not be fetched"),
-    ],
-)
-def test_what_is_not_there_is_named_with_what_is_near(pair_folder, monkeypatch, kind, source, message):
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    with pytest.raises(UserError, match=message):
-        kind.load(source.format(folder=pair_folder))

@@ -5,7 +5,6 @@ import json
 import numpy as np
 import pytest
 import torch
-from forks import ROOT
 from torch import nn
 
 from juzhen.core.errors import UserError
@@ -207,20 +206,3 @@ def test_info_nce_of_token_vectors_is_that_of_their_maxsim():
     assert all(p.grad is not None and p.grad.any() for p in model.projections.parameters())
     with pytest.raises(UserError, match="anchors has the shape"):
         SpreadOut(of=InfoNCE())(anchors=anchors, positives=documents[:2], embeddings=anchors)
-
-
-def test_what_cannot_be_read_is_refused(tmp_path):
-    with pytest.raises(UserError, match="query_length=900"):
-        encoder(query_length=900, expand_to=900)
-    folder = encoder().save(tmp_path / "encoder")
-    with pytest.raises(UserError, match=r"holds a MultiVectorEncoder, .*MultiVectorEncoder.load"):
-        SentenceEncoder.load(folder)
-    with pytest.raises(UserError, match="holds no encoder of token vectors"):
-        MultiVectorEncoder.load(ROOT / "juzhen" / "builtin" / "mini_zh@2")
-    (folder / "modules.json").write_text(
-        json.dumps(
-            [{"idx": 0, "name": "0", "path": "", "type": "a.Transformer"}, {"path": "x", "type": "a.LSTM"}]
-        )
-    )
-    with pytest.raises(UserError, match=r"Transformer, LSTM. Expected Transformer, Dense"):
-        MultiVectorEncoder.load(folder)

@@ -1,16 +1,8 @@
 """Passages of long texts: their spans cover the text, and late chunking is the mean of states of one pass."""
 
-from functools import partial
-
 import numpy as np
 import pytest
 from test_chunks import text_of
-from transformers import GPT2Config, GPT2Model
-
-from juzhen.core.errors import UserError
-from juzhen.encoders import PromptEncoder, SentenceEncoder
-from juzhen.encoders.passages import is_causal
-from juzhen.encoders.prompts import Templates
 
 TEXTS = [text_of(3), text_of(26, 5), "今天很好。" * 5, "abc abd  abe a b c d e f g 今天", "  今天 "]
 
@@ -95,39 +87,8 @@ def test_a_text_beyond_all_positions_takes_several_passes(bert_folder, load):
     assert np.allclose(passages.vectors[4], states[14:24].mean(0), atol=1e-5)
 
 
-def test_refused(bert_folder, load, tiny_backbone):
-    encoder = load(bert_folder, max_length=16)
-    for options, message in (
-        ({"chunk_tokens": 15}, "1 to 14"),
-        ({"chunk_tokens": 31, "late": True}, "1 to 30"),
-        ({"chunk_tokens": 8, "overlap": 5}, "0 to 4"),
-        ({"late": True, "workers": 1}, "Leave them out"),
-    ):
-        with pytest.raises(UserError, match=message):
-            encoder.encode_chunks("今天", **options)
-    with pytest.raises(UserError, match=r"pooling=cls.*pooling=mean"):
-        load(bert_folder, pooling="cls").encode_chunks("今天", late=True)
-    templates = Templates(anchor="“[X]”是[MASK]。")
-    behind = PromptEncoder.around(load(bert_folder), templates)
-    for call in (behind.encode_chunks, partial(behind.encode, long_texts="chunk")):
-        with pytest.raises(UserError, match="reads texts through templates"):
-            call("今天")
-    config = GPT2Config(vocab_size=60, n_positions=32, n_embd=16, n_layer=1, n_head=2)
-    causal = SentenceEncoder(
-        GPT2Model(config), encoder.tokenizer, pooling="mean", normalize=False, max_length=16, projections=()
-    )
-    assert is_causal(causal)
-    assert not is_causal(encoder)
-    with pytest.raises(UserError, match=r"late=True.*reads both ways"):
-        causal.encode_chunks("今天", late=True)
-
-
 def test_a_slow_tokenizer_has_chunks_and_no_passages(bert_folder, load, monkeypatch):
     encoder = load(bert_folder, max_length=16).eval()
     expected = encoder.encode(text_of(40), long_texts="chunk")
     monkeypatch.setattr(type(encoder.tokenizer), "is_fast", property(lambda self: False))
-    with pytest.raises(UserError, match=r"tokenizer.json"):
-        encoder.encode_chunks("今天")
     assert np.array_equal(encoder.encode(text_of(40), long_texts="chunk"), expected)
-    with pytest.raises(UserError, match="expected a whole number, 0 to"):
-        encoder.with_long_texts("chunk", 12).encode("今天", prompt="今天很好")

@@ -5,6 +5,7 @@ import shutil
 
 import numpy as np
 import pytest
+from refusals import rows
 
 from juzhen import QueryDocumentEncoder
 from juzhen.core.errors import UserError
@@ -102,32 +103,49 @@ def test_a_router_whose_sides_are_alike_is_an_encoder_of_sentences(bert_folder, 
     folder = write(tmp_path / "alike", {"text": (bert_folder, "cls")})
     encoder = SentenceEncoder.load(folder)
     assert (encoder.pooling, find_family(folder)) == ("cls", FAMILIES["bi_encoder"])
-    with pytest.raises(UserError, match=r"SentenceEncoder\.load"):
-        QueryDocumentEncoder.load(folder)
 
 
-def test_what_is_not_read_is_named(folder, bert_folder, tmp_path):
-    with pytest.raises(UserError, match=r"QueryDocumentEncoder\.load"):
-        SentenceEncoder.load(folder)
-    with pytest.raises(UserError, match="Copy the folder"):
-        QueryDocumentEncoder.load(folder).save(tmp_path / "saved")
-    path = folder / "router_config.json"
-    settings = json.loads(path.read_text())
-    copied = shutil.copytree(folder, tmp_path / "copied")
-    for change, message in (
-        ({"parameters": {"later": 1}}, "later=1"),
-        ({"structure": {"query": settings["structure"]["query"], "doc": []}}, "no route for a document"),
-        ({"types": {}}, "no settings of a Router"),
-        ({"parameters": {"route_mappings": {"__import__('os')": "query"}}}, "no settings of a Router"),
-    ):
-        (copied / path.name).write_text(json.dumps(settings | change))
-        with pytest.raises(UserError, match=message):
-            SentenceEncoder.load(copied)
-    pooling = copied / "query_1_Pooling" / "config.json"
-    (copied / path.name).write_text(json.dumps(settings))
-    pooling.write_text(json.dumps(json.loads(pooling.read_text()) | {"include_prompt": False}))
-    with pytest.raises(UserError, match="include_prompt=false"):
-        QueryDocumentEncoder.load(copied)
+def changed(f, **settings):
+    copied = shutil.copytree(f.folder, f.tmp_path / "copied")
+    path = copied / "router_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | settings))
+    return copied
+
+
+def without_its_prompt(f):
+    copied = changed(f)
+    path = copied / "query_1_Pooling" / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"include_prompt": False}))
+    return copied
+
+
+NOT_READ = [
+    (lambda f: SentenceEncoder.load(f.folder), r"QueryDocumentEncoder\.load"),
+    (lambda f: QueryDocumentEncoder.load(f.folder).save(f.tmp_path / "saved"), "Copy the folder"),
+    (
+        lambda f: QueryDocumentEncoder.load(write(f.tmp_path / "alike", {"text": (f.bert_folder, "cls")})),
+        r"SentenceEncoder\.load",
+    ),
+    (lambda f: SentenceEncoder.load(changed(f, parameters={"later": 1})), "later=1"),
+    (
+        lambda f: SentenceEncoder.load(changed(f, structure={"query": [], "doc": []})),
+        "no route for a document",
+    ),
+    (lambda f: SentenceEncoder.load(changed(f, types={})), "no settings of a Router"),
+    (
+        lambda f: SentenceEncoder.load(
+            changed(f, parameters={"route_mappings": {"__import__('os')": "query"}})
+        ),
+        "no settings of a Router",
+    ),
+    (lambda f: QueryDocumentEncoder.load(without_its_prompt(f)), "include_prompt=false"),
+]
+
+
+@pytest.mark.parametrize(("call", "words"), rows({"a router": NOT_READ}))
+def test_what_is_not_read_is_named(f, call, words):
+    with pytest.raises(UserError, match=words):
+        call(f)
 
 
 def test_routes_are_found_in_their_order(tmp_path):

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from juzhen.core import progress
-from juzhen.core.errors import UserError
 from juzhen.encoders.pooling import POOLINGS
 from juzhen.encoders.tokens import batches_by_length
 
@@ -116,26 +115,6 @@ def test_embed_restores_the_mode_after_an_error(bert_folder, load, monkeypatch):
     with pytest.raises(ZeroDivisionError):
         encoder.encode(TEXTS, batch_tokens=64, show_progress=False)
     assert encoder.training
-
-
-@pytest.mark.parametrize(
-    ("texts", "message"),
-    [
-        (["今天", ""], "text 1 is empty"),
-        (["  \t", "今天"], "text 0 is empty"),
-        (["今天", None], r"text 1 is a NoneType \(None\). Expected a string"),
-        (["今天", 3], r"text 1 is an int \(3\)"),
-        (["今天", "今天".encode()], r"text 1 is a bytes .*Decode it first: text.decode"),
-        (b"ab", r"got a bytes .*Expected a list. Decode it first"),
-        (None, "got a NoneType .*list"),
-        (["今天", "\ud800"], "text 1 holds half a surrogate pair"),
-        ({"今天": 1}, "got a dict"),
-        (7, r"got an int \(7\)"),
-    ],
-)
-def test_embed_refuses_what_is_no_sentence(bert_folder, load, texts, message):
-    with pytest.raises(UserError, match=message):
-        load(bert_folder).encode(texts, batch_tokens=64, show_progress=False)
 
 
 def test_normalized_embeddings_have_length_1(bert_folder, load):

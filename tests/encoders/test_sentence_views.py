@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
 from juzhen.encoders.augmentation import (
     LEXICON,
@@ -16,7 +15,6 @@ from juzhen.encoders.augmentation import (
     Synonyms,
     TextViews,
     TokenViews,
-    Translations,
     Views,
     builtin_synonyms,
     cutoff,
@@ -240,37 +238,3 @@ def test_translations_stand_for_their_sentence(tmp_path, collator, tokenizer):
     assert seen[2] == {"今日天气很好", "今天天儿不错"}
     assert seen[0] == {"一到十"}
     assert seen[3] == {"好"}  # not in the file: as it is
-
-
-def test_translations_of_other_sentences_are_a_mistake(tmp_path, collator):
-    path = tmp_path / "other.tsv"
-    path.write_text("别的句子\t其他句子\n", encoding="utf-8")
-    collate = collator("translation", translations=str(path))
-    with pytest.raises(
-        UserError, match=r"has no sentence of some, such as '一二三.*first text is '别的句子'"
-    ):
-        collate.training_batch(examples(), np.arange(4), index=0)
-
-
-@pytest.mark.parametrize("line", ["没有制表符", "一\t", "\t二", "一\t二\t"])
-def test_a_line_of_translations_with_a_mistake_is_named(line, tmp_path):
-    path = tmp_path / "bad.tsv"
-    path.write_text(f"好\t很好\n{line}\n", encoding="utf-8")
-    with pytest.raises(UserError, match=r"bad.tsv:2: expected a text, a tab and its translation"):
-        Translations(path)
-
-
-@pytest.mark.parametrize(
-    ("names", "numbers", "message"),
-    [
-        (("deletion",), {}, r"model.views=deletion: unknown choice. Did you mean delete"),
-        (("delete", "synonym"), {}, r"model.views.*\[synonym,delete\]"),
-        ((), {"delete": 1.0}, "model.delete=1.0: expected a number above 0 and below 1"),
-        ((), {"cutoff": 0}, "model.cutoff=0: expected a number"),
-        (("translation",), {}, "model.translations=null: no such file"),
-        (("translation",), {"translations": "nowhere.tsv"}, "model.translations=nowhere.tsv: no such file"),
-    ],
-)
-def test_numbers_that_make_no_sense_are_named(names, numbers, message):
-    with pytest.raises(UserError, match=message):
-        views(*names, **numbers)

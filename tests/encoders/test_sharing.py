@@ -12,8 +12,6 @@ import pytest
 from forks import in_a_fork, python
 
 from juzhen import CrossEncoder, SentenceEncoder
-from juzhen.cli.main import main
-from juzhen.core.errors import UserError
 
 TEXTS = ["今天天气很好吗", "我你他们"]
 COMMIT = f"/me/faq/commit/{'0' * 40}"
@@ -24,7 +22,7 @@ def reader(bert_folder, load):
     return CrossEncoder(load(bert_folder), outputs=1, segments=True, symmetric=False, seed=0).eval()
 
 
-def test_what_is_saved_is_loaded_again_and_changed_folders_stay(bert_folder, load, reader, tmp_path):
+def test_what_is_saved_is_loaded_again(bert_folder, load, reader, tmp_path):
     encoder = load(bert_folder).eval()
     encoder.prompts = {"query": "我们"}
     encoder.default_prompt_name = "query"
@@ -34,10 +32,6 @@ def test_what_is_saved_is_loaded_again_and_changed_folders_stay(bert_folder, loa
     pairs = CrossEncoder.load(reader.save(tmp_path / "pairs", card={"name": "My reader"}))
     np.testing.assert_array_equal(pairs.score([TEXTS]), reader.score([TEXTS]))
     assert "# My reader" in (tmp_path / "pairs" / "README.md").read_text()
-    encoder.save(tmp_path / "texts")
-    (tmp_path / "texts" / "README.md").write_text("mine")
-    with pytest.raises(UserError, match=r"README\.md, which was not written by juzhen, or has changed"):
-        encoder.save(tmp_path / "texts")
 
 
 class Hub(BaseHTTPRequestHandler):
@@ -116,9 +110,9 @@ def push_here(folder, hub, home):
     assert SentenceEncoder.load(folder).push_to_hub("me/faq", card={"language": "zh"}) == hub + COMMIT
 
 
-def test_an_upload_is_a_private_repository_that_can_be_loaded(bert_folder, load, hub, tmp_path, capfd):
+def test_an_upload_is_a_private_repository_that_can_be_loaded(bert_folder, load, hub, tmp_path):
     folder = load(bert_folder).save(tmp_path / "saved")
-    assert in_a_fork(push_here, folder, hub, tmp_path) == 0, capfd.readouterr().err
+    assert in_a_fork(push_here, folder, hub, tmp_path) == 0
     received = Hub.received
     assert received["token"] == "Bearer hf_secret"
     assert (received["made"]["name"], received["made"]["visibility"]) == ("faq", "private")
@@ -145,17 +139,6 @@ def test_a_dry_run_lists_the_files_and_asks_nobody(bert_folder, load, capsys):
         assert re.search(rf"\d MB  {name}\n", told)
     assert ".juzhen-files" not in told
     assert told.endswith("nothing was uploaded to me/faq: dry_run\n")
-
-
-@pytest.mark.parametrize("name", ["", "a/b/c", "我/faq", "me/", None])
-def test_a_dry_run_refuses_names_that_the_hub_refuses(name, bert_folder, load, capsys):
-    encoder = load(bert_folder)
-    with pytest.raises(UserError, match=r"push_to_hub\(.*owner/name"):
-        encoder.push_to_hub(name, dry_run=True)
-    assert main(["push", str(bert_folder), name or "", "--dry-run"]) == 2
-    told = capsys.readouterr()
-    assert not told.out
-    assert "owner/name" in told.err
 
 
 @pytest.mark.slow

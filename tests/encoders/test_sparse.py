@@ -5,7 +5,6 @@ import json
 import numpy as np
 import pytest
 import torch
-from forks import ROOT
 from scipy import sparse
 from torch.nn import functional
 
@@ -14,7 +13,6 @@ from juzhen.core.examples import Examples, Kind
 from juzhen.data.rankings import RankingSet
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.evaluation import evaluate
-from juzhen.families.late.encoder import MultiVectorEncoder
 from juzhen.families.late.scores import all_maxsims, row_maxsims
 from juzhen.families.registry import FAMILIES, PairScorer, family_of, find_family
 from juzhen.families.sparse.encoder import NEW_HEAD, SparseEncoder
@@ -194,33 +192,6 @@ def test_a_new_head_names_the_tokens_that_are_there():
     assert {*model.tokenizer.tokenize("怎么申请退款")} - {"▁"} <= said
 
 
-def test_what_cannot_be_read_is_refused(tmp_path):
-    folder = encoder(tmp_path / "bert").save(tmp_path / "encoder")
-    with pytest.raises(UserError, match=r"holds a SparseEncoder, .*SparseEncoder.load"):
-        SentenceEncoder.load(folder)
-    for load in (SparseEncoder.load, MultiVectorEncoder.load):
-        with pytest.raises(UserError, match="holds no"):
-            load(ROOT / "juzhen" / "builtin" / "mini_zh@2")
-    model = SparseEncoder.load(folder)
-    with pytest.raises(UserError, match="truncate_dim"):
-        model.truncate_dim = 8
-    with pytest.raises(UserError, match="7 numbers"):
-        model.decode(np.zeros(7))
-    settings = folder / "config_sentence_transformers.json"
-    plain = settings.read_text()
-    settings.write_text(json.dumps(json.loads(plain) | {"max_active_dims": 8}))
-    with pytest.raises(UserError, match="max_active_dims is 8"):
-        SparseEncoder.load(folder)
-    settings.write_text(plain)
-    for kind, words in {
-        "SparseStaticEmbedding": "SparseStaticEmbedding: expected Transformer, SpladePooling.*Use another",
-        "SparseAutoEncoder": "expected Transformer, SpladePooling.*take it out.*model_type",
-    }.items():
-        (folder / "modules.json").write_text(json.dumps([{"path": "", "type": f"a.{kind}"}]))
-        with pytest.raises(UserError, match=rf"modules\.json: {words}|modules\.json: {kind}: {words}"):
-            SparseEncoder.load(folder)
-
-
 def routed(folder, query, document):
     """A folder of a sparse encoder behind a Router, whose modules are named so."""
     listed = json.loads((folder / "modules.json").read_text())
@@ -243,12 +214,3 @@ def test_a_router_is_read_where_queries_and_documents_are_read_alike(tmp_path):
         SparseEncoder.load(folder)
     with pytest.raises(UserError, match=r"SparseEncoder\.load"):
         SentenceEncoder.load(folder)
-
-
-def test_a_decoder_has_no_such_head():
-    from juzhen.encoders import load_backbone
-    from juzhen.encoders.backbone_config import BackboneConfig
-
-    decoder = load_backbone(BackboneConfig(path="builtin/decoder", initialize="random", layers=1), seed=0)
-    with pytest.raises(UserError, match=r"no head over its vocabulary.*such as a BERT"):
-        SparseEncoder.around(decoder)

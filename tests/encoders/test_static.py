@@ -7,12 +7,9 @@ import numpy as np
 import pytest
 from jobs import run_job
 from safetensors.numpy import load_file, save_file
-from tokenizers import normalizers
 from transformers import AutoTokenizer
 
 from juzhen import SentenceEncoder
-from juzhen.cli.main import main
-from juzhen.core.errors import UserError
 from juzhen.core.paths import PACKAGE
 from juzhen.core.result import Result
 from juzhen.encoders.components import embedding_size
@@ -22,10 +19,8 @@ from juzhen.export.folder import write_static
 TEXTS = ["怎么退货", "如何申请退款", "今天天气很好 A dog, runs!", "我", "退" * 700]
 
 
-@pytest.fixture(scope="module")
-def exported(tmp_path_factory):
+def write_table(folder):
     """A table of 16 numbers for each token of the built-in encoder, in the layout of an export."""
-    folder = tmp_path_factory.mktemp("static")
     tokenizer = AutoTokenizer.from_pretrained(PACKAGE / "builtin" / "mini_zh@2")
     (folder / "tokenizer.json").write_text(tokenizer.backend_tokenizer.to_str(), encoding="utf-8")
     table = np.random.default_rng(0).normal(size=(len(tokenizer), 16)).astype(np.float32)
@@ -37,6 +32,11 @@ def exported(tmp_path_factory):
     ]
     (folder / "modules.json").write_text(json.dumps(modules))
     return folder
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    return write_table(tmp_path_factory.mktemp("static"))
 
 
 @pytest.mark.slow
@@ -110,63 +110,6 @@ def test_sentence_transformers_gives_the_same(run, exported):
     for folder, texts in ((exported, TEXTS[:-1]), (run / "encoder", TEXTS)):
         expected = theirs(str(folder), device="cpu").encode(texts)
         np.testing.assert_allclose(SentenceEncoder.load(folder).encode(texts), expected, atol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["backbone.layers=2"], "static_embedding .*Leave it at null"),
-        (["backbone.dropout=0.1"], "static_embedding .*Leave it at null"),
-        (
-            ["model=crossencoder", "loss=bce", "dataset=[demo_qmc]"],
-            "puts no special token between two sentences",
-        ),
-        (["model=colbert"], "has one vector for a token in all texts"),
-        (["model=splade"], "static_embedding: has no head over its vocabulary"),
-    ],
-)
-def test_what_it_has_not_is_refused(exported, tmp_path, words, message):
-    with pytest.raises(UserError, match=message):
-        run_job(tmp_path, exported, "backbone=local", *words)
-
-
-def test_a_text_without_a_token_has_no_embedding(exported, tmp_path, capsys):
-    encoder = SentenceEncoder.load(exported)
-    encoder.tokenizer.backend_tokenizer.normalizer = normalizers.Replace("的", "")
-    with pytest.raises(UserError, match="the tokenizer knows nothing in this text"):
-        encoder.encode(["今天", "的"])
-    assert main(["export", str(exported), str(tmp_path / "again"), "--format", "static"]) == 2
-    assert "--format sentence-transformers" in capsys.readouterr().err
-
-
-def test_weights_that_are_no_table_are_no_table(exported, tmp_path):
-    for name in ("tokenizer.json", "modules.json"):
-        (tmp_path / name).write_bytes((exported / name).read_bytes())
-    save_file({"layer": np.ones((2, 2), dtype=np.float32)}, tmp_path / "model.safetensors")
-    with pytest.raises(UserError, match=r"config\.json is missing"):
-        SentenceEncoder.load(tmp_path)
-
-
-TABLE = np.ones((4, 2), dtype=np.float32)
-BROKEN = {
-    "one dimension": ({"embeddings": TABLE[0]}, "embeddings has the shape"),
-    "three dimensions": ({"embedding.weight": TABLE[None]}, r"embedding\.weight has the shape"),
-    "no rows": ({"embeddings": TABLE[:0]}, "embeddings has the shape"),
-    "rows below": ({"embeddings": TABLE, "mapping": np.array([0, -1])}, "mapping names rows from -1"),
-    "rows above": ({"embeddings": TABLE, "mapping": np.array([0, 4])}, "mapping names rows from 0 to 4"),
-    "halves": ({"embeddings": TABLE, "mapping": np.array([0.5, 1])}, "mapping names rows"),
-    "a square": ({"embeddings": TABLE, "mapping": np.zeros((2, 2), dtype=np.int64)}, "mapping has the shape"),
-    "few weights": ({"embeddings": TABLE, "weights": np.ones(1)}, "weights has the shape"),
-    "wide weights": ({"embeddings": TABLE, "weights": np.ones((4, 2))}, "weights has the shape"),
-}
-
-
-@pytest.mark.parametrize(("tensors", "message"), BROKEN.values(), ids=BROKEN)
-def test_a_table_that_is_none_is_refused(exported, tmp_path, tensors, message):
-    shutil.copytree(exported, tmp_path, dirs_exist_ok=True)
-    save_file(tensors, tmp_path / "model.safetensors")
-    with pytest.raises(UserError, match=rf"model\.safetensors: {message}.* Copy the file again"):
-        SentenceEncoder.load(tmp_path)
 
 
 def test_a_folder_of_model2vec_says_whether_embeddings_have_length_1(exported, tmp_path):

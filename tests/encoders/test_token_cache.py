@@ -142,40 +142,55 @@ def test_no_flipped_bit_gives_wrong_numbers(encoder, tmp_path, place, bit):
     assert cached(TEXTS) == expected
 
 
-def full_disk(*arguments, **options):
-    raise OSError(errno.ENOSPC, "No space left on device")
+def on_a_full_disk(folder, monkeypatch):
+    def full(*arguments, **options):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    return folder
 
 
-def test_a_full_disk_costs_nothing_but_a_warning(encoder, tmp_path, monkeypatch):
-    monkeypatch.setattr(os, "fsync", full_disk)
-    cached, calls = counting(encoder, tmp_path, monkeypatch)
-    with pytest.warns(UserWarning, match=r"No space left.*cache_dir"):
+def below_a_file(folder, monkeypatch):
+    (folder / "file").write_text("")
+    return folder / "file"
+
+
+def read_only(folder, monkeypatch):
+    def fail(*arguments, **options):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    for name in ("utime", "replace", "unlink"):
+        monkeypatch.setattr(os, name, fail)
+    monkeypatch.setattr(array_cache, "write_arrays", fail)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("spoil", "told"),
+    [
+        (on_a_full_disk, "No space left.*cache_dir"),
+        (below_a_file, "cannot be kept here"),
+        (read_only, "Permission denied"),
+    ],
+)
+def test_a_place_that_cannot_be_written_costs_nothing_but_a_warning(
+    encoder, tmp_path, monkeypatch, spoil, told
+):
+    folder = spoil(tmp_path, monkeypatch)
+    cached, calls = counting(encoder, folder, monkeypatch)
+    with pytest.warns(UserWarning, match=told):
         assert cached(TEXTS) == encoder.tokenize(TEXTS)
     assert calls == [5], "what was computed is used"
-    assert files(tmp_path) == []
-
-
-def test_a_cache_below_a_file_costs_nothing_but_a_warning(encoder, tmp_path):
-    (tmp_path / "file").write_text("")
-    cached = CachedTokenizer(encoder, tmp_path / "file", progress=False)
-    with pytest.warns(UserWarning, match="cannot be kept here"):
-        assert cached(TEXTS) == encoder.tokenize(TEXTS)
+    if spoil is on_a_full_disk:
+        assert files(folder) == []
 
 
 def test_a_cache_that_may_only_be_read_is_read(encoder, tmp_path, monkeypatch):
     CachedTokenizer(encoder, tmp_path, progress=False)(TEXTS)
-
-    def refused(*arguments, **options):
-        raise PermissionError(errno.EACCES, "Permission denied")
-
-    for name in ("utime", "replace", "unlink"):
-        monkeypatch.setattr(os, name, refused)
-    monkeypatch.setattr(array_cache, "write_arrays", refused)
+    read_only(tmp_path, monkeypatch)
     cached, calls = counting(encoder, tmp_path, monkeypatch)
     assert cached(TEXTS) == encoder.tokenize(TEXTS)
     assert calls == []
-    with pytest.warns(UserWarning, match="Permission denied"):
-        assert cached(TEXTS[:2]) == encoder.tokenize(TEXTS[:2])
 
 
 def test_writers_at_once_end_with_one_file_that_all_map(encoder, tmp_path, monkeypatch):

@@ -8,7 +8,6 @@ import rerankers
 
 from juzhen import fit
 from juzhen.cli.main import main
-from juzhen.core.errors import UserError
 from juzhen.core.text_warnings import TruncationWarning
 from juzhen.encoders import CrossEncoder, SentenceEncoder
 from juzhen.encoders.embedding_cache import EmbeddingCache
@@ -66,23 +65,6 @@ def test_one_call_warns_once_with_counts(encoder, tmp_path):
         assert told(quiet) == []
 
 
-def test_strict_refuses_before_anything_is_computed(encoder, monkeypatch):
-    monkeypatch.setattr(SentenceEncoder, "infer", None)
-    for work in (
-        lambda: encoder.encode(TEXTS, strict=True),
-        lambda: encoder.score("我", LONG, strict=True),
-        lambda: encoder.similarity(TEXTS, TEXTS, strict=True),
-    ):
-        with pytest.raises(UserError, match=r"text='今天.* longer than 32 tokens"):
-            work()
-    with pytest.raises(UserError, match=r"truncate_dim=8.*nested_dims"):
-        encoder.encode(["今天"], truncate_dim=8, strict=True)
-    monkeypatch.undo()
-    with pytest.raises(UserError, match="longer"):
-        encoder.search("我", TEXTS, strict=True)
-    assert encoder.encode(TEXTS[:2], strict=True).shape == (2, encoder.dim)
-
-
 def test_dimensions_that_were_never_trained(bert_folder):
     encoder = SentenceEncoder.load(bert_folder)
     for work in (
@@ -115,8 +97,6 @@ def test_pairs_that_are_read_as_one(bert_folder, tmp_path):
     assert "2 of 4 pairs are longer than 32 tokens" in line
     (line,) = told(lambda: cross.rank("今天", TEXTS))
     assert "2 of 5 pairs" in line
-    with pytest.raises(UserError, match=r"pair=.*longer than 32"):
-        cross.score(pairs, strict=True)
     assert told(lambda: cross.score([pairs[1], fits])) == []
     asked = GenerativeReranker.around(
         SentenceEncoder.load(rerankers.write("qwen3", tmp_path / "lm", max_position_embeddings=260))
@@ -142,13 +122,6 @@ def test_token_vectors_and_sparse_ones(bert_folder):
     for work, parts in calls:
         (line,) = told(work)
         assert all(part in line for part in parts), line
-    for work in (
-        lambda: tokens.encode(TEXTS, strict=True),
-        lambda: tokens.search(LONG, ["我"], strict=True),
-        lambda: sparse.score([("我", LONG)], strict=True),
-    ):
-        with pytest.raises(UserError, match="longer than"):
-            work()
 
 
 def test_fit_and_evaluate_say_it_of_their_rows(bert_folder):

@@ -15,7 +15,6 @@ from transformers import PreTrainedTokenizerFast
 from juzhen import fit
 from juzhen.cli.main import main
 from juzhen.core import text_warnings
-from juzhen.core.errors import UserError
 from juzhen.core.text import inverse_table, script_table
 from juzhen.core.text_warnings import UnknownWarning, equal_pairs
 from juzhen.data.rows import as_examples
@@ -28,7 +27,6 @@ from juzhen.evaluation.run import EvaluationRun
 from juzhen.evaluation.settings import EvaluationSettings
 from juzhen.families.late.encoder import MultiVectorEncoder
 from juzhen.families.late.folder import MultiVectorSettings
-from juzhen.families.registry import open_encoder
 from juzhen.families.sparse.encoder import SparseEncoder
 
 TEXTS = ["我養貓", "今天", "我養馬", "我們", "我養貓"]
@@ -185,8 +183,6 @@ def test_lists_of_characters(encoder):
     assert "今" not in found["hanzi, level 1"].unknown
     assert "a" not in found["Latin"].unknown
     assert len(found["kana"].unknown) == found["kana"].characters
-    with pytest.raises(UserError, match="lexical"):
-        known_groups(open_encoder("bm25"))
 
 
 def test_the_verb(bert_folder, encoder, tmp_path, capfd):
