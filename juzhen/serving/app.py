@@ -1,12 +1,18 @@
-"""The HTTP interface: paths, bodies, answers, and the OpenAPI document."""
+"""The HTTP interface: paths, bodies, answers, and the OpenAPI document.
+
+Clients of other servers are answered in their forms: Cohere, text-embeddings-inference, Infinity.
+"""
 
 import asyncio
 import html
+import os
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+import numpy as np
 from fastapi import FastAPI, Request
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
@@ -21,20 +27,9 @@ from juzhen.core.text import short
 from juzhen.data.row_kinds import find_columns, pair_columns, text_cells
 from juzhen.data.tables import DELIMITERS, EXCEL, JSON, TableReading, read_own_table
 from juzhen.serving import schemas
-from juzhen.serving.clients import (
-    Clients,
-    CohereEmbedBody,
-    CohereEmbedReply,
-    InfinityEmbeddingsBody,
-    InfinityEmbeddingsReply,
-    InfinityModelsReply,
-    InfinityRerankReply,
-    ListRerankBody,
-    Rank,
-)
-from juzhen.serving.errors import ErrorReply, RequestError, json_response, naming, written
+from juzhen.serving.errors import ErrorReply, RequestError, json_response, naming, written, wrong_field
 from juzhen.serving.models import ServedModels
-from juzhen.serving.service import Service
+from juzhen.serving.service import RequestLog, Service, packed
 from juzhen.serving.settings import Limits
 
 
@@ -185,6 +180,129 @@ def read_pairs(name: str, content: bytes, header: bool | None, sheet: str | None
     }
 
 
+class Clients:
+    """Answers of a service in the forms of other servers."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    async def embed_v1(self, body: schemas.CohereEmbedBody, facts: RequestLog) -> dict[str, Any]:
+        return await self._embed(body, facts, version="1")
+
+    async def embed_v2(self, body: schemas.CohereEmbedBody, facts: RequestLog) -> dict[str, Any]:
+        return await self._embed(body, facts, version="2")
+
+    async def _embed(
+        self, body: schemas.CohereEmbedBody, facts: RequestLog, *, version: str
+    ) -> dict[str, Any]:
+        types = body.embedding_types or ["float"]
+        reading = schemas.ReadBody(model=body.model, input_type=body.input_type, truncate=body.truncate)
+        vectors, _ = await self._service.vectors_of(
+            body.texts,
+            reading,
+            facts,
+            param="texts",
+            dimensions=body.output_dimension,
+            dimensions_param="output_dimension",
+            copies=len(types),
+        )
+        is_plain = version == "1" and not body.embedding_types
+        units = {"input_tokens": facts.tokens}
+        return {
+            "response_type": "embeddings_floats" if is_plain else "embeddings_by_type",
+            "id": os.urandom(8).hex(),
+            "embeddings": vectors if is_plain else {name: _as_type(vectors, name) for name in types},
+            "texts": body.texts,
+            "meta": {"api_version": {"version": version}, "billed_units": units, **_warnings(facts)},
+        }
+
+    async def embeddings(self, body: schemas.InfinityEmbeddingsBody, facts: RequestLog) -> dict[str, Any]:
+        body.dimensions = body.dimensions or None
+        return await self._service.embeddings(body, facts) | self._identity() | {"meta": _warnings(facts)}
+
+    async def rerank(self, body: schemas.ListRerankBody, facts: RequestLog) -> Any:
+        if body.texts is None:
+            return await self._rerank_documents(body, facts)
+        if body.documents is not None:
+            raise RequestError(400, "texts, documents: give one of the two", param="texts")
+        if self._service.models.reranker is None:
+            raise wrong_field("texts", "no cross-encoder is served. Start the server with --rerank")
+        asked = self._asked(body, body.texts, truncate=bool(body.truncate))
+        ranking = await self._service.ranking(asked, facts)
+        texts = body.texts
+        return [
+            {"index": place, "score": score} | ({"text": texts[place]} if body.return_text else {})
+            for place, score in ranking.hits(raw=body.raw_scores)
+        ]
+
+    async def _rerank_documents(self, body: schemas.ListRerankBody, facts: RequestLog) -> dict[str, Any]:
+        if body.documents is None:
+            raise wrong_field("documents", "expected documents, or texts")
+        asked = self._asked(body, body.documents, truncate=body.truncate is not False)
+        ranking = await self._service.ranking(asked, facts)
+        texts = ranking.texts
+        results = [
+            {"index": place, "relevance_score": score}
+            | ({"document": texts[place]} if body.return_documents else {})
+            for place, score in ranking.hits(raw=body.raw_scores)
+        ]
+        usage = {"prompt_tokens": facts.tokens, "total_tokens": facts.tokens}
+        reply = {"object": "rerank", "results": results, "model": ranking.judge.name, "usage": usage}
+        return reply | self._identity() | {"meta": {"warnings": ranking.warnings}}
+
+    def models(self) -> dict[str, Any]:
+        service = self._service
+        stats = {
+            "queue_fraction": service.batcher.tokens / service.limits.queue_tokens,
+            "queue_absolute": service.batcher.tokens,
+            "results_pending": service.batcher.tokens,
+            "batch_size": service.limits.texts,
+        }
+        card = {"stats": stats, "object": "model", "owned_by": "infinity", "backend": "torch"}
+        data = [
+            {
+                **card,
+                "id": each["id"],
+                "created": each["created"],
+                "capabilities": ["rerank" if each["task"] == "rerank" else "embed"],
+            }
+            for each in service.listed()["data"]
+        ]
+        return {"object": "list", "data": data}
+
+    def _asked(
+        self, body: schemas.ListRerankBody, documents: list[Any], *, truncate: bool
+    ) -> schemas.RerankBody:
+        return schemas.RerankBody.model_construct(
+            model=body.model, query=body.query, documents=documents, top_n=body.top_n, truncate=truncate
+        )
+
+    def _identity(self) -> dict[str, Any]:
+        return {"id": os.urandom(8).hex(), "created": int(time.time())}
+
+
+def _as_type(vectors: np.ndarray, name: str) -> Any:
+    """Embeddings of length 1 as a type of Cohere's: numbers, their bytes, steps of 1/127, or their signs, eight in a
+    byte.
+
+    One step for all numbers and encoders: scores of int8 are those of the embeddings times 127², and texts that are
+    encoded apart can be compared. No number of a unit vector is cut.
+    """
+    if name == "float":
+        return vectors
+    if name == "base64":
+        return map(packed, vectors)
+    if name in ("int8", "uint8"):
+        steps = np.rint(vectors * 127).astype(np.int16)
+        return steps.astype(np.int8) if name == "int8" else (steps + 128).astype(np.uint8)
+    signs = np.packbits(vectors > 0, axis=1)
+    return signs if name == "ubinary" else (signs.astype(np.int16) - 128).astype(np.int8)
+
+
+def _warnings(facts: RequestLog) -> dict[str, list[str]]:
+    return {"warnings": [f"{facts.cut:,} of {facts.texts:,} texts were cut"] if facts.cut else []}
+
+
 Answer = Callable[[Any, Any], Awaitable[Any]]
 
 REFUSALS: dict[int | str, dict[str, Any]] = {
@@ -272,7 +390,13 @@ def make_app(service: Service) -> FastAPI:
             "Documents by their relevance, as Cohere and Jina have it",
         )
     for version, embed in (("v1", clients.embed_v1), ("v2", clients.embed_v2)):
-        post(f"/{version}/embed", CohereEmbedBody, CohereEmbedReply, embed, "Embeddings, as Cohere has it")
+        post(
+            f"/{version}/embed",
+            schemas.CohereEmbedBody,
+            schemas.CohereEmbedReply,
+            embed,
+            "Embeddings, as Cohere has it",
+        )
     post(
         "/embed",
         schemas.EmbedBody,
@@ -282,15 +406,15 @@ def make_app(service: Service) -> FastAPI:
     )
     post(
         "/embeddings",
-        InfinityEmbeddingsBody,
-        InfinityEmbeddingsReply,
+        schemas.InfinityEmbeddingsBody,
+        schemas.InfinityEmbeddingsReply,
         clients.embeddings,
         "Embeddings, as Infinity has it",
     )
     post(
         "/rerank",
-        ListRerankBody,
-        InfinityRerankReply | list[Rank],
+        schemas.ListRerankBody,
+        schemas.InfinityRerankReply | list[schemas.Rank],
         clients.rerank,
         "Texts by their relevance, as text-embeddings-inference and Infinity have it",
     )
@@ -312,7 +436,12 @@ def make_app(service: Service) -> FastAPI:
     post("/search", schemas.SearchBody, schemas.SearchReply, service.search, "The nearest texts of the index")
     get("/index", schemas.IndexReply, lambda: (service.index_facts(),), "What is searched", refused=(404,))
     get("/info", schemas.InfoReply, lambda: (service.info(),), "The model, its limits and its threshold")
-    get("/models", InfinityModelsReply, lambda: (clients.models(),), "What is served, as Infinity has it")
+    get(
+        "/models",
+        schemas.InfinityModelsReply,
+        lambda: (clients.models(),),
+        "What is served, as Infinity has it",
+    )
     get("/v1/models", schemas.ModelsReply, lambda: (service.listed(),), "What is served")
     get("/health", schemas.StateReply, lambda: _health(service), "Whether the process works", 503)
     get(

@@ -53,6 +53,11 @@ class RequestError(Exception):
         return json_response({"error": error}, self.status, headers)
 
 
+def wrong_field(param: str, problem: str, *, code: str | None = None) -> RequestError:
+    """The answer to a request of which one field does not fit."""
+    return RequestError(400, f"{param}: {problem}", param=param, code=code)
+
+
 class Problem(BaseModel):
     message: str
     type: str

@@ -31,7 +31,7 @@ from juzhen.encoders.tokens import TokenTable, note_unknown, special_around
 from juzhen.index import Index, IndexHit, index_in_memory, read_rows
 from juzhen.index.index import RERANKED
 from juzhen.index.qdrant import QdrantIndex, is_address
-from juzhen.serving.errors import RequestError, naming
+from juzhen.serving.errors import RequestError, naming, wrong_field
 from juzhen.serving.schemas import SearchBody
 
 SIDES = {
@@ -156,7 +156,7 @@ class Embedder:
                 self._readers[key] = self.encoder.with_prompt(prompt_name)
             else:
                 hint = nearest(prompt_name, names) if names else "This encoder has none"
-                raise RequestError(400, f"prompt_name: no such prompt. {hint}", param="prompt_name")
+                raise wrong_field("prompt_name", f"no such prompt. {hint}")
         return self._readers[key]
 
     def tokens(
@@ -180,11 +180,10 @@ class Embedder:
         is_cut = find_truncated(reader, texts, table.lengths)
         note_unknown(reader, texts, table)
         if not truncate and is_cut.any():
-            raise RequestError(
-                400,
-                f"{param}: text {int(is_cut.argmax())} has more than the {reader.max_length} tokens that this encoder "
-                "reads. Send a shorter text, or truncate: true",
-                param=param,
+            raise wrong_field(
+                param,
+                f"text {int(is_cut.argmax())} has more than the {reader.max_length} tokens that this encoder reads. "
+                "Send a shorter text, or truncate: true",
                 code="context_length_exceeded",
             )
         inputs = [(ids, reader.unpooled) for ids in table]
@@ -208,21 +207,15 @@ class Embedder:
         for number, ids in enumerate(lists):
             is_whole = ids[: len(before)] == before and ids[len(ids) - len(after) :] == after
             if not is_whole or max(ids) >= self._num_tokens or len(ids) <= len(before) + len(after):
-                raise RequestError(
-                    400,
-                    f"{param}: token list {number} is not of this encoder's tokenizer, whose lists begin with "
-                    f"{before}, end with {after} and hold numbers below {self._num_tokens:,}. Send texts "
+                raise wrong_field(
+                    param,
+                    f"token list {number} is not of this encoder's tokenizer, whose lists begin with {before}, end "
+                    f"with {after} and hold numbers below {self._num_tokens:,}. Send texts "
                     "(LangChain: check_embedding_ctx_length=False)",
-                    param=param,
                 )
-            if len(ids) > self.encoder.max_length:
-                raise RequestError(
-                    400,
-                    f"{param}: token list {number} has {len(ids):,} tokens; the encoder reads "
-                    f"{self.encoder.max_length}",
-                    param=param,
-                    code="context_length_exceeded",
-                )
+            if len(ids) > (most := self.encoder.max_length):
+                problem = f"token list {number} has {len(ids):,} tokens; the encoder reads {most}"
+                raise wrong_field(param, problem, code="context_length_exceeded")
         table = TokenTable.of(lists)
         return [(ids, 0) for ids in table], self.encoder.input_lengths(table)
 
@@ -429,10 +422,8 @@ def depth_of(queries: list[str], body: SearchBody, *, most_pairs: int) -> int:
     depth = max(body.top_k, RERANKED) if body.rerank else body.top_k
     most = most_pairs if body.rerank else MOST_HITS
     if len(queries) * depth > most:
-        message = (
-            f"query: {len(queries):,} texts with {depth} hits each; at most {most:,} hits in one request"
-        )
-        raise RequestError(400, message, param="query")
+        problem = f"{len(queries):,} texts with {depth} hits each; at most {most:,} hits in one request"
+        raise wrong_field("query", problem)
     with naming("query"):
         check_texts(queries, called="query: text")
     return depth

@@ -2,12 +2,21 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, FailFast, Field, ValidationError, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    FailFast,
+    Field,
+    ValidationError,
+    WithJsonSchema,
+)
 from pydantic_core import ErrorDetails
 
 from juzhen.core.errors import nearest
 from juzhen.core.text import short
-from juzhen.serving.errors import RequestError
+from juzhen.serving.errors import RequestError, wrong_field
 from juzhen.serving.settings import MOST_PARTS, MOST_TEXTS, MOST_VALUES
 
 TEXT: dict[str, Any] = {"type": "string", "pattern": r"^[^\x00]*[^\s\x00-\x1f\x7f-\x9f][^\x00]*$"}
@@ -342,6 +351,144 @@ class StateReply(BaseModel):
     status: str
 
 
+ANY_MODEL = "default/not-specified"
+"""What Infinity's client sends where its user names no model."""
+
+EmbeddingTypes = Annotated[
+    list[Literal["float", "base64", "int8", "uint8", "binary", "ubinary"]],
+    Field(max_length=12, fail_fast=True),
+]
+
+InfinityModel = Annotated[str | None, AfterValidator(lambda name: None if name == ANY_MODEL else name)]
+Texts = Annotated[list[Text], Field(min_length=1, max_length=MOST_TEXTS, fail_fast=True)]
+Matrix = list[list[float]]
+Documents = Annotated[list[Text | Document], Field(min_length=1, max_length=MOST_TEXTS, fail_fast=True)]
+
+
+class CohereEmbedBody(Body):
+    """As Cohere has it, without images. Embeddings are of length 1, so their numbers are from -1 to 1."""
+
+    texts: Texts
+    input_type: InputType | None = Field(
+        default=None, description="the prompt by the use: for queries, for documents, or the default"
+    )
+    embedding_types: EmbeddingTypes | None = Field(
+        default=None,
+        description="int8: each number times 127, rounded · uint8: the same plus 128 · ubinary: the signs of eight "
+        "numbers in a byte; binary: the same less 128; null: float",
+    )
+    output_dimension: Annotated[int, Field(ge=1), WHOLE] | None = Field(
+        default=None, description="the first so many numbers, again of length 1"
+    )
+    truncate: Literal["NONE", "END"] | None = Field(
+        default="END", description="cut what is longer than the encoder reads, and say so · NONE: refuse it"
+    )
+    priority: Annotated[int, WHOLE] | None = Field(default=None, description="taken, and without effect")
+
+
+class EmbeddingsByType(BaseModel):
+    float: Matrix | None = None
+    base64: list[str] | None = None
+    int8: list[list[int]] | None = None
+    uint8: list[list[int]] | None = None
+    binary: list[list[int]] | None = None
+    ubinary: list[list[int]] | None = None
+
+
+class CohereEmbedReply(BaseModel):
+    """`embeddings` by type, or a plain matrix for /v1/embed without `embedding_types`."""
+
+    response_type: Literal["embeddings_by_type", "embeddings_floats"]
+    id: str
+    embeddings: EmbeddingsByType | Matrix
+    texts: list[str]
+    meta: dict[str, Any]
+
+
+class InfinityEmbeddingsBody(EmbeddingsBody):
+    """As Infinity has it: texts that are too long are cut."""
+
+    model: InfinityModel = None
+    dimensions: Annotated[int, Field(ge=0), WHOLE] | None = Field(
+        default=None, description="the first so many numbers, again of length 1 · 0: all"
+    )
+    truncate: bool | Literal["NONE", "END"] | None = True
+    modality: Literal["text"] = "text"
+
+
+class InfinityEmbeddingsReply(EmbeddingsReply):
+    """`meta.warnings` counts truncated texts."""
+
+    id: str
+    created: int
+    meta: dict[str, Any]
+
+
+class ListRerankBody(Body):
+    """`texts`, as text-embeddings-inference has them, or `documents`, as Infinity has them."""
+
+    model: InfinityModel = None
+    query: Text
+    texts: Texts | None = None
+    documents: Documents | None = None
+    top_n: Annotated[int, Field(ge=1), WHOLE] | None = Field(
+        default=None, description="how many are given · null: all"
+    )
+    raw_scores: bool = Field(default=False, description="as the model gives them, not from 0 to 1")
+    return_text: bool = False
+    return_documents: bool = False
+    truncate: bool | None = Field(
+        default=None, description="cut what is longer than the model reads · null: documents alone are cut"
+    )
+    truncation_direction: TruncationDirection = "Right"
+
+
+class Rank(BaseModel):
+    index: int
+    score: float
+    text: str | None = None
+
+
+class InfinityRanked(BaseModel):
+    index: int
+    relevance_score: float
+    document: str | None = None
+
+
+class InfinityRerankReply(BaseModel):
+    """Best first. `meta.warnings` counts truncated texts and notes a missing cross-encoder."""
+
+    object: Literal["rerank"]
+    results: list[InfinityRanked]
+    model: str
+    usage: Usage
+    id: str
+    created: int
+    meta: dict[str, Any]
+
+
+class InfinityStats(BaseModel):
+    queue_fraction: float
+    queue_absolute: int
+    results_pending: int
+    batch_size: int
+
+
+class InfinityModelCard(BaseModel):
+    id: str
+    stats: InfinityStats
+    object: Literal["model"]
+    owned_by: Literal["infinity"]
+    created: int
+    backend: str
+    capabilities: list[str]
+
+
+class InfinityModelsReply(BaseModel):
+    object: Literal["list"]
+    data: list[InfinityModelCard]
+
+
 def parsed(kind: type[Any], content: bytes, *, most_values: int = MOST_VALUES) -> Any:
     """Parse and check the body of a request.
 
@@ -357,7 +504,7 @@ def parsed(kind: type[Any], content: bytes, *, most_values: int = MOST_VALUES) -
         raise _refused(error.errors(include_url=False, include_context=False)[0]) from None
     for name in body.model_extra or ():
         known = nearest(short(name), kind.model_fields)
-        raise RequestError(400, f"{short(name)}: no such field. {known}", param=short(name))
+        raise wrong_field(short(name), f"no such field. {known}")
     return body
 
 

@@ -19,7 +19,7 @@ from juzhen.encoders.tokens import TokenTable
 from juzhen.index import IndexHit
 from juzhen.index.index import in_order_of
 from juzhen.serving.batching import Batcher, Metrics
-from juzhen.serving.errors import RequestError, naming
+from juzhen.serving.errors import RequestError, naming, wrong_field
 from juzhen.serving.models import Embedder, Reranker, ServedModels, depth_of, require_corpus, require_model
 from juzhen.serving.schemas import (
     EmbedBody,
@@ -78,10 +78,8 @@ def words_of(encoder: SentenceEncoder, text: str, *, param: str) -> tuple[np.nda
         else:
             parts.append(Word(start, end, (number,)))
     if len(parts) > MOST_WORDS:
-        raise RequestError(
-            400,
-            f"{param}: {len(parts):,} words; at most {MOST_WORDS} can be weighed, send a shorter text",
-            param=param,
+        raise wrong_field(
+            param, f"{len(parts):,} words; at most {MOST_WORDS} can be weighed, send a shorter text"
         )
     return np.asarray(encoding["input_ids"], dtype=np.int32), parts
 
@@ -218,7 +216,7 @@ class Service:
 
     async def embed(self, body: EmbedBody, facts: RequestLog) -> Any:
         if (body.texts is None) == (body.inputs is None):
-            raise RequestError(400, "texts: expected texts, or inputs", param="texts")
+            raise wrong_field("texts", "expected texts, or inputs")
         value, param = (body.texts, "texts") if body.inputs is None else (body.inputs, "inputs")
         vectors, embedder = await self.vectors_of(
             value, body, facts, param=param, dimensions=body.dimensions, normalize=body.normalize
@@ -249,9 +247,7 @@ class Service:
         models = self._models(body.model)
         size = _size(models.embedder, dimensions, dimensions_param)
         if models.embedder.encoder.normalize and not normalize:
-            raise RequestError(
-                400, "normalize: this encoder gives embeddings of length 1. Leave it out", param="normalize"
-            )
+            raise wrong_field("normalize", "this encoder gives embeddings of length 1. Leave it out")
         texts = self._texts(value, param)
         self._check_numbers(texts, size * copies, param)
         vectors = await self._vectors(models, texts, body, facts, param=param)
@@ -332,11 +328,11 @@ class Service:
         corpus, queries = require_corpus(models.corpus), self._texts(body.query, "query")
         reranker = models.reranker if body.rerank else None
         if body.rerank and reranker is None:
-            message = "rerank: no cross-encoder is served. Start the server with --rerank"
-            raise RequestError(400, message, param="rerank")
+            raise wrong_field("rerank", "no cross-encoder is served. Start the server with --rerank")
         if body.min_score is not None and body.mode == "hybrid" and reranker is None:
-            message = "min_score: scores of mode=hybrid are of ranks alone. Use mode=dense, or rerank"
-            raise RequestError(400, message, param="min_score")
+            raise wrong_field(
+                "min_score", "scores of mode=hybrid are of ranks alone. Use mode=dense, or rerank"
+            )
         depth = depth_of(queries, body, most_pairs=self.limits.texts)
         if body.prompt_name is not None:
             body.input_type = None
@@ -356,10 +352,10 @@ class Service:
             threshold = models.embedder.threshold.value
         characters = sum(len(hit.text) for hits in found for hit in hits)
         if characters > (most := self.limits.characters_found):
-            message = (
-                f"top_k: the texts that were found have {characters:,} characters; at most {most:,} in one "
+            problem = (
+                f"the texts that were found have {characters:,} characters; at most {most:,} in one answer"
             )
-            raise RequestError(400, f"{message}answer: ask for fewer at a time", param="top_k")
+            raise wrong_field("top_k", f"{problem}: ask for fewer at a time")
         return {
             "results": ([hit.as_dict() | _same(hit.score, threshold) for hit in hits] for hits in found),
             "model": models.embedder.name,
@@ -550,45 +546,33 @@ class Service:
         self._check_count(texts, param)
         for number, text in enumerate(texts):
             if not isinstance(text, str):
-                kind = type(text).__name__
-                raise RequestError(
-                    400, f"{param}: text {number} is of the type {kind}. Expected a text", param=param
+                raise wrong_field(
+                    param, f"text {number} is of the type {type(text).__name__}. Expected a text"
                 )
-            if len(text) > self.limits.characters:
-                raise RequestError(
-                    400,
-                    f"{param}: text {number} has {len(text):,} characters; at most {self.limits.characters:,}",
-                    param=param,
-                )
+            if len(text) > (most := self.limits.characters):
+                raise wrong_field(param, f"text {number} has {len(text):,} characters; at most {most:,}")
         return texts
 
     def _check_numbers(self, values: Sequence[Any], size: int, param: str) -> None:
         if len(values) * size > self.limits.numbers:
-            raise RequestError(
-                400,
-                f"{param}: {len(values):,} embeddings of {size:,} numbers; at most {self.limits.numbers:,} numbers in "
+            raise wrong_field(
+                param,
+                f"{len(values):,} embeddings of {size:,} numbers; at most {self.limits.numbers:,} numbers in "
                 f"one request: send at most {self.limits.numbers // size:,} texts at a time",
-                param=param,
             )
 
     def _check_count(self, values: Any, param: str) -> None:
         if not isinstance(values, list) or not values:
-            raise RequestError(
-                400, f"{param}: expected a text, or a list of texts that is not empty", param=param
-            )
-        if len(values) > self.limits.texts:
-            raise RequestError(
-                400,
-                f"{param}: {len(values):,} texts in one request; at most {self.limits.texts:,}",
-                param=param,
-            )
+            raise wrong_field(param, "expected a text, or a list of texts that is not empty")
+        if len(values) > (most := self.limits.texts):
+            raise wrong_field(param, f"{len(values):,} texts in one request; at most {most:,}")
 
 
 def _size(embedder: Embedder, dimensions: int | None, param: str) -> int:
     """Numbers of an embedding that are given. Raises RequestError for more than there are."""
     size = embedder.encoder.dim
     if dimensions is not None and dimensions > size:
-        raise RequestError(400, f"{param}: {dimensions}; this encoder gives {size}", param=param)
+        raise wrong_field(param, f"{dimensions}; this encoder gives {size}")
     return dimensions or size
 
 
@@ -616,9 +600,9 @@ def _same(score: float, threshold: float | None) -> dict[str, bool]:
 def _require_whole(num_cut: int, body: ReadBody | RerankBody | ScoreBody, param: str, most: int) -> None:
     """Raises RequestError where texts are too long for a model, and the request does not let them be cut."""
     if num_cut and body.truncate in (False, None, "NONE"):
-        message = f"{param}: {num_cut:,} are longer than the {most} tokens that the model reads; "
-        message += "send shorter texts, or truncate: true"
-        raise RequestError(400, message, param=param, code="context_length_exceeded")
+        problem = f"{num_cut:,} are longer than the {most} tokens that the model reads"
+        way_out = "send shorter texts, or truncate: true"
+        raise wrong_field(param, f"{problem}; {way_out}", code="context_length_exceeded")
 
 
 def _refuse_prompt(body: ReadBody, reason: str, *, param: str) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 for package in ("fastapi", "uvicorn", "httptools", "prometheus_client"):
     pytest.importorskip(package)
-from juzhen.serving import clients, schemas  # noqa: E402  # needs those packages
+from juzhen.serving import schemas  # noqa: E402  # needs those packages
 
 SECONDS = 20.0
 """In which each of these is answered. A hang would take the limit of a request, 60 seconds."""
@@ -19,10 +19,10 @@ SECONDS = 20.0
 BODIES = {
     "/v1/embeddings": (schemas.EmbeddingsBody, {"input": "好"}),
     "/v2/rerank": (schemas.RerankBody, {"query": "好", "documents": ["好", "天"]}),
-    "/v2/embed": (clients.CohereEmbedBody, {"texts": ["好"], "input_type": "search_query"}),
+    "/v2/embed": (schemas.CohereEmbedBody, {"texts": ["好"], "input_type": "search_query"}),
     "/embed": (schemas.EmbedBody, {"texts": ["好"]}),
-    "/embeddings": (clients.InfinityEmbeddingsBody, {"input": ["好"]}),
-    "/rerank": (clients.ListRerankBody, {"query": "好", "texts": ["好", "天"]}),
+    "/embeddings": (schemas.InfinityEmbeddingsBody, {"input": ["好"]}),
+    "/rerank": (schemas.ListRerankBody, {"query": "好", "texts": ["好", "天"]}),
     "/similarity": (schemas.SimilarityBody, {"first": "好", "second": ["天"]}),
     "/score": (schemas.ScoreBody, {"pairs": [["好", "天"]]}),
     "/words": (schemas.WordsBody, {"first": "好", "second": "天"}),

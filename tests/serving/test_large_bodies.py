@@ -14,7 +14,6 @@ httpx = pytest.importorskip("httpx")
 from pydantic import ValidationError  # noqa: E402
 
 from juzhen.serving import schemas  # noqa: E402
-from juzhen.serving.clients import CohereEmbedBody  # noqa: E402
 from juzhen.serving.errors import RequestError  # noqa: E402
 
 BYTES = Limits().body_bytes - 100
@@ -35,7 +34,7 @@ MANY = {
     "pairs": (schemas.ScoreBody, filled('{"pairs":[', '["a","b"]', "]}")),
     "documents": (schemas.RerankBody, filled('{"query":"q","documents":[', '{"text":"a"}', "]}")),
     "filters": (schemas.SearchBody, filled('{"query":"q","filter":{', '"k":[1,2]', "}}")),
-    "types": (CohereEmbedBody, filled('{"texts":["a"],"embedding_types":[', '"x"', "]}")),
+    "types": (schemas.CohereEmbedBody, filled('{"texts":["a"],"embedding_types":[', '"x"', "]}")),
     "escapes": (schemas.EmbeddingsBody, filled('{"input":["\\\\",', '"\\""', "]}")),
 }
 
@@ -78,9 +77,9 @@ def test_unknown_fields_are_refused_by_the_first_of_them():
 def test_wrong_items_of_a_list_are_refused_by_the_first_of_them():
     content = json.dumps({"texts": ["a"], "embedding_types": ["x"] * 60_000}).encode()
     with pytest.raises(RequestError, match=r"embedding_types"):
-        schemas.parsed(CohereEmbedBody, content)
+        schemas.parsed(schemas.CohereEmbedBody, content)
     with pytest.raises(ValidationError) as refused:
-        CohereEmbedBody.model_validate_json(content)
+        schemas.CohereEmbedBody.model_validate_json(content)
     assert refused.value.error_count() == 1
 
 
