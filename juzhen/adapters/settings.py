@@ -7,79 +7,30 @@ from typing import Any
 
 from juzhen.core.errors import UserError
 from juzhen.core.text import short
-from juzhen.encoders.folder_settings import naming, read_settings
+from juzhen.encoders.folder_settings import NEUTRAL, READ, UNREAD, is_empty, naming, read_settings, rules
 from juzhen.encoders.resolve_path import ADAPTER
 
-HONOURED, NEUTRAL, UNREAD = "honoured", "neutral", "unread"
-"""peft computes with it, as we do · changes no number of a loaded adapter · refused unless null, false or empty."""
-
-Rule = str | tuple[Any, ...]
-
 KIND = "LORA"
-KEYS: dict[str, Rule] = {
-    **dict.fromkeys(
-        (
-            "auto_mapping",
-            "base_model_name_or_path",
-            "inference_mode",
-            "peft_type",
-            "peft_version",
-            "revision",
-            "task_type",
-        ),
+KEYS: dict[str, str | tuple[Any, ...]] = (
+    rules(
+        "auto_mapping base_model_name_or_path inference_mode peft_type peft_version revision task_type",
         NEUTRAL,
-    ),
-    **dict.fromkeys(
-        ("r", "target_modules", "fan_in_fan_out", "layers_to_transform", "layers_pattern"), HONOURED
-    ),
-    "bias": ("none",),
-    "modules_to_save": NEUTRAL,  # what it names is in the file of weights, and refused there
-    **dict.fromkeys(
-        (
-            "alpha_pattern",
-            "exclude_modules",
-            "lora_alpha",
-            "lora_bias",
-            "lora_dropout",
-            "rank_pattern",
-            "use_dora",
-            "use_rslora",
-        ),
-        HONOURED,
-    ),
-    **dict.fromkeys(
-        (
-            "corda_config",
-            "ensure_weight_tying",
-            "eva_config",
-            "loftq_config",
-            "lora_ga_config",
-            "megatron_core",
-            "qalora_group_size",
-            "runtime_config",
-        ),
-        NEUTRAL,
-    ),
-    **dict.fromkeys(
-        (
-            "alora_invocation_tokens",
-            "arrow_config",
-            "kasa_config",
-            "layer_replication",
-            "megatron_config",
-            "monteclora_config",
-            "target_parameters",
-            "trainable_token_indices",
-            "use_bdlora",
-            "use_qalora",
-            "velora_config",
-        ),
-        UNREAD,
-    ),
-    # The others (pissa, corda, olora, loftq, lora_ga) change the weights of the base, which others share here.
-    "init_lora_weights": (True, False, "gaussian", "eva", "orthogonal", "mica"),
-}
-"""Key of peft's adapter_config.json → rule. A tuple holds the supported values."""
+    )
+    | rules("r target_modules fan_in_fan_out layers_to_transform layers_pattern alpha_pattern", READ)
+    | rules("exclude_modules lora_alpha lora_bias lora_dropout rank_pattern use_dora use_rslora", READ)
+    | rules("corda_config ensure_weight_tying eva_config loftq_config lora_ga_config megatron_core", NEUTRAL)
+    | rules("qalora_group_size runtime_config", NEUTRAL)
+    | rules("alora_invocation_tokens arrow_config kasa_config layer_replication megatron_config", UNREAD)
+    | rules("monteclora_config target_parameters trainable_token_indices use_bdlora use_qalora", UNREAD)
+    | rules("velora_config", UNREAD)
+    | {
+        "bias": ("none",),
+        "modules_to_save": NEUTRAL,  # what it names is in the file of weights, and refused there
+        # The others (pissa, corda, olora, loftq, lora_ga) change the weights of the base, which others share here.
+        "init_lora_weights": (True, False, "gaussian", "eva", "orthogonal", "mica"),
+    }
+)
+"""Key of peft's adapter_config.json → rule, as in `juzhen.encoders.folder_settings`. A tuple holds supported values."""
 
 
 def _is_number(value: Any) -> bool:
@@ -153,8 +104,7 @@ def read_adapter_settings(folder: Path) -> dict[str, Any]:
     read: dict[str, Any] = {}
     for key, value in settings.items():
         rule = KEYS.get(key, UNREAD)
-        is_empty = value is None or value is False or value in ("", [], {})
-        if rule == HONOURED:
+        if rule == READ:
             is_one, expected = FORMS[key]
             if value is None and key not in NEEDED:
                 continue
@@ -164,7 +114,7 @@ def read_adapter_settings(folder: Path) -> dict[str, Any]:
                     "save_pretrained of peft"
                 )
             read[key] = value
-        elif rule != NEUTRAL and not is_empty and (rule == UNREAD or value not in rule):
+        elif rule != NEUTRAL and not is_empty(value) and (rule == UNREAD or value not in rule):
             is_new = key not in KEYS
             problem = (
                 "a key of peft that is not known here" if is_new else "adapters with it are not read here"

@@ -122,129 +122,63 @@ _EXPANDED = frozenset({TOKEN_VECTORS, PAIRS})
 _OF_PYLATE = frozenset({PYLATE})
 _ARGUMENTS = ("model", "config", "tokenizer", "processor")
 
+
+def rules(keys: str, rule: Any) -> dict[str, Any]:
+    """Key → rule, for keys that are separated by spaces."""
+    return dict.fromkeys(keys.split(), rule)
+
+
+_NEUTRAL_SIZES = rules("embedding_dimension word_embedding_dimension", NEUTRAL)
+
 KEYS: dict[str, dict[str, Rule]] = {
-    "modules.json": {
-        **dict.fromkeys(("path", "type"), READ),
-        **dict.fromkeys(("idx", "name", "kwargs"), NEUTRAL),
-    },
-    "config_sentence_transformers.json": {
-        **dict.fromkeys(
-            (
-                "default_prompt_name",
-                "include_prompt",
-                "max_active_dims",
-                "model_type",
-                "prompts",
-                "similarity_fn_name",
-                "truncate_dim",
-            ),
-            READ,
-        ),
-        # A score here is a logit, before their activation.
-        **dict.fromkeys(("__version__", "activation_fn", "keep_in_fp32_modules", "requirements"), NEUTRAL),
-        **dict.fromkeys(
-            (
-                "attend_to_expansion_tokens",
-                "attend_to_mask_tokens",
-                "do_query_expansion",
-                "document_length",
-                "document_prefix",
-                "query_expansion",
-                "query_length",
-                "query_prefix",
-                "skiplist_words",
-            ),
-            _OF_PYLATE,
-        ),
-    },
-    "Transformer": {
-        **dict.fromkeys(
-            (
-                "do_lower_case",
-                "max_seq_length",
-                "modality_config",
-                "module_output_name",
-                "processing_kwargs",
-                "transformer_task",
-                *(f"{name}_{kind}" for name in _ARGUMENTS for kind in ("args", "kwargs")),
-            ),
-            READ,
-        ),
-        **dict.fromkeys(("backend", "unpad_inputs"), NEUTRAL),
-        **dict.fromkeys(("document_length", "query_expansion", "query_length"), _EXPANDED),
-        "tokenizer_name_or_path": UNREAD,
-    },
-    "Pooling": {
-        **dict.fromkeys(("embedding_dimension", "word_embedding_dimension"), NEUTRAL),
-        **dict.fromkeys(("include_prompt", "pooling_mode"), READ),
-        **dict.fromkeys(
-            (
-                "pooling_mode_cls_token",
-                "pooling_mode_lasttoken",
-                "pooling_mode_max_tokens",
-                "pooling_mode_mean_sqrt_len_tokens",
-                "pooling_mode_mean_tokens",
-                "pooling_mode_weightedmean_tokens",
-            ),
-            READ,
-        ),
-    },
-    "WeightedLayerPooling": {
-        **dict.fromkeys(("embedding_dimension", "word_embedding_dimension"), NEUTRAL),
-        **dict.fromkeys(("layer_start", "num_hidden_layers"), READ),
-    },
-    "Dense": dict.fromkeys(
-        (
-            "activation_function",
-            "bias",
-            "in_features",
-            "module_input_name",
-            "module_output_name",
-            "out_features",
-            "use_residual",
-        ),
+    "modules.json": rules("path type", READ) | rules("idx name kwargs", NEUTRAL),
+    "config_sentence_transformers.json": rules(
+        "default_prompt_name include_prompt max_active_dims model_type prompts similarity_fn_name truncate_dim",
         READ,
-    ),
-    "LayerNorm": {"dimension": READ},
-    "Normalize": dict.fromkeys(("module_input_name", "module_output_name"), READ),
-    "Dropout": {"dropout": NEUTRAL},
-    "SpladePooling": {
-        **dict.fromkeys(("activation_function", "pooling_strategy"), READ),
-        **dict.fromkeys(("chunk_size", "embedding_dimension", "word_embedding_dimension"), NEUTRAL),
-    },
-    "MultiVectorMask": dict.fromkeys(("keep_only_token_ids", "skiplist_tasks", "skiplist_words"), READ),
-    ROUTER: dict.fromkeys(("parameters", "structure", "types"), READ),
-    f"{ROUTER} parameters": dict.fromkeys(("allow_empty_key", "default_route", "route_mappings"), READ),
-    "LogitScore": dict.fromkeys(("false_token_id", "module_input_name", "true_token_id"), READ),
+    )
+    # A score here is a logit, before their activation.
+    | rules("__version__ activation_fn keep_in_fp32_modules requirements", NEUTRAL)
+    | rules("attend_to_expansion_tokens attend_to_mask_tokens do_query_expansion document_length", _OF_PYLATE)
+    | rules("document_prefix query_expansion query_length query_prefix skiplist_words", _OF_PYLATE),
+    "Transformer": rules("do_lower_case max_seq_length modality_config module_output_name", READ)
+    | rules("processing_kwargs transformer_task", READ)
+    | dict.fromkeys((f"{name}_{kind}" for name in _ARGUMENTS for kind in ("args", "kwargs")), READ)
+    | rules("backend unpad_inputs", NEUTRAL)
+    | rules("document_length query_expansion query_length", _EXPANDED)
+    | rules("tokenizer_name_or_path", UNREAD),
+    "Pooling": _NEUTRAL_SIZES
+    | rules("include_prompt pooling_mode pooling_mode_cls_token pooling_mode_lasttoken", READ)
+    | rules("pooling_mode_max_tokens pooling_mode_mean_sqrt_len_tokens pooling_mode_mean_tokens", READ)
+    | rules("pooling_mode_weightedmean_tokens", READ),
+    "WeightedLayerPooling": _NEUTRAL_SIZES | rules("layer_start num_hidden_layers", READ),
+    "Dense": rules("activation_function bias in_features module_input_name module_output_name", READ)
+    | rules("out_features use_residual", READ),
+    "LayerNorm": rules("dimension", READ),
+    "Normalize": rules("module_input_name module_output_name", READ),
+    "Dropout": rules("dropout", NEUTRAL),
+    "SpladePooling": _NEUTRAL_SIZES
+    | rules("activation_function pooling_strategy", READ)
+    | rules("chunk_size", NEUTRAL),
+    "MultiVectorMask": rules("keep_only_token_ids skiplist_tasks skiplist_words", READ),
+    ROUTER: rules("parameters structure types", READ),
+    f"{ROUTER} parameters": rules("allow_empty_key default_route route_mappings", READ),
+    "LogitScore": rules("false_token_id module_input_name true_token_id", READ),
 }
 """File or module type → key → rule."""
 
-WITH = dict.fromkeys(
-    (
-        "attn_implementation",
-        "cache_dir",
-        "clean_up_tokenization_spaces",
-        "device_map",
-        "dtype",
-        "local_files_only",
-        "low_cpu_mem_usage",
-        "output_hidden_states",
-        "padding_side",
-        "token",
-        "torch_dtype",
-        "trust_remote_code",
-        "use_cache",
-        "use_fast",
-        "use_safetensors",
-    ),
-    NEUTRAL,
+WITH = (
+    rules(
+        "attn_implementation cache_dir clean_up_tokenization_spaces device_map dtype local_files_only",
+        NEUTRAL,
+    )
+    | rules(
+        "low_cpu_mem_usage output_hidden_states padding_side token torch_dtype trust_remote_code", NEUTRAL
+    )
+    | rules("use_cache use_fast use_safetensors", NEUTRAL)
 )
 """Loading arguments of a Transformer, rules as in `KEYS`. `model_max_length` is read separately."""
 
-CALLED = {
-    **dict.fromkeys(("pad_to_multiple_of", "padding", "return_tensors", "verbose"), NEUTRAL),
-    "truncation": READ,
-}
+CALLED = rules("pad_to_multiple_of padding return_tensors verbose", NEUTRAL) | {"truncation": READ}
 """Tokenizer arguments of a Transformer (`processing_kwargs`), rules as in `KEYS`. `max_length` is read separately."""
 
 OUTPUTS = {
@@ -403,7 +337,7 @@ def _length_of_calls(calls: Mapping[str, Any], path: Path, model: str) -> Any:
 
 
 def _require_known(
-    path: Path, place: str, arguments: Mapping[str, Any], keys: Iterable[str], known: Mapping[str, str]
+    path: Path, place: str, arguments: Mapping[str, Any], keys: Iterable[str], known: Mapping[str, Rule]
 ) -> None:
     for key in keys:
         if key not in known:

@@ -1,7 +1,7 @@
 """Options and method names of sentence-transformers, accepted if they mean the same."""
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import Any, ClassVar, ParamSpec, TypeVar
 
@@ -76,50 +76,27 @@ WAYS_OUT = {
 }
 """Option of sentence-transformers → why it is not taken, and what to type."""
 
-HARMLESS: Mapping[str, tuple[Any, ...]] = {
-    "output_value": (None, "sentence_embedding"),
-    "precision": (None, "float32"),
-    "pool": (None,),
-    "chunk_size": (None,),
-    "num_workers": (None, 0),
-    "task": (None,),
-    "activation_fn": (None,),
-    "activation_fct": (None,),
-    "apply_softmax": (None, False),
-    "return_documents": (None, False),
-    "convert_to_numpy": (None, True),
-    "convert_to_tensor": (None, False),
-    "convert_to_sparse_tensor": (None, False),
-    "save_to_cpu": (None, False, True),
-    "normalize_embeddings": (None, False),
-    "prompt_name": (None,),
-    "max_length": (None,),
-    "max_seq_length": (None,),
-    "trust_remote_code": (None, False),
-    "cache_folder": (None,),
-    "local_files_only": (None, False),
-    "token": (None, False),
-    "model_kwargs": (None, {}),
-    "tokenizer_kwargs": (None, {}),
-    "processor_kwargs": (None, {}),
-    "config_kwargs": (None, {}),
-    "similarity_fn_name": (None, "cosine"),
-    "modules": (None,),
-    "prompt": (None,),
-    "prompts": (None,),
-    "default_prompt_name": (None,),
-    "use_auth_token": (None, False),
-    "model_card_data": (None,),
-    "backend": ("torch",),
-    "num_labels": (None,),
-    "keep_in_fp32_modules": (None,),
-    "safe_serialization": (True,),
-    "local_model_path": (None,),
-    "exist_ok": (True,),
-    "replace_model_card": (True,),
-    "train_datasets": (None,),
-    "create_pr": (False,),
-}
+_HARMLESS: Sequence[tuple[str, tuple[Any, ...]]] = (
+    (
+        "activation_fct activation_fn cache_folder chunk_size default_prompt_name keep_in_fp32_modules",
+        (None,),
+    ),
+    ("local_model_path max_length max_seq_length model_card_data modules num_labels pool prompt", (None,)),
+    ("prompt_name prompts task train_datasets", (None,)),
+    ("apply_softmax convert_to_sparse_tensor convert_to_tensor local_files_only", (None, False)),
+    ("normalize_embeddings return_documents token trust_remote_code use_auth_token", (None, False)),
+    ("config_kwargs model_kwargs processor_kwargs tokenizer_kwargs", (None, {})),
+    ("exist_ok replace_model_card safe_serialization", (True,)),
+    ("backend", ("torch",)),
+    ("convert_to_numpy", (None, True)),
+    ("create_pr", (False,)),
+    ("num_workers", (None, 0)),
+    ("output_value", (None, "sentence_embedding")),
+    ("precision", (None, "float32")),
+    ("save_to_cpu", (None, False, True)),
+    ("similarity_fn_name", (None, "cosine")),
+)
+HARMLESS = {name: values for names, values in _HARMLESS for name in names.split()}
 """Option → values that request the default behaviour."""
 
 NAMES = {

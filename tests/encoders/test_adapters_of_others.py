@@ -262,7 +262,7 @@ def test_null_is_the_default_of_peft(bert_folder, tmp_path):
 
 
 def test_each_honoured_key_has_a_form():
-    assert {key for key, rule in KEYS.items() if rule == "honoured"} == FORMS.keys()
+    assert {key for key, rule in KEYS.items() if rule == "read"} == FORMS.keys()
 
 
 def test_weights_of_the_base_that_it_brings_are_refused(bert_folder, tmp_path):
