@@ -12,6 +12,7 @@ from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.core.nodes import name_of
 from juzhen.core.text import counted
+from juzhen.encoders.backbone import evaluating
 from juzhen.encoders.preflight import prompt_at_start
 from juzhen.encoders.prompts import TEMPLATES, Templates, refuse_prompt
 from juzhen.encoders.sentence_encoder import PromptEncoder
@@ -140,9 +141,8 @@ def require_sight(encoder: PromptEncoder, start: str) -> None:
     """Raise UserError if the state at [MASK] of the anchor's template does not depend on the sentence."""
     if encoder.templates.read == "pooling":
         return
-    was_training = encoder.training
-    states = encoder.eval().stage_1(encoder.collate(encoder.tokenize(SENTENCES)))
-    encoder.train(was_training)
+    with evaluating(encoder):
+        states = encoder.stage_1(encoder.collate(encoder.tokenize(SENTENCES)))
     cosine = mean_cosine(states.numpy())
     if cosine > SAME:
         raise UserError(

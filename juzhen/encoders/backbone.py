@@ -115,6 +115,17 @@ def read_static_tokenizer(folder: Path) -> PreTrainedTokenizerFast:
     return tokenizer
 
 
+@contextmanager
+def evaluating(module: nn.Module) -> Iterator[None]:
+    """Switch dropout off inside the block."""
+    was_training = module.training
+    module.eval()
+    try:
+        yield
+    finally:
+        module.train(was_training)
+
+
 @dataclass(frozen=True)
 class Architecture:
     """Positions and attention of a model type.

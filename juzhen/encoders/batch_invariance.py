@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from juzhen.core.errors import UserError
-from juzhen.encoders.backbone import is_proved, without_cache
+from juzhen.encoders.backbone import evaluating, is_proved, without_cache
 from juzhen.encoders.folder_settings import naming
 from juzhen.encoders.pooled_encoder import PooledEncoder
 from juzhen.encoders.pooling import POOLINGS
@@ -62,7 +62,7 @@ def check_batch_invariance(encoder: PooledEncoder) -> None:
     Raises:
         UserError: The states differ, are not finite, or the architecture does not read plain text.
     """
-    config, was_training = encoder.backbone.config, encoder.training
+    config = encoder.backbone.config
     if is_proved(config):
         return
     family = config.model_type
@@ -71,25 +71,20 @@ def check_batch_invariance(encoder: PooledEncoder) -> None:
             f"{family}: its sparse attention depends on the longest text of a batch. Set "
             '"attention_type": "original_full" in config.json, or choose another encoder'
         )
-    encoder.eval()
-    try:
-        with (
-            naming(f"{family}: this architecture does not read texts as an encoder of sentences does"),
-            torch.random.fork_rng(devices=[]),
-        ):
-            texts = [text for text in TEXTS if encoder.tokenizer(text)["input_ids"]]  # some know no 我
-            alone = [layers_alone(encoder, text)[-1] for text in texts]
-            if {values.shape[1:] for values in alone} != {(config.hidden_size,)}:
-                raise UserError(
-                    f"{family}: its states do not have the {config.hidden_size} numbers of its config.json"
-                )
-            pairs = zip(states_together(encoder, texts), alone, strict=True)
-            tiny = torch.finfo(torch.float32).tiny
-            apart = torch.stack(
-                [((a - b).norm(dim=-1) / b.norm(dim=-1).clamp(min=tiny)).max() for a, b in pairs]
+    with (
+        evaluating(encoder),
+        naming(f"{family}: this architecture does not read texts as an encoder of sentences does"),
+        torch.random.fork_rng(devices=[]),
+    ):
+        texts = [text for text in TEXTS if encoder.tokenizer(text)["input_ids"]]  # some know no 我
+        alone = [layers_alone(encoder, text)[-1] for text in texts]
+        if {values.shape[1:] for values in alone} != {(config.hidden_size,)}:
+            raise UserError(
+                f"{family}: its states do not have the {config.hidden_size} numbers of its config.json"
             )
-    finally:
-        encoder.train(was_training)
+        pairs = zip(states_together(encoder, texts), alone, strict=True)
+        tiny = torch.finfo(torch.float32).tiny
+        apart = torch.stack([((a - b).norm(dim=-1) / b.norm(dim=-1).clamp(min=tiny)).max() for a, b in pairs])
     if not apart.isfinite().all():
         raise UserError(f"{family}: its states hold NaN or infinity. Replace the weights.")
     if apart.max() > MOST_DIFFERENCE:
@@ -105,12 +100,8 @@ def layers_that_add_up(encoder: PooledEncoder) -> int | None:
 
     Some models normalize their last states once more.
     """
-    was_training = encoder.training
-    encoder.eval()
-    try:
+    with evaluating(encoder):
         ids = torch.tensor([encoder.tokenizer(TEXTS[-1])["input_ids"][: encoder.max_length]])
         output = encoder.backbone(input_ids=ids.to(encoder.device), output_hidden_states=True)
-    finally:
-        encoder.train(was_training)
     states = output.hidden_states
     return len(states) - 1 if torch.equal(states[-1], output.last_hidden_state) else None

@@ -20,6 +20,7 @@ from juzhen.core.machine import warn_forked
 from juzhen.core.progress import progress_bar
 from juzhen.core.text_warnings import STRICT, reported
 from juzhen.encoders.augmentation import Augmentation
+from juzhen.encoders.backbone import evaluating
 from juzhen.encoders.chunks import UNLIMITED
 from juzhen.encoders.collate import SentenceCollator, given_tensors
 from juzhen.encoders.forward import pack
@@ -543,15 +544,11 @@ class PairEncoder(ThresholdMixin, HubMixin, GuardedAttributesMixin):
             seen.count(cut, first, max_length=self.inner.max_length, unit="pairs")
             self.note_unknown(first, second, sides)
         logits = np.empty((len(first), self.outputs), dtype=np.float32)
-        was_training, device = self.training, self.inner.device
-        self.eval()
-        try:
-            with progress_bar("scoring pairs", len(first), shown=show_progress) as advance:
-                for rows in batches_by_length(lengths, batch_tokens=batch_tokens):
-                    parts = [self(self.join(a[rows], b[rows]).to(device)) for a, b in orders]
-                    logits[rows] = torch.stack(parts).mean(dim=0).cpu().numpy()
-                    advance(len(rows))
-        finally:
-            self.train(was_training)
+        device = self.inner.device
+        with evaluating(self), progress_bar("scoring pairs", len(first), shown=show_progress) as advance:
+            for rows in batches_by_length(lengths, batch_tokens=batch_tokens):
+                parts = [self(self.join(a[rows], b[rows]).to(device)) for a, b in orders]
+                logits[rows] = torch.stack(parts).mean(dim=0).cpu().numpy()
+                advance(len(rows))
         require_finite(logits, list(zip(first, second, strict=True)), key="pair")
         return logits

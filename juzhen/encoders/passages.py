@@ -12,6 +12,7 @@ from jaxtyping import Float, Int
 from juzhen.core.columns import as_texts, require_finite
 from juzhen.core.errors import UserError
 from juzhen.core.progress import progress_bar
+from juzhen.encoders.backbone import evaluating
 from juzhen.encoders.chunks import Passages, Wrapping, encoded, require_plain, room_of
 from juzhen.encoders.components import num_positions
 from juzhen.encoders.peer_options import check_count
@@ -135,16 +136,12 @@ def _most_tokens(encoder: PooledEncoder, *, late: bool) -> int | None:
 @torch.inference_mode()
 def is_causal(encoder: PooledEncoder) -> bool:
     """True if the first state does not depend on later tokens."""
-    was_training = encoder.training
-    encoder.eval()
-    try:
+    with evaluating(encoder):
         number = encoder.tokenize(["a"])[0][0]
         further = [other for other in range(4) if other != number][:2]
         rows = [encoder.collate([[number, *([other] * 3)]]).to(encoder.device) for other in further]
         first, second = (encoder.token_states(row)[0].float() for row in rows)
         return torch.allclose(first, second, atol=1e-6)
-    finally:
-        encoder.train(was_training)
 
 
 def split_texts(encoder: PooledEncoder, texts: Sequence[str], size: int, overlap: int) -> Split:
@@ -280,14 +277,10 @@ def _late(
     """Numbers of passages and their vectors, a batch of texts of like length at a time."""
     passes = list(_passes(encoder, split))
     lengths = np.array([len(each.ids) for each in passes], dtype=np.int64)
-    was_training = encoder.training
-    encoder.eval()
-    try:
+    with evaluating(encoder):
         for batch in batches_by_length(lengths, batch_tokens=batch_tokens):
             chosen = [passes[number] for number in batch.tolist()]
             yield np.concatenate([np.array(each.rows) for each in chosen]), _pooled(encoder, chosen)
-    finally:
-        encoder.train(was_training)
 
 
 @torch.inference_mode()

@@ -20,7 +20,7 @@ from juzhen.core.errors import UserError
 from juzhen.core.examples import Side
 from juzhen.core.progress import progress_bar
 from juzhen.core.text import counted, short
-from juzhen.encoders.backbone import StaticTokens, without_cache
+from juzhen.encoders.backbone import StaticTokens, evaluating, without_cache
 from juzhen.encoders.forward import (
     PackedSentences,
     in_micro_batches,
@@ -567,12 +567,8 @@ class PooledEncoder(Prompted):
         Returns:
             float32 array (sentences, dim).
         """
-        was_training = self.training
-        self.eval()
-        try:
+        with evaluating(self):
             return self(tokens.to(self.device)).cpu().numpy()
-        finally:
-            self.train(was_training)
 
 
 def layer_at(depth: float, count: int) -> int:

@@ -2,6 +2,7 @@
 
 import copy
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Self
 
@@ -297,7 +298,9 @@ def _write_files(encoder: PooledEncoder, folder: Path, card: dict[str, Any], pla
         }
         if prompts.texts:
             settings_of_ours["prefix"] = prompts.as_dict() | {"include_prompt": prompts.include_prompt}
-        _json(folder / OWN_FILE, settings_of_ours | ({"prompts": templates.as_dict()} if templates else {}))
+        write_settings(
+            folder / OWN_FILE, settings_of_ours | ({"prompts": templates.as_dict()} if templates else {})
+        )
         _refuse_elsewhere(folder, "PromptEncoder" if templates else "SentenceEncoder")
     text = model_card(encoder, card, loads_elsewhere=is_theirs, place=place)
     write_text(folder / "README.md", text, in_own_folder=True)
@@ -353,8 +356,24 @@ def save_tokenizer(encoder: PooledEncoder, folder: Path, *, segments: bool | Non
         tokenizer.backend_tokenizer.no_truncation()
 
 
-def _json(path: Path, content: Any) -> None:
-    write_json(path, content, indent=2, in_own_folder=True)
+def write_settings(path: Path, settings: Any) -> None:
+    """Write a JSON file of an encoder folder, with the indent of sentence-transformers."""
+    write_json(path, settings, indent=2, in_own_folder=True)
+
+
+def write_module_list(folder: Path, modules: Iterable[tuple[str, str]]) -> None:
+    """Write modules.json from the path and the type of each module."""
+    listed = [
+        {"idx": number, "name": str(number), "path": path, "type": kind}
+        for number, (path, kind) in enumerate(modules)
+    ]
+    write_settings(folder / MODULES_FILE, listed)
+
+
+def write_model_settings(folder: Path, settings: dict[str, Any]) -> None:
+    """Write config_sentence_transformers.json, with the versions of the libraries."""
+    versions = {"pytorch": torch.__version__, "transformers": transformers.__version__}
+    write_settings(folder / PROMPTS_FILE, {"__version__": versions} | settings)
 
 
 TOKENS = {"module_input_name": TOKEN_STATES, "module_output_name": TOKEN_STATES}
@@ -370,7 +389,7 @@ def _write_layers(encoder: PooledEncoder, folder: Path, *, start: int) -> Module
         names.append(f"{number}_{layer.kind}")
         layer.save(folder / names[-1])
         if len(names) <= encoder.token_layers:
-            _json(folder / names[-1] / "config.json", layer.config() | TOKENS)
+            write_settings(folder / names[-1] / "config.json", layer.config() | TOKENS)
     return dict.fromkeys(names)
 
 
@@ -393,18 +412,15 @@ def _their_pooling(encoder: PooledEncoder) -> Modules:
 
 def _write_modules(encoder: PooledEncoder, folder: Path, modules: Modules, settings: dict[str, Any]) -> None:
     """Write the files with which sentence-transformers loads the modules after the transformer."""
-    kinds = [
-        ("StaticEmbedding" if is_table(encoder) else "Transformer", ""),
-        *((path.partition("_")[2], path) for path in modules),
-    ]
-    listed = [
-        {"idx": number, "name": str(number), "path": path, "type": f"sentence_transformers.models.{kind}"}
-        for number, (kind, path) in enumerate(kinds)
-    ]
+    kinds = {"": "StaticEmbedding" if is_table(encoder) else "Transformer"}
+    kinds |= {path: path.partition("_")[2] for path in modules}
+    write_module_list(
+        folder, [(path, f"sentence_transformers.models.{kind}") for path, kind in kinds.items()]
+    )
     for path, config in modules.items():
         (folder / path).mkdir(exist_ok=True)
         if config is not None:
-            _json(folder / path / "config.json", config)
+            write_settings(folder / path / "config.json", config)
     about: dict[str, Any] = {"max_seq_length": encoder.max_length, "do_lower_case": False}
     if encoder.backbone.dtype != torch.float32:  # they would compute in the precision of the file
         about["model_args"] = {"torch_dtype": "float32"}
@@ -414,17 +430,15 @@ def _write_modules(encoder: PooledEncoder, folder: Path, modules: Modules, setti
             weights = torch.zeros(config["num_hidden_layers"])
             weights[0] = weights[-1] = 1.0
             save_file({"layer_weights": weights}, folder / path / "model.safetensors", {"format": "pt"})
-    versions = {"pytorch": torch.__version__, "transformers": transformers.__version__}
-    _json(folder / MODULES_FILE, listed)
-    _json(folder / LENGTH_FILE, about)
-    _json(folder / PROMPTS_FILE, {"__version__": versions} | settings)
+    write_settings(folder / LENGTH_FILE, about)
+    write_model_settings(folder, settings)
 
 
 def _refuse_elsewhere(folder: Path, name: str) -> None:
     """Let sentence-transformers stop at our class name. Without modules.json it would add a mean pooling."""
-    _json(folder / MODULES_FILE, [{"idx": 0, "name": "0", "path": "", "type": f"juzhen.{name}"}])
+    write_module_list(folder, [("", f"juzhen.{name}")])
     if name == "CrossEncoder":
-        _json(folder / PROMPTS_FILE, {"model_type": name})
+        write_settings(folder / PROMPTS_FILE, {"model_type": name})
 
 
 def _write_cross_encoder(encoder: Any, folder: Path, card: dict[str, Any], place: str) -> None:
@@ -443,7 +457,7 @@ def _write_cross_encoder(encoder: Any, folder: Path, card: dict[str, Any], place
         settings["token_layers"] = inner.token_layers
     if encoder.grades != GRADES.get(encoder.outputs, ()):
         settings["grades"] = list(encoder.grades)
-    _json(folder / PAIRS_FILE, settings)
+    write_settings(folder / PAIRS_FILE, settings)
     is_theirs = not encoder.symmetric and not is_ours_alone(inner.backbone)
     if not is_theirs:
         _refuse_elsewhere(folder, "CrossEncoder")

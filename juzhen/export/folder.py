@@ -25,7 +25,7 @@ from juzhen.encoders.base_weights import merged
 from juzhen.encoders.pair_encoder import PairEncoder
 from juzhen.encoders.pooled_encoder import TYPES
 from juzhen.encoders.projection import IDENTITY, Projection
-from juzhen.encoders.save import fact_table, loads_elsewhere, write_encoder
+from juzhen.encoders.save import fact_table, loads_elsewhere, write_encoder, write_module_list, write_settings
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.tokens import TokenTable, special_around, write_tokenizer
 from juzhen.export.formats import PARITY, SETTINGS, Format
@@ -65,12 +65,11 @@ def write_static(encoder: SentenceEncoder, folder: Path, *, dim: int | None) -> 
         "normalize": True,
         "embedding_dtype": str(table.dtype),
     }
-    write_json(folder / "config.json", settings, indent=2, in_own_folder=True)
-    modules = [
-        {"idx": 0, "name": "0", "path": ".", "type": "sentence_transformers.models.StaticEmbedding"},
-        {"idx": 1, "name": "1", "path": "1_Normalize", "type": "sentence_transformers.models.Normalize"},
-    ]
-    write_json(folder / "modules.json", modules, indent=2, in_own_folder=True)
+    write_settings(folder / "config.json", settings)
+    types = {".": "StaticEmbedding", "1_Normalize": "Normalize"}
+    write_module_list(
+        folder, [(path, f"sentence_transformers.models.{kind}") for path, kind in types.items()]
+    )
     (folder / "1_Normalize").mkdir()
     write_json(folder / "1_Normalize" / "config.json", {}, in_own_folder=True)
 
@@ -285,7 +284,7 @@ def _write_graph(encoder: Any, folder: Path, format: Format) -> None:
             plain = family.export(encoder, Path(scratch) / "encoder.onnx", quantised=False)
             convert(plain, graph, quantised=format.is_quantised)
     _write_tokenizer(inner, folder)
-    write_json(folder / SETTINGS, _settings(encoder, format), indent=2, in_own_folder=True)
+    write_settings(folder / SETTINGS, _settings(encoder, format))
 
 
 def _write_tokenizer(inner: SentenceEncoder, folder: Path) -> None:

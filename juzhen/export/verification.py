@@ -19,6 +19,7 @@ from juzhen.core.machine import processor_name
 from juzhen.core.text import counted, markdown_table
 from juzhen.data.source import load_examples
 from juzhen.data.spec import DatasetConfig, Source
+from juzhen.encoders.backbone import evaluating
 from juzhen.encoders.batch_invariance import embedding_alone
 from juzhen.encoders.pair_encoder import PairEncoder
 from juzhen.encoders.pooled_encoder import PooledEncoder
@@ -251,12 +252,8 @@ def _readable(encoder: PooledEncoder, texts: Sequence[str]) -> list[str]:
 
 def reference(encoder: PooledEncoder, texts: Sequence[str], dim: int | None = None) -> np.ndarray:
     """Return unit embeddings computed by transformers, one text at a time."""
-    was_training = encoder.training
-    encoder.eval()
-    try:
+    with evaluating(encoder):
         alone = torch.stack([embedding_alone(encoder, text).cpu() for text in texts]).float().numpy()
-    finally:
-        encoder.train(was_training)
     return unit(truncate_vectors(alone, dim or encoder.truncate_dim or encoder.dim, normalize=True))
 
 

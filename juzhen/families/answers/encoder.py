@@ -11,14 +11,13 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
-import transformers
 from jaxtyping import Float
 from safetensors import safe_open
 from torch import Tensor, nn
 from torch.nn import functional
 from transformers import AutoModelForCausalLM, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-from juzhen.core.atomic_write import write_json, write_text
+from juzhen.core.atomic_write import write_text
 from juzhen.core.batch import Tokens
 from juzhen.core.columns import require_finite_weights
 from juzhen.core.errors import UserError
@@ -43,7 +42,14 @@ from juzhen.encoders.peer_options import takes_peer_options
 from juzhen.encoders.projection import IDENTITY
 from juzhen.encoders.prompts import JOINT, PROMPTS_FILE, Prompts, prompts_of, refuse_prompt
 from juzhen.encoders.resolve_path import BASE_FILE, download, encoder_source, locate_folder, weight_files
-from juzhen.encoders.save import pair_card, save_tokenizer, save_transformer
+from juzhen.encoders.save import (
+    pair_card,
+    save_tokenizer,
+    save_transformer,
+    write_model_settings,
+    write_module_list,
+    write_settings,
+)
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.thresholds import write_thresholds
 from juzhen.encoders.tokens import CachedTokenizer, TokenTable
@@ -173,13 +179,9 @@ def write_answers(encoder: Any, folder: Path, card: dict[str, Any], *, place: st
     else:
         save_transformer(inner, folder)
     package = TYPES[0] if is_theirs else "juzhen.Transformer"
-    listed = [
-        {"idx": number, "name": str(number), "path": path, "type": kind}
-        for number, (path, kind) in enumerate((("", package), (FOLDER, SCORE)))
-    ]
     names = dict(zip(("true_token_id", "false_token_id"), [*encoder.answers, None], strict=False))
     (folder / FOLDER).mkdir()
-    _json(folder / FOLDER / "config.json", names | {"module_input_name": LOGITS})
+    write_settings(folder / FOLDER / "config.json", names | {"module_input_name": LOGITS})
     way = {"method": "forward", "method_output_name": "logits"}
     form = encoder.template.format
     message = {} if form == "plain" else {"message": way | {"format": form}}
@@ -190,25 +192,16 @@ def write_answers(encoder: Any, folder: Path, card: dict[str, Any], *, place: st
     }
     if encoder.backbone.dtype != torch.float32:  # they would compute in the precision of the file
         about["model_kwargs"] = {"dtype": "float32"}
-    _json(folder / LENGTH_FILE, about)
-    versions = {"pytorch": torch.__version__, "transformers": transformers.__version__}
+    write_settings(folder / LENGTH_FILE, about)
     settings = {"model_type": "CrossEncoder", "activation_fn": IDENTITY} | encoder.prompts.as_dict()
-    _json(folder / PROMPTS_FILE, {"__version__": versions} | settings)
-    _json(folder / MODULES_FILE, listed)
-    facts = {"score": " − ".join(f"logit({token})" for token in _tokens(encoder))}
+    write_model_settings(folder, settings)
+    write_module_list(folder, (("", package), (FOLDER, SCORE)))
+    tokens: Sequence[str] = encoder.inner.tokenizer.convert_ids_to_tokens(list(encoder.answers))
+    facts = {"score": " − ".join(f"logit({token})" for token in tokens)}
     facts |= {"instruction": encoder.instruction} if encoder.instruction else {}
     text = pair_card(encoder, facts, {"name": "Reranker"} | card, loads_elsewhere=is_theirs, place=place)
     write_text(folder / "README.md", text, in_own_folder=True)
     write_thresholds(folder, card)
-
-
-def _tokens(encoder: Any) -> Sequence[str]:
-    tokens: Sequence[str] = encoder.inner.tokenizer.convert_ids_to_tokens(list(encoder.answers))
-    return tokens
-
-
-def _json(path: Path, content: Any) -> None:
-    write_json(path, content, indent=2, in_own_folder=True)
 
 
 READER = "CrossEncoder"

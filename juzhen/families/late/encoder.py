@@ -23,7 +23,7 @@ from juzhen.core.machine import open_device, warn_forked
 from juzhen.core.progress import progress_bar
 from juzhen.core.text_warnings import STRICT, reported
 from juzhen.encoders.asymmetric import AsymmetricEncoder
-from juzhen.encoders.backbone import StaticTokens, quiet
+from juzhen.encoders.backbone import StaticTokens, evaluating, quiet
 from juzhen.encoders.backbone_config import BackboneConfig
 from juzhen.encoders.base_weights import merged
 from juzhen.encoders.batch_invariance import check_batch_invariance
@@ -380,12 +380,8 @@ class MultiVectorEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEnco
         Returns:
             Vectors (tokens, dim), and the number of each text, (sentences,).
         """
-        was_training = self.training
-        self.eval()
-        try:
+        with evaluating(self):
             return self.scored_vectors(tokens.to(self.device))
-        finally:
-            self.train(was_training)
 
     def scored_vectors(
         self, tokens: Tokens

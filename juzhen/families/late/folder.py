@@ -12,10 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
-import transformers
-
-from juzhen.core.atomic_write import write_json, write_text
+from juzhen.core.atomic_write import write_text
 from juzhen.core.errors import UserError, require_number
 from juzhen.core.text import short
 from juzhen.encoders.folder_settings import (
@@ -28,7 +25,13 @@ from juzhen.encoders.folder_settings import (
 )
 from juzhen.encoders.layout import MODULES_FILE, inside, read_model_settings, read_modules
 from juzhen.encoders.prompts import PROMPTS_FILE, Prompts, prompts_of
-from juzhen.encoders.save import card_text, save_transformer
+from juzhen.encoders.save import (
+    card_text,
+    save_transformer,
+    write_model_settings,
+    write_module_list,
+    write_settings,
+)
 from juzhen.encoders.thresholds import write_thresholds
 
 PUNCTUATION = (*string.punctuation, *"，。、；：？！…—·「」『』（）〔〕【】《》〈〉“”‘’～￥")
@@ -255,7 +258,7 @@ def write_multi_vector(encoder: Any, folder: Path, card: dict[str, Any], *, plac
         path = f"{number}_{layer.kind}"
         layer.save(folder / path)
         kinds.append((layer.kind, path))
-        _json(folder / path / "config.json", layer.config() | ({} if is_pylate else TOKENS))
+        write_settings(folder / path / "config.json", layer.config() | ({} if is_pylate else TOKENS))
     if not is_pylate:
         skips = {
             "skiplist_words": list(rules.skipped),
@@ -265,25 +268,16 @@ def write_multi_vector(encoder: Any, folder: Path, card: dict[str, Any], *, plac
         for kind, settings in (("MultiVectorMask", skips), ("Normalize", TOKENS)):
             path = f"{len(kinds)}_{kind}"
             (folder / path).mkdir()
-            _json(folder / path / "config.json", settings)
+            write_settings(folder / path / "config.json", settings)
             kinds.append((kind, path))
     types = TYPES_OF_PYLATE if is_pylate else TYPES
-    listed = [
-        {"idx": number, "name": str(number), "path": path, "type": types[kind]}
-        for number, (kind, path) in enumerate(kinds)
-    ]
     settings, lengths = written_settings(rules, prompts, is_pylate=is_pylate, sums=encoder.sums)
-    versions = {"pytorch": torch.__version__, "transformers": transformers.__version__}
-    _json(folder / MODULES_FILE, listed)
-    _json(folder / PROMPTS_FILE, {"__version__": versions} | settings)
-    _json(folder / LENGTH_FILE, lengths)
+    write_module_list(folder, [(path, types[kind]) for kind, path in kinds])
+    write_model_settings(folder, settings)
+    write_settings(folder / LENGTH_FILE, lengths)
     text = _card(encoder, card, is_pylate=is_pylate, place=place)
     write_text(folder / "README.md", text, in_own_folder=True)
     write_thresholds(folder, card)
-
-
-def _json(path: Path, content: Any) -> None:
-    write_json(path, content, indent=2, in_own_folder=True)
 
 
 def _card(encoder: Any, facts: dict[str, Any], *, is_pylate: bool, place: str) -> str:

@@ -9,13 +9,12 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 import torch
-import transformers
 from jaxtyping import Float, Int
 from scipy import sparse
 from torch import Tensor, nn
 from transformers import AutoModelForMaskedLM, PreTrainedModel, PreTrainedTokenizerBase
 
-from juzhen.core.atomic_write import write_json, write_text
+from juzhen.core.atomic_write import write_text
 from juzhen.core.batch import Batch, Tokens
 from juzhen.core.columns import as_texts, require_finite
 from juzhen.core.errors import UserError, nearest
@@ -27,7 +26,7 @@ from juzhen.core.text import short
 from juzhen.core.text_warnings import STRICT, reported
 from juzhen.data.probe import TransferTask
 from juzhen.encoders.asymmetric import AsymmetricEncoder
-from juzhen.encoders.backbone import quiet
+from juzhen.encoders.backbone import evaluating, quiet
 from juzhen.encoders.base_weights import merged
 from juzhen.encoders.batch_invariance import check_batch_invariance
 from juzhen.encoders.chunks import note_read
@@ -46,7 +45,15 @@ from juzhen.encoders.peer_options import check_count, takes_peer_options
 from juzhen.encoders.pooled_encoder import PooledEncoder
 from juzhen.encoders.prompts import PROMPTS_FILE, Prompts, prompts_of
 from juzhen.encoders.resolve_path import encoder_folder, encoder_source, locate_folder
-from juzhen.encoders.save import HubMixin, card_text, licence_of, save_tokenizer
+from juzhen.encoders.save import (
+    HubMixin,
+    card_text,
+    licence_of,
+    save_tokenizer,
+    write_model_settings,
+    write_module_list,
+    write_settings,
+)
 from juzhen.encoders.thresholds import ThresholdMixin, write_thresholds
 from juzhen.encoders.tokens import BATCH_TOKENS, batches_by_length
 from juzhen.evaluation.encoding_plan import NOTHING, Evaluator, Sets
@@ -144,28 +151,19 @@ def write_sparse(encoder: Any, folder: Path, card: dict[str, Any], *, place: str
     """Fill an empty folder with a `SparseEncoder`. The other arguments are those of `save_encoder`."""
     encoder.head.save(encoder.backbone, folder)
     save_tokenizer(encoder, folder)
-    types = (
+    modules = (
         ("", f"{PACKAGE}.base.modules.transformer.Transformer"),
         (FOLDER, f"{PACKAGE}.sparse_encoder.modules.splade_pooling.SpladePooling"),
     )
-    listed = [
-        {"idx": number, "name": str(number), "path": path, "type": kind}
-        for number, (path, kind) in enumerate(types)
-    ]
     (folder / FOLDER).mkdir()
     rules = {"pooling_strategy": encoder.strategy, "activation_function": encoder.activation}
-    versions = {"pytorch": torch.__version__, "transformers": transformers.__version__}
-    settings = {"__version__": versions, "model_type": SPARSE, "similarity_fn_name": "dot"}
-    _json(folder / FOLDER / "config.json", rules | {"embedding_dimension": encoder.dim})
-    _json(folder / MODULES_FILE, listed)
-    _json(folder / PROMPTS_FILE, settings | encoder.prompts.as_dict())
-    _json(folder / LENGTH_FILE, TASK)
+    settings = {"model_type": SPARSE, "similarity_fn_name": "dot"} | encoder.prompts.as_dict()
+    write_settings(folder / FOLDER / "config.json", rules | {"embedding_dimension": encoder.dim})
+    write_module_list(folder, modules)
+    write_model_settings(folder, settings)
+    write_settings(folder / LENGTH_FILE, TASK)
     write_text(folder / "README.md", _card(encoder, card, place=place), in_own_folder=True)
     write_thresholds(folder, card)
-
-
-def _json(path: Path, content: Any) -> None:
-    write_json(path, content, indent=2, in_own_folder=True)
 
 
 def _card(encoder: Any, facts: dict[str, Any], *, place: str) -> str:
@@ -244,14 +242,12 @@ def _states(encoder: Any, *, seed: int) -> tuple[Float[Tensor, "tokens dim"], In
         )
     )
     texts = [begin + drawn[start : start + LENGTH] + end for start in range(0, len(drawn), LENGTH)]
-    was_training = encoder.training
-    encoder.eval()
     states, numbers = [], []
-    for start in range(0, len(texts), 64):
-        tokens = encoder.collate(texts[start : start + 64])
-        states.append(encoder.token_states(tokens).float())
-        numbers.append(tokens.input_ids)
-    encoder.train(was_training)
+    with evaluating(encoder):
+        for start in range(0, len(texts), 64):
+            tokens = encoder.collate(texts[start : start + 64])
+            states.append(encoder.token_states(tokens).float())
+            numbers.append(tokens.input_ids)
     found = torch.cat(numbers)
     return torch.cat(states), found, ~torch.isin(found, torch.tensor(tokenizer.all_special_ids))
 
@@ -549,12 +545,8 @@ class SparseEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEncoder):
         Returns:
             Sparse array (texts, vocabulary).
         """
-        was_training = self.training
-        self.eval()
-        try:
+        with evaluating(self):
             return self.sparse_rows(tokens.to(self.device))
-        finally:
-            self.train(was_training)
 
     def decode(self, vectors: Any, top: int | None = 10) -> Any:
         """List the tokens of a vector with their weights, heaviest first.
