@@ -4,8 +4,9 @@ import math
 import signal
 import time
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
+from functools import partial
 from multiprocessing import get_context
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -208,17 +209,8 @@ class MinedRows:
         return float(is_other[self._place].mean(where=self._place >= 0))
 
 
-@dataclass(frozen=True)
-class Request:
-    """Arguments of `MinedRows.mined` without the encoder."""
-
-    rows: MinedRows
-    options: MiningOptions
-    batch_tokens: int
-    before: InForce | None
-
-    def mined(self, encoder: SentenceEncoder | AsymmetricEncoder) -> InForce:
-        return self.rows.mined(encoder, self.options, batch_tokens=self.batch_tokens, before=self.before)
+Request = Callable[[SentenceEncoder | AsymmetricEncoder], InForce]
+"""`MinedRows.mined` with all arguments but the encoder."""
 
 
 WEIGHTS, FOUND = "encoder", "found.npz"
@@ -284,7 +276,7 @@ def _work(folder: Path, requests: Mapping[str, Request], device: str, threads: i
     mined = {
         f"{name}/{column}": values
         for name, request in requests.items()
-        for column, values in vars(request.mined(encoder)).items()
+        for column, values in vars(request(encoder)).items()
     }
     with atomic_write(folder / FOUND, "wb", in_own_folder=True) as file:
         np.savez(file, **mined)
@@ -543,7 +535,7 @@ class NegativeMining(pl.Callback):
         if self._second is None or trainer.global_step == 0:
             with trainer.precision_plugin.forward_context():
                 requests = self._requests(trainer, module, trainer.global_step)
-                return {name: request.mined(module.encoder) for name, request in requests.items()}
+                return {name: request(module.encoder) for name, request in requests.items()}
         mined = {} if self._begun_at is None else self._second.found()
         before, self._found = self._found, mined or self._found
         self._second.begin(self._requests(trainer, module, trainer.global_step), module.encoder)
@@ -558,12 +550,16 @@ class NegativeMining(pl.Callback):
         )
         share = self.phases.hard_share(step, module.total_steps)
         hard = min(int(negatives * share + 0.5), self.hard_at_most)
-        requests = {}
+        requests: dict[str, Request] = {}
         for index, (name, rows) in enumerate(self._rows.items()):
             seeds = np.random.SeedSequence([*position, index]).generate_state(1)
             options = replace(self.options, hard_share=hard / negatives, seed=int(seeds[0]))
-            before = self._found.get(name) if self.until_easy else None
-            requests[name] = Request(rows, options, module.job.hardware.eval_batch_tokens, before)
+            requests[name] = partial(
+                rows.mined,
+                options=options,
+                batch_tokens=module.job.hardware.eval_batch_tokens,
+                before=self._found.get(name) if self.until_easy else None,
+            )
         return requests
 
     def _put_in_force(self, trainer: pl.Trainer) -> None:

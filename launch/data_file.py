@@ -6,6 +6,7 @@ from pathlib import Path
 import yaml
 
 from juzhen.core.errors import UserError, setting
+from juzhen.core.paths import is_table
 
 DATA_WORD = "data="
 BRING_LOSSES = ("loss", "experiment", "sweep")
@@ -26,7 +27,12 @@ def with_data_set(words: Sequence[str], *, config_dir: str | None = None, write:
     Returns:
         The overrides with the set.
     """
-    words = [DATA_WORD + word.removeprefix("dataset=") if _is_file(word) else word for word in words]
+    words = [
+        DATA_WORD + word.removeprefix("dataset=")
+        if word.startswith("dataset=") and is_table(word.strip("'\""))
+        else word
+        for word in words
+    ]
     files = [word.removeprefix(DATA_WORD).strip("'\"") for word in words if word.startswith(DATA_WORD)]
     if not files:
         return [*words]
@@ -36,8 +42,6 @@ def with_data_set(words: Sequence[str], *, config_dir: str | None = None, write:
             f"data={files[1]}: one file for a job. Make sets of several by juzhen dataset, then dataset=[…]"
         )
     if file.is_dir() or any(sign in file.name for sign in "*?["):
-        from juzhen.data.tables import is_table
-
         tables = sorted(file.iterdir()) if file.is_dir() else sorted(file.parent.glob(file.name))
         first = next((path for path in tables if path.is_file() and is_table(path.name)), "<file>")
         what = "is empty" if not files[0] else "a folder" if file.is_dir() else "a pattern"
@@ -63,15 +67,6 @@ def with_data_set(words: Sequence[str], *, config_dir: str | None = None, write:
         *(word for word in added if word.partition("=")[0] not in chosen),
         *words[place + 1 :],
     ]
-
-
-def _is_file(word: str) -> bool:
-    key, _, value = word.partition("=")
-    if key != "dataset" or "." not in value:
-        return False
-    from juzhen.data.tables import is_table  # with numpy, which most starts need not wait for
-
-    return is_table(value.strip("'\""))
 
 
 def _with_stored(name: str, description: str, words: Sequence[str]) -> list[str]:

@@ -32,7 +32,7 @@ from juzhen.core.kinds import (
 )
 from juzhen.core.lazy_names import offered
 from juzhen.core.machine import describe_environment
-from juzhen.core.paths import CONFIGURATION, files_below
+from juzhen.core.paths import CONFIGURATION, files_below, is_table
 from juzhen.core.process import caches_below
 from juzhen.core.result import RESULT_FILE, WITHOUT_LEAKS, Result, Score, weights_digest
 from juzhen.core.text import counted, markdown_table
@@ -492,7 +492,6 @@ def evaluate(
 
 def _today(options: SimpleNamespace) -> "JobConfig":
     """The configuration of today, with the sets and the hardware that are asked for."""
-    from juzhen.data.tables import is_table
     from launch.check import checked_job
 
     for name in options.dataset:

@@ -27,7 +27,7 @@ from conf.job import JobConfig
 from conf.own_classes import keys_of
 from juzhen.core.aliases import RENAMED_GROUPS, current_word, note_once, option_meant, setting_meant
 from juzhen.core.errors import UserError, command, nearest, setting, without_loading
-from juzhen.core.paths import CONFIGURATION, newest
+from juzhen.core.paths import CONFIGURATION, is_table, newest
 from juzhen.core.safe_open import read_text
 from juzhen.core.schema import ConfigError, sibling_keys
 from juzhen.models import targets
@@ -387,7 +387,7 @@ def option_hint(group: str, option: str, options: Iterable[str]) -> str:
         return (
             f"dataset={option}: a folder. Give one table in it by data=<file>, or their folder by data_dir="
         )
-    elif group == "dataset" and _is_table(option):
+    elif group == "dataset" and is_table(option):
         hint = f"Type {command(setting('data', option))} for a file, or write its configuration by juzhen dataset"
     elif group == "hydra/launcher" and option.startswith(("joblib", "submitit")):
         hint = "It comes with an extra: pip install -e '.[launchers]'"
@@ -403,12 +403,6 @@ def option_hint(group: str, option: str, options: Iterable[str]) -> str:
         hint = nearest(option.lower(), options)
         hint += "" if hint.startswith("Known") else f" Options of {group}: {', '.join(options)}"
     return f"{group}={option}: unknown option. {hint}"
-
-
-def _is_table(option: str) -> bool:
-    from juzhen.data.tables import is_table  # with numpy, which most starts need not wait for
-
-    return is_table(option)
 
 
 class UnknownKeyError(ConfigError):

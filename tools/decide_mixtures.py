@@ -11,14 +11,14 @@ from juzhen.advice.decisions import decision_accuracy
 from juzhen.core.result import Result
 from juzhen.core.text import markdown_table
 
-ROWS = {
-    "pawsx_zh": "pawsx",
-    "ocnli": "ocnli-triplets",
-    "cinlid": "cinlid-triplets",
-    "simclue_positive": "simclue-positive",
-    "simclue_rank": "simclue-rank",
+FILES = {
+    "pawsx": "pawsx_zh",
+    "ocnli-triplets": "ocnli",
+    "cinlid-triplets": "cinlid",
+    "simclue-positive": "simclue_positive",
+    "simclue-rank": "simclue_rank",
 }
-"""Set of a mixture → the row of sweep=decide that learns from it alone, where it has another name."""
+"""Row of a sweep → the set that it reads, where it has another name."""
 ENCODER, BUDGET = "mini_zh", 2000
 PREDICTIONS = {
     "column": "mean of the other recipes, without single sources",
@@ -51,14 +51,14 @@ def gains_of(
     Returns:
         A line per recipe and target: the gain, and the predictions of it.
     """
-    lines = []
+    lines, alone = [], {name: row for row, name in FILES.items()}
     for path in sorted(runs.glob("*/result.json")):
         result = Result.read(path)
         if not is_of_several(result):
             continue
         sets, name = list(result.config["dataset"]), str(result.config["sweep_row"])
         serial = result.config["schedule"]["name"] == "serial"
-        rows = [ROWS.get(each, each) for each in sets]
+        rows = [alone.get(each, each) for each in sets]
         for key, score in result.scores.items():
             _, target, metric = key.split("/")
             if metric not in ("spearman", "triplet_accuracy") or score.value is None:

@@ -8,7 +8,7 @@ come from results/decide/cheap_scores.csv (tools.decide_scores).
 import argparse
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -36,7 +36,7 @@ from juzhen.core.result import Result
 from juzhen.core.text import markdown_table
 from juzhen.metrics.matrix_statistics import LEVEL, leave_one_out, low_rank, seeds_needed
 from tools.archives import unpacked
-from tools.decide_mixtures import BUDGET, ENCODER, gains_of, is_of_several, section
+from tools.decide_mixtures import BUDGET, ENCODER, FILES, gains_of, is_of_several, section
 
 FOLDER = ROOT / "results" / "decide"
 CHEAP_SCORES = FOLDER / "cheap_scores.csv"
@@ -63,14 +63,6 @@ OF_PUBLISHED = {
     "pawsx_zh": "pawsx",
     "simclue[positive_pair]": "simclue-positive",
 }
-FILES = {
-    "pawsx": "pawsx_zh",
-    "ocnli-triplets": "ocnli",
-    "cinlid-triplets": "cinlid",
-    "simclue-positive": "simclue_positive",
-    "simclue-rank": "simclue_rank",
-}
-"""Row of a sweep → the set that it reads, where it has another name."""
 
 
 def collect(runs: Path) -> pd.DataFrame:
@@ -105,11 +97,9 @@ def matrix(scores: pd.DataFrame) -> pd.DataFrame:
         index="source", columns="target", values="score"
     )
     leaky = _leaky_cells()
-    for source in table.index:
-        for target in table.columns:
-            if (FILES.get(source, source), target) in leaky:
-                table.loc[source, target] = np.nan
-    return table
+    return table.mask(
+        np.array([[(FILES.get(row, row), target) in leaky for target in table] for row in table.index], bool)
+    )
 
 
 def _leaky_cells() -> set[tuple[str, str]]:
@@ -207,64 +197,70 @@ def ways_to_choose(scores: pd.DataFrame) -> dict[tuple[str, int, int], tuple[pd.
     return ways
 
 
-def decisions(scores: pd.DataFrame) -> pd.DataFrame:
-    """A line per encoder, budget, number of seeds and reference: accuracy, regret and seconds of a training."""
-    lines, ways = [], ways_to_choose(scores)
+Line = dict[str, str | float]
+
+
+def comparisons(
+    scores: pd.DataFrame, *, scaled: bool = False
+) -> Iterator[tuple[Line, pd.DataFrame, pd.DataFrame]]:
+    """First cells of a line, and what a way and a reference have in common, for each of both.
+
+    `scaled` brings the columns of nearness, which has no points, to deviation 1.
+    """
+    ways = ways_to_choose(scores)
     for name, (reference, _) in references().items():
         for (encoder, budget, seeds), (table, seconds) in ways.items():
-            ours, theirs = shared(table, reference)
-            if len(ours) < 3 or (name == BOX and budget == 15_000):
-                continue
-            others = theirs.copy()
-            for source in others.index:
-                others.loc[source, [target for target in others if target == FILES.get(source, source)]] = (
-                    np.nan
+            ours, theirs = shared(together([table]) if scaled and not budget else table, reference)
+            if len(ours) >= 3 and (name, budget) != (BOX, 15_000):
+                yield (
+                    {
+                        "reference": name,
+                        "encoder": encoder,
+                        "budget": budget,
+                        "seeds": seeds,
+                        "seconds": seconds,
+                    },
+                    ours,
+                    theirs,
                 )
-            found = {
-                "accuracy": decision_accuracy(ours, theirs),
-                "accuracy_others": decision_accuracy(ours, others),
-                "regret_1_others": regret(ours, others),
-                "accuracy_2_points": decision_accuracy(ours, theirs, least=2.0),
-                "regret_1": regret(ours, theirs),
-                "regret_3": regret(ours, theirs, picks=3),
-            }
-            columns = {key: _cells(key, value) for key, value in found.items()}
-            line = {
-                "reference": name,
-                "encoder": encoder,
-                "budget": budget,
-                "seeds": seeds,
-                "seconds": seconds,
-            }
-            lines.append(line | {key: value for each in columns.values() for key, value in each.items()})
+
+
+def decisions(scores: pd.DataFrame) -> pd.DataFrame:
+    """A line per encoder, budget, number of seeds and reference: accuracy, regret and seconds of a training."""
+    lines = []
+    for line, ours, theirs in comparisons(scores):
+        others = theirs.mask(
+            np.array([[target == FILES.get(row, row) for target in theirs] for row in theirs.index], bool)
+        )
+        found = {
+            "accuracy": decision_accuracy(ours, theirs),
+            "accuracy_others": decision_accuracy(ours, others),
+            "regret_1_others": regret(ours, others),
+            "accuracy_2_points": decision_accuracy(ours, theirs, least=2.0),
+            "regret_1": regret(ours, theirs),
+            "regret_3": regret(ours, theirs, picks=3),
+        }
+        for key, value in found.items():
+            line |= _cells(key, value)
+        lines.append(line)
     return pd.DataFrame(lines)
 
 
 def confidence(scores: pd.DataFrame) -> pd.DataFrame:
     """A line per way, reference and share of the decisions: accuracy on those in which the way is surest.
 
-    How sure it is is the size of its difference between the two sources. Nearness has no points, so its columns are
-    first brought to deviation 1. The share "decided" is what the report decides by p < 0.05 from three seeds.
+    How sure it is is the size of its difference between the two sources. The share "decided" is what the report
+    decides by p < 0.05 from three seeds.
     """
-    lines, ways = [], ways_to_choose(scores)
-    for name, (reference, _) in references().items():
-        for (encoder, budget, seeds), (table, _) in ways.items():
-            ours, theirs = shared(table if budget else together([table]), reference)
-            if len(ours) < 3 or (name == BOX and budget == 15_000):
-                continue
-            chosen = {f"{share}": surest(ours, theirs, share / 100) for share in SHARES}
-            if (encoder, budget, seeds) == ("mini_zh", 15_000, 3):
-                chosen["decided"] = _decided_by_report(ours), np.nan
-            for share, (counted, least) in chosen.items():
-                line = {
-                    "reference": name,
-                    "encoder": encoder,
-                    "budget": budget,
-                    "seeds": seeds,
-                    "share": share,
-                }
-                found = decision_accuracy(ours, theirs, counted=counted)
-                lines.append(line | {"least": round(least, 3)} | _cells("accuracy", found))
+    lines = []
+    for line, ours, theirs in comparisons(scores, scaled=True):
+        del line["seconds"]
+        chosen = {f"{share}": surest(ours, theirs, share / 100) for share in SHARES}
+        if (line["encoder"], line["budget"], line["seeds"]) == ("mini_zh", 15_000, 3):
+            chosen["decided"] = _decided_by_report(ours), np.nan
+        for share, (counted, least) in chosen.items():
+            found = decision_accuracy(ours, theirs, counted=counted)
+            lines.append(line | {"share": share, "least": round(least, 3)} | _cells("accuracy", found))
     return pd.DataFrame(lines)
 
 

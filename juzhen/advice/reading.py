@@ -15,9 +15,10 @@ import zstandard
 from juzhen.core.atomic_write import atomic_write
 from juzhen.core.errors import UserError
 from juzhen.core.examples import JUDGED, Examples
+from juzhen.core.paths import suffix_of
 from juzhen.core.safe_open import open_regular_file
 from juzhen.data.loading import cut
-from juzhen.data.readers import COLUMNAR, decompressed, files_of, plain_name, suffix_of
+from juzhen.data.readers import COLUMNAR, decompressed, files_of, plain_name
 from juzhen.data.rows import own_set, set_name
 from juzhen.data.source import load_examples
 from juzhen.data.spec import DatasetConfig, Source

@@ -13,13 +13,12 @@ from juzhen.core.errors import UserError, command
 from juzhen.core.examples import JUDGED, Examples, Kind
 from juzhen.core.kinds import UNSCORED, chooses, main_metric
 from juzhen.core.lazy_names import offered
-from juzhen.core.paths import DATASETS
+from juzhen.core.paths import DATASETS, is_table
 from juzhen.data.convert import convert_rows
 from juzhen.data.leaks import LeakFilter
 from juzhen.data.readers import has_split
 from juzhen.data.rows import set_name
 from juzhen.data.spec import DatasetConfig, Source, configured_set, described_sets, read_description
-from juzhen.data.tables import is_table
 
 DEV_SHARE = 0.4
 """Share of the rows of a user's file that score trainings on the other rows."""

@@ -227,7 +227,8 @@ def score_table(
     Raises:
         UserError: A file that cannot be read, an irregular row, or an empty text.
     """
-    from juzhen.data.readers import plain_name, suffix_of
+    from juzhen.core.paths import suffix_of
+    from juzhen.data.readers import plain_name
     from juzhen.data.row_kinds import pair_columns, text_cells
     from juzhen.data.tables import (
         DELIMITERS,

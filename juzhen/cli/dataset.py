@@ -14,7 +14,7 @@ from typer import Argument, Option
 from juzhen.cli import options
 from juzhen.cli.options import DataDir, data_folder
 from juzhen.core.errors import UserError, command, setting
-from juzhen.core.paths import CONFIGURATION, IS_CLONE, ROOT
+from juzhen.core.paths import CONFIGURATION, IS_CLONE, ROOT, is_table
 from juzhen.core.text import LARGEST, counted, short
 from juzhen.models.settings import LEXICAL
 
@@ -194,8 +194,6 @@ def _tables(
     file: Path | None, queries: Path | None, corpus: Path | None, answers: Path | None
 ) -> dict[str, Path]:
     """Return the table of each part of a retrieval set, and check that queries and documents are there."""
-    from juzhen.data.tables import is_table
-
     if queries is None and file is not None and is_table(file):
         queries = file
     given = {"queries": queries, "corpus": corpus, "answers": answers}
@@ -216,7 +214,6 @@ def _make_search(
 ) -> None:
     from juzhen.data.dataset_from_table import Origin, read_origin
     from juzhen.data.search_tables import content_of, search_of_tables, write_search
-    from juzhen.data.tables import is_table
 
     if choices.kind is not None:
         raise UserError(f"--kind {choices.kind}: a retrieval set has no row type. Leave it out")

@@ -22,6 +22,30 @@ DISTRIBUTION = "juzhen-embeddings"
 """Name for `pip`. "juzhen" is another project there."""
 
 
+TABLES = (".csv", ".tsv", ".txt", ".jsonl", ".json", ".parquet", ".arrow", ".feather", ".xlsx")
+"""Suffixes of tables. All but that of Excel may be followed by one of COMPRESSIONS."""
+COMPRESSIONS = (".zst", ".gz")
+
+
+def suffix_of(path: Path) -> str:
+    """Return the suffix of the format, in lower case: the one before .gz or .zst for a packed file.
+
+    >>> suffix_of(Path("faq.v2.CSV.gz")), suffix_of(Path("faq"))
+    ('.csv', '')
+    """
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    return "".join(suffixes[-2:-1] if suffixes and suffixes[-1] in COMPRESSIONS else suffixes[-1:])
+
+
+def is_table(name: str | Path) -> bool:
+    """True if a name is that of a table file, and not of a set: its suffix decides.
+
+    >>> is_table("faq.csv"), is_table("lcqmc/dev")
+    (True, False)
+    """
+    return suffix_of(Path(name)) in TABLES
+
+
 def newest(path: str) -> str:
     """Add the newest revision to the path of a built-in encoder that has revisions. Other paths stay.
 

@@ -26,7 +26,7 @@ import numpy as np
 import zstandard
 
 from juzhen.core.errors import UserError
-from juzhen.core.paths import BUILTIN
+from juzhen.core.paths import BUILTIN, COMPRESSIONS, suffix_of
 from juzhen.core.safe_open import open_regular_file
 from juzhen.core.text import short
 from juzhen.data.spec import Source
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 
 BUILTIN_DATA = BUILTIN / "data"
-COMPRESSIONS = (".zst", ".gz")
 
 
 def on_disk(path: Path) -> Path | None:
@@ -392,22 +391,6 @@ class FileTable:
             Text for a message.
         """
         return f"{self.place}:{line}" if self.has_lines else f"{self.place}, row {line}"
-
-
-def suffix_of(path: Path) -> str:
-    """Return the suffix of the format, in lower case: the one before .gz or .zst for a packed file.
-
-    Args:
-        path: Path of the file.
-
-    Returns:
-        The suffix with its dot. "" without one.
-
-    >>> suffix_of(Path("faq.v2.CSV.gz")), suffix_of(Path("faq"))
-    ('.csv', '')
-    """
-    suffixes = [suffix.lower() for suffix in path.suffixes]
-    return "".join(suffixes[-2:-1] if suffixes and suffixes[-1] in COMPRESSIONS else suffixes[-1:])
 
 
 def plain_name(path: Path) -> str:

@@ -23,6 +23,7 @@ from juzhen.core.aliases import require_set
 from juzhen.core.columns import table_columns
 from juzhen.core.errors import UserError, require_choice
 from juzhen.core.examples import Examples, Kind, negative_columns
+from juzhen.core.paths import is_table
 from juzhen.core.text import counted, number_or_nan, short
 from juzhen.data.headers import language_of
 from juzhen.data.readers import FileTable
@@ -54,7 +55,6 @@ from juzhen.data.tables import (
     TableReading,
     as_text,
     in_python,
-    is_table,
     names_of,
     read_own_table,
     text_values,

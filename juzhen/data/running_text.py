@@ -17,10 +17,10 @@ from jaxtyping import Bool, Int, UInt8
 
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
+from juzhen.core.paths import COMPRESSIONS
 from juzhen.core.text import NUL_FAULT
 from juzhen.data.readers import (
     BYTE_ORDER_MARK,
-    COMPRESSIONS,
     decompressed,
     mapped,
     require_utf8,

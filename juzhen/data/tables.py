@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from juzhen.core.errors import UserError, command, foreign_reason, nearest, require_packages
+from juzhen.core.paths import TABLES, suffix_of
 from juzhen.core.safe_open import open_regular_file
 from juzhen.core.text import counted, is_position, short, split_lines, text_fault
 from juzhen.data.headers import is_header, is_name
@@ -33,7 +34,6 @@ from juzhen.data.readers import (
     decompressed,
     json_table,
     require_short_lines,
-    suffix_of,
 )
 
 EXCEL = ".xlsx"
@@ -158,8 +158,6 @@ DELIMITERS = {".csv": ",;\t|", ".tsv": "\t,;|", ".txt": "\t,;|"}
 """Suffix → delimiters to try, the likeliest first."""
 DELIMITER_NAMES = {"\t": "tab", ",": "comma", ";": "semicolon", "|": "bar"}
 JSON = (".jsonl", ".json")
-TABLES = (*DELIMITERS, *JSON, *COLUMNAR, EXCEL)
-"""Suffixes of tables. All but Excel may be followed by .gz or .zst."""
 
 SAMPLE = 1000
 """Rows that delimiter and header are detected from."""
@@ -217,15 +215,6 @@ class TableReading:
 
 
 AS_IT_LOOKS = TableReading()
-
-
-def is_table(name: str | Path) -> bool:
-    """True if a name is that of a table file, and not of a set: its suffix decides.
-
-    >>> is_table("faq.csv"), is_table("lcqmc/dev")
-    (True, False)
-    """
-    return suffix_of(Path(name)) in TABLES
 
 
 def parse_columns(words: str | Sequence[str] | None, fields: Sequence[str] = ()) -> dict[str, str]:

@@ -15,6 +15,7 @@ from juzhen.core.columns import as_column, table_columns
 from juzhen.core.errors import UserError
 from juzhen.core.examples import CLASSIFIED_KINDS, Examples, Kind, too_few
 from juzhen.core.machine import limit_threads, require_accelerator
+from juzhen.core.paths import is_table
 from juzhen.core.progress import progress_bar
 from juzhen.core.text_warnings import collected, current, reported
 from juzhen.data.leaks import Seen, SeenRows
@@ -24,7 +25,6 @@ from juzhen.data.rankings import RankingSet
 from juzhen.data.rows import as_examples, set_and_split
 from juzhen.data.sampler import TokenBudget
 from juzhen.data.spec import DatasetConfig, configured_set
-from juzhen.data.tables import is_table
 from juzhen.encoders.collate import SentenceCollator
 from juzhen.encoders.resolve_path import locate_folder
 from juzhen.encoders.search import Best

@@ -10,12 +10,12 @@ from juzhen.core.atomic_write import write_text
 from juzhen.core.errors import UserError, command, setting
 from juzhen.core.examples import Examples, Kind
 from juzhen.core.file_guard import check_overwritable, require_apart
-from juzhen.core.paths import DATASETS
+from juzhen.core.paths import DATASETS, is_table
 from juzhen.data.readers import files_of
 from juzhen.data.rows import own_set
 from juzhen.data.source import load_examples
 from juzhen.data.spec import DatasetConfig, LearningConfig, Source, configured_set
-from juzhen.data.tables import AS_IT_LOOKS, TableReading, is_table, warn_dropped
+from juzhen.data.tables import AS_IT_LOOKS, TableReading, warn_dropped
 
 
 def read_set(
