@@ -9,7 +9,6 @@ from jobs import compose_job, interrupt, run_job, weights
 from safetensors.torch import load_file
 
 import callbacks.trainer as assembly
-from juzhen.core.errors import UserError
 from juzhen.core.result import Result
 from launch.job import run_key
 
@@ -76,11 +75,9 @@ def test_killed_after_a_validation_it_ends_with_the_same_average(tmp_path, tiny_
     assert weights(run_job(tmp_path / "cut", tiny_backbone, *job, "resume=auto")) == weights(whole)
 
 
-def test_it_is_part_of_the_key_and_its_numbers_are_checked(tmp_path, tiny_backbone):
+def test_it_is_part_of_the_key():
     keys = {
         run_key(compose_job("benchmark=none", word))
         for word in ("callbacks=default", "callbacks=[default,ema]")
     }
     assert len(keys) == 2
-    with pytest.raises(UserError, match="expected a number from 0 to below 1"):
-        run_job(tmp_path, tiny_backbone, "callbacks=[ema]", "callbacks.ema.decay=1")

@@ -7,7 +7,6 @@ import pytest
 from jobs import compose_job, key_of, run_job, weights
 
 from callbacks.trainer import chosen_callbacks
-from juzhen.core.errors import UserError
 from juzhen.core.result import Result
 from juzhen.identity import identify
 from launch.job import read_job, stored_job
@@ -30,29 +29,6 @@ def test_the_default_and_what_is_left_out_or_added():
     assert one.high == 5
     again = "+callbacks.again={_target_:callbacks.training_record.SetCounts,decides_weights:false}"
     assert [type(one).__name__ for one in chosen("callbacks=[]", again)] == ["SetCounts"]
-
-
-@pytest.mark.parametrize(
-    ("word", "told"),
-    [
-        ("space_health.probe_sentences=0", r"callbacks\.space_health\.probe_sentences=0: expected .* 1"),
-        ("space_health.collapse_cosine=1", r"space_health\.collapse_cosine=1: expected .* 0\.9999"),
-        ("space_health.collapse_rank=-1", "collapse_rank=-1: expected .* 0"),
-        ("score_health.collapse_spread=-1", "collapse_spread=-1: expected .* 0"),
-        ("loss_gradient.low=20", "the lower number first"),
-        ("throughput._target_=callbacks.trainer.Callback", "no class of juzhen's"),
-        ("throughput._target_=callbacks.trainer.ModelCheckpoint", "no class of juzhen's"),
-    ],
-)
-def test_a_number_out_of_its_range_is_told(word, told):
-    with pytest.raises(UserError, match=told):
-        chosen(f"callbacks.{word}")
-
-
-def test_it_is_told_before_rows_are_read(tmp_path, tiny_backbone, monkeypatch):
-    monkeypatch.setattr("launch.curriculum.load_stages", lambda *given, **how: pytest.fail("rows were read"))
-    with pytest.raises(UserError, match=r"callbacks\.loss_gradient.*the lower number first"):
-        run_job(tmp_path, tiny_backbone, *QUICK, "callbacks.loss_gradient.low=20")
 
 
 def test_only_what_decides_weights_is_part_of_the_key():

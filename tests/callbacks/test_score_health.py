@@ -8,7 +8,6 @@ import pytest
 from jobs import logged, run_job, weights
 
 from callbacks.health import ScoreHealth, score_summary
-from juzhen.core.errors import UserError
 
 QUICK = ("training.duration=6 steps", "training.validate_every=3 steps", "evaluation.splits=[dev]")
 JOINT = ("model=crossencoder", *QUICK)
@@ -79,13 +78,10 @@ def judged(variance):
     ScoreHealth(collapse_spread=0.01, on_collapse="warn")._judge(7, found)
 
 
-def test_the_alarm_goes_where_all_pairs_score_alike(caplog, tmp_path, tiny_backbone):
+def test_the_alarm_goes_where_all_pairs_score_alike(caplog):
     with caplog.at_level(logging.WARNING):
         judged(1e-6)
     assert "the scores have collapsed at step 7: they deviate by 0.001" in caplog.text
     caplog.clear()
     judged(1e-3)
     assert not caplog.text
-    words = ("on_collapse=stop", "collapse_spread=9")
-    with pytest.raises(UserError, match=r"scores have collapsed at step 3.*score_health.on_collapse=warn"):
-        run_job(tmp_path, tiny_backbone, *JOINT, *(f"callbacks.score_health.{one}" for one in words))

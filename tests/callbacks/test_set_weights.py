@@ -5,11 +5,10 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from jobs import forbid_reading, interrupt, logged, module_of, run_job, weights
+from jobs import interrupt, logged, module_of, run_job, weights
 
 from callbacks.set_weights import LossRatio, Uncertainty, by_mean_loss
 from callbacks.training_record import SetCounts
-from juzhen.core.errors import UserError
 from juzhen.core.result import Result
 from launch.console import set_lines
 
@@ -75,29 +74,6 @@ def test_the_mean_loss_of_each_period_decides(tmp_path, tiny_backbone, capsys):
     assert f"4/4 steps, loss {logged(run)[-1]:#.4g} " in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (("weights=uncertainty",), "no stage of this job mixes any"),
-        (
-            ("dataset=[demo_sts,demo_qmc]", "weights=pcgrad"),
-            "callbacks.weights: .*schedule.sample_by=size.* schedule.sample_by=blend",
-        ),
-        (("dataset=[demo_sts,demo_qmc]", "weights=gradnorm"), "GradNorm compares the gradients"),
-        (
-            ("dataset=[demo_sts,demo_qmc]", "weights=mean_loss", "callbacks.weights.alpha=2"),
-            "alpha=2: expected .* 1",
-        ),
-    ],
-)
-def test_what_does_not_suit_is_refused_before_rows_are_read(
-    words, told, tmp_path, tiny_backbone, monkeypatch
-):
-    forbid_reading(monkeypatch)
-    with pytest.raises(UserError, match=told):
-        run_job(tmp_path, tiny_backbone, *words)
-
-
 def test_a_weight_is_shown_with_its_step():
     counts = {"batches": 1, "rows": 4, "share_of_batches": 0.5, "share_of_rows": 0.5, "weight": 0.25}
     lines = set_lines({"a": counts | {"weight_step": 4}, "b": counts})
@@ -136,8 +112,3 @@ def test_a_weighed_set_pulls_as_hard_as_it_does_unweighed(weighing, tmp_path, ti
 
 def test_a_stage_of_one_set_is_left_alone():
     assert LossRatio(every_steps=1, temperature=2).state_dict() == {}
-
-
-def test_focal_weights_need_the_dev_score_of_every_set(tmp_path, tiny_backbone):
-    with pytest.raises(UserError, match="demo_qmc has no dev score"):
-        run_job(tmp_path, tiny_backbone, *way("focal"), "training.monitor=dev/demo_sts/spearman")

@@ -204,5 +204,3 @@ def test_info_nce_of_token_vectors_is_that_of_their_maxsim():
     assert loss.item() == pytest.approx(expected.item(), abs=1e-5)
     loss.backward()
     assert all(p.grad is not None and p.grad.any() for p in model.projections.parameters())
-    with pytest.raises(UserError, match="anchors has the shape"):
-        SpreadOut(of=InfoNCE())(anchors=anchors, positives=documents[:2], embeddings=anchors)

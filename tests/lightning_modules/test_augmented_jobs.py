@@ -3,11 +3,8 @@
 import pytest
 from jobs import key_of, run_job, typed_job, weights
 
-from juzhen.core.errors import UserError
 from juzhen.core.result import Result
 from juzhen.identity import deciding_augmentation
-from launch.check import check_command_line
-from train import CONFIGURATION
 
 JOB = ("debug_rows=24", "training.duration=3 steps", "seed=3")
 NOISE = ("augmentation=noise", "augmentation.delete=0.3")
@@ -62,20 +59,6 @@ def test_what_learns_nothing_is_left_alone(tmp_path, tiny_backbone):
     """A row of a table that trains nothing stays possible in a sweep that augments."""
     run = run_job(tmp_path, tiny_backbone, *NOISE, "dataset=[]", "benchmark=demo", "debug_rows=24")
     assert Result.read(run).trained_on == []
-
-
-@pytest.mark.parametrize(
-    ("word", "message"),
-    [
-        ("augmentation.views=[delte]", r"augmentation.views\[0\]=delte: .*Did you mean delete"),
-        ("augmentation.delete=1", "augmentation.delete=1: expected a number less than 1"),
-        ("augmentation.shuffle=1", "augmentation.shuffle=1: expected a number greater than or equal to 2"),
-        ("augmentation=synonyms", "Did you mean synonym"),
-    ],
-)
-def test_a_wrong_number_is_named_before_torch(word, message):
-    with pytest.raises(UserError, match=message):
-        check_command_line([word, "benchmark=none"], conf_dir=CONFIGURATION)
 
 
 @pytest.mark.slow

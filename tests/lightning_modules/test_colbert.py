@@ -2,13 +2,11 @@
 
 import numpy as np
 import pytest
-from jobs import logged, run_job, typed_job, weights
+from jobs import logged, run_job, weights
 
 from juzhen.cli.main import main
-from juzhen.core.errors import UserError
 from juzhen.core.result import Result
 from juzhen.families.late.encoder import MultiVectorEncoder
-from lightning_modules.colbert import ColBERT
 
 COLBERT = ("model=colbert", "model.dim=8", "model.query_length=12", "training.duration=4 steps")
 
@@ -44,7 +42,7 @@ def test_a_run_learns_and_its_encoder_gives_what_its_result_says(run, tmp_path, 
 
 
 @pytest.mark.slow
-def test_negatives_are_mined_with_token_vectors(run, tmp_path, capsys):
+def test_negatives_are_mined_with_token_vectors(run, tmp_path):
     out = tmp_path / "mined" / "of_tests_hard.tsv"
     words = [
         "demo_retrieval",
@@ -58,43 +56,6 @@ def test_negatives_are_mined_with_token_vectors(run, tmp_path, capsys):
         "--num-negatives",
         "1",
     ]
-    assert main(["mine", *words]) == 0, capsys.readouterr().err
+    assert main(["mine", *words]) == 0
     assert len(out.read_text(encoding="utf-8").splitlines()) == 2
-    assert main(["mine", *words[:3], str(tmp_path / "of_tests_b.tsv"), *words[4:], "--index", "hnsw"]) == 2
-    assert "this encoder has one per token. Type index=exact" in capsys.readouterr().err
-    assert (
-        main(["mine", *words[:3], str(tmp_path / "of_tests_d.tsv"), *words[4:], "--index", "centroids"]) == 2
-    )
-    assert "exact" in capsys.readouterr().err
-    assert (
-        main(
-            [
-                "mine",
-                *words[:3],
-                str(tmp_path / "of_tests_c.tsv"),
-                *words[4:],
-                "--cache",
-                str(tmp_path / "kept"),
-            ]
-        )
-        == 2
-    )
-    assert "cache: keeps one vector per text" in capsys.readouterr().err
-
-
-def test_a_colbert_that_is_there_keeps_its_markers(run):
-    job = typed_job("benchmark=none", "model=colbert", "model.markers=false", f"init_from={run}")
-    with pytest.raises(UserError, match=r"model\.markers: .* was made otherwise"):
-        ColBERT.load_encoder(job)
-
-
-def test_verbs_that_want_one_vector_per_text_say_so(run, tmp_path, capsys):
-    (tmp_path / "texts.txt").write_text("怎么退货\n", encoding="utf-8")
-    for words in (
-        ["encode", str(run), str(tmp_path / "texts.txt")],
-        ["export", str(run), str(tmp_path / "out")],
-        ["space", str(run), "--dataset", "demo_sts"],
-    ):
-        assert main(words) == 2
-        assert "\n" not in capsys.readouterr().err.strip()  # one line, and no traceback
     assert main(["score", str(run), "怎么退货", "如何退货"]) == 0

@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 import scipy.stats
 import torch
-from jobs import compose_job, forbid_reading, logged, run_job
+from jobs import compose_job, logged, run_job
 from omegaconf import OmegaConf
 from safetensors.torch import load_file, save_file
 
-from juzhen.core.errors import UserError
 from juzhen.core.paths import BUILTIN
 from juzhen.core.result import Result
 from juzhen.encoders import SentenceEncoder, load_encoder
@@ -175,13 +174,6 @@ def test_work_on_vectors_that_was_cut_off_goes_on_and_gives_the_same(tmp_path, t
     np.testing.assert_array_equal(again, whole)
 
 
-def test_vectors_that_cannot_be_kept_go_to_a_folder_of_the_process(tmp_path, teacher):
-    (tmp_path / "embeddings").write_text("a file where the folder should be")
-    with pytest.warns(UserWarning, match="cannot be kept"):
-        found = vectors_of(teacher, tmp_path, TEXTS, center=1.0, dim=None)
-    assert len(found) == len(TEXTS)
-
-
 def test_another_teacher_in_the_same_folder_is_another_run(tmp_path):
     folder = shutil.copytree(BUILTIN / "mini_zh@2", tmp_path / "teacher")
     job = compose_job("model=distill", "loss=distill", f"model.teacher={folder}")
@@ -217,11 +209,3 @@ def test_a_teacher_reads_behind_the_prompt_that_it_is_given(tmp_path, tiny_backb
     texts = list(seen)[:3]
     expected = encode(teacher.with_prompt(prompt="问："), texts)
     np.testing.assert_allclose([seen[text] for text in texts], expected, atol=1e-5)
-
-
-def test_no_component_is_made_up(tmp_path, tiny_backbone, monkeypatch):
-    """A tiny teacher, which a run has left behind, and a student of more dimensions."""
-    tiny = run_job(tmp_path, tiny_backbone, "training.duration=1 steps")
-    forbid_reading(monkeypatch)
-    with pytest.raises(UserError, match="gives 256 numbers and the teacher 32"):
-        run_job(tmp_path, BUILTIN / "mini_zh@2", *JOB, f"model.teacher={tiny}", "model.projection=pca")

@@ -110,8 +110,6 @@ def test_the_back_end_belongs_to_the_run_and_the_cache_does_not():
 
 def test_what_cannot_work_is_said_before_training(tmp_path, tiny_backbone, monkeypatch):
     words = ("training.duration=2 steps", "benchmark=demo")
-    with pytest.raises(UserError, match=r"cache_embeddings=true: .*cache_dir"):
-        run_job(tmp_path, tiny_backbone, *words, "evaluation.cache_embeddings=true", "cache_dir=null")
 
     def refuses(encoder, name):
         raise UserError(f"no {name}")
@@ -140,12 +138,6 @@ def test_a_plan_says_which_sentences_are_pending():
     plan.recall(np.array([], dtype=np.int64), embeddings)
     assert plan.examples is NOTHING
     np.testing.assert_array_equal(plan.scores(np.zeros((1, 5), np.float32))[0], expected)
-
-
-def test_a_model_that_scores_by_more_than_embeddings_refuses_a_back_end(tmp_path, tiny_backbone):
-    words = ("model=mlm", "training.duration=1 steps", "evaluation.backend=torch_bf16", "benchmark=demo")
-    with pytest.raises(UserError, match="MaskedLanguageModel is evaluated by more than embeddings"):
-        run_job(tmp_path, tiny_backbone, *words)
 
 
 @pytest.mark.slow

@@ -76,6 +76,12 @@ def test_nothing_is_said_of_rows_that_teach(job, losses, name):
 
 
 HOPELESS = {
+    "a set that debug_rows cut down": (
+        "cosent",
+        rows_of(GRADED, targets=[1], count=1),
+        {"debug_rows": 1},
+        ["Raise debug_rows=1, or choose another loss"],
+    ),
     "equal scores": (
         "cosent",
         rows_of(GRADED, targets=[0.6]),
@@ -131,9 +137,10 @@ HOPELESS = {
 
 @pytest.mark.parametrize("name", HOPELESS)
 def test_training_that_cannot_learn_is_refused(job, losses, name):
-    loss, rows, training, parts = HOPELESS[name]
+    loss, rows, settings, parts = HOPELESS[name]
+    settings = settings if "debug_rows" in settings else {"training": settings}
     with pytest.raises(UserError) as caught:
-        told(job, losses, loss, rows, training=training)
+        told(job, losses, loss, rows, **settings)
     says(str(caught.value), *parts)
     assert "\n" not in str(caught.value)
 
@@ -199,12 +206,6 @@ def test_one_class_in_a_mixture_may_be_told_from_the_other_set(job, losses):
     positive = rows_of(BINARY, targets=[1])
     (line,) = told(job, losses, "contrastive", positive, rows_of(BINARY, targets=[0, 1], name="demo_sts"))
     assert "demo_qmc/train: 8 rows: all are of one class, 1. Only other sets" in line
-
-
-def test_what_has_cut_the_set_down_is_named(job, losses):
-    rows = rows_of(GRADED, targets=[1], count=1)
-    with pytest.raises(UserError, match="Raise debug_rows=1, or choose another loss"):
-        told(job, losses, "cosent", rows, debug_rows=1)
 
 
 def test_a_job_says_it_before_it_loads_a_model(tmp_path, tiny_backbone, capsys, monkeypatch):

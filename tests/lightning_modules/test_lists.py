@@ -3,15 +3,10 @@
 import numpy as np
 import pytest
 import torch
-from jobs import COLUMNS, SCORED, forbid_reading, logged, ranked_rows, run_job
+from jobs import COLUMNS, logged, ranked_rows, run_job
 
-from juzhen.core.errors import UserError
 from lightning_modules.biencoder import BiEncoder
 from lightning_modules.crossencoder import CrossEncoderModule
-
-
-def without(name):
-    return {column: place for column, place in SCORED.items() if column != name}
 
 
 @pytest.fixture
@@ -73,29 +68,5 @@ def test_the_cross_encoder_scores_each_pair_as_it_would_alone(ranked, tmp_path, 
         np.testing.assert_allclose(found, alone, atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("columns", "last", "message"),
-    [
-        (SCORED, "nan", r"train.tsv.*8: score_negative_2 is 'nan', expected a finite number"),
-        (SCORED, "viel", r"train.tsv.*8: score_negative_2 is 'viel', expected a finite number"),
-        (without("score_negative"), "0", "a triplet needs a column for score_negative, "),
-        (without("negative_2"), "0", "names the field score_negative_2, which a triplet does not have"),
-    ],
-)
-def test_bad_scores_are_refused(columns, last, message, ranked, tmp_path, tiny_backbone):
-    with pytest.raises(UserError, match=message):
-        run_job(tmp_path, tiny_backbone, "loss=margin_mse", *ranked(columns, last))
-
-
 def test_a_bad_row_can_be_left_out(ranked, tmp_path, tiny_backbone):
     run_job(tmp_path, tiny_backbone, "loss=margin_mse", "on_bad_row=drop", *ranked(last="inf"))
-
-
-@pytest.mark.parametrize("model", ["biencoder", "crossencoder"])
-def test_a_loss_that_reads_a_teacher_needs_its_columns(model, ranked, tmp_path, tiny_backbone, monkeypatch):
-    forbid_reading(monkeypatch)
-    for words in (ranked(COLUMNS), ("dataset=[demo_nli]",)):
-        with pytest.raises(
-            UserError, match=r"loss=list_kl needs a teacher score for each document .* score_positive"
-        ):
-            run_job(tmp_path, tiny_backbone, f"model={model}", "loss=list_kl", *words)

@@ -9,7 +9,6 @@ from omegaconf import OmegaConf
 
 from conf.own_classes import own_class
 from conf.resolvers import unit_of_scores
-from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.core.nodes import numbers_of
 from launch.check import check_command_line
@@ -193,22 +192,6 @@ def test_what_is_typed_wins_for_a_stage_a_set_and_a_kind():
     assert job.loss.scored_pair.temperature == 0.5
     assert job.schedule.stages.demo_sts.loss.temperature == 0.25
     assert job.schedule.sets.demo_sts.loss.margin == 3
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (
-            ["loss=cosent", "model._target_=lightning_modules.biencoder.BiEncodr"],
-            "Did you mean lightning_modules.biencoder.BiEncoder?",
-        ),
-        (["~model"], "model=biencoder"),
-    ],
-)
-def test_mistakes_are_named_as_before(words, message):
-    with pytest.raises(UserError) as refused:
-        check_command_line(words, conf_dir=ROOT / "conf")
-    assert message in str(refused.value)
 
 
 def test_a_sweep_may_choose_the_model_and_the_temperature():

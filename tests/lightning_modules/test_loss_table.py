@@ -9,10 +9,6 @@ from jobs import run_job, typed_job
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.core.result import Result
-from juzhen.data import loading
-from launch import curriculum
-from lightning_modules.biencoder import BiEncoder
-from lightning_modules.crossencoder import CrossEncoderModule
 from lightning_modules.loss_factory import declared_loss, match_losses
 from tools import loss_table
 
@@ -129,32 +125,6 @@ def test_the_table_tells_what_becomes_of_a_real_job(model, outcomes):
                 continue
             with pytest.raises(UserError, match=r"loss=|by_kind"):
                 match_losses(job)
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("model=biencoder", "loss=ce", "dataset=[demo_qmc]"),
-        ("model=biencoder", "loss=softmax", "dataset=[demo_sts]"),
-        ("model=crossencoder", "loss=cosent_layers"),
-        ("model=crossencoder", "loss=by_kind"),
-        ("model=cot", "loss=simcse"),
-        ("model=views", "loss=triplet", "dataset=[demo_nli]"),
-        ("model=views", "loss=clustering"),
-    ],
-    ids=" ".join,
-)
-@pytest.mark.sampled(3)
-def test_a_refusal_comes_before_anything_is_loaded(words, tmp_path, tiny_backbone, monkeypatch):
-    def fail(*given, **options):
-        pytest.fail("something was loaded")
-
-    monkeypatch.setattr(loading, "load_examples", fail)
-    monkeypatch.setattr(curriculum, "load_stages", fail)
-    for model in (BiEncoder, CrossEncoderModule):
-        monkeypatch.setattr(model, "load_encoder", staticmethod(fail))
-    with pytest.raises(UserError, match=r"loss=|by_kind"):
-        run_job(tmp_path, tiny_backbone, *words)
 
 
 def takes_a_step(model, loss, folder, backbone):

@@ -9,7 +9,6 @@ from jobs import interrupt, logged, run_job, weights
 from jobs import module_of as any_module
 from transformers import AutoModelForMaskedLM
 
-from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
 from juzhen.core.result import Result
 from juzhen.encoders import load_encoder
@@ -214,25 +213,6 @@ def test_any_masked_language_model_goes_on_with_its_own_head(tmp_path, tiny_back
     assert json.loads((run / "encoder" / "config.json").read_text())["model_type"] == "roberta"
 
 
-def test_a_tokenizer_without_mask_token_is_refused(tmp_path, tiny_backbone):
-    import shutil
-
-    folder = tmp_path / "no_mask"
-    shutil.copytree(tiny_backbone, folder)
-    for name in ("tokenizer_config.json", "tokenizer.json"):
-        content = json.loads((folder / name).read_text("utf-8"))
-        content.pop("mask_token", None)
-        content["added_tokens"] = [
-            one for one in content.get("added_tokens", []) if one["content"] != "[MASK]"
-        ]
-        (folder / name).write_text(json.dumps(content), encoding="utf-8")
-    config = json.loads((folder / "tokenizer_config.json").read_text())
-    config["tokenizer_class"] = "PreTrainedTokenizerFast"
-    (folder / "tokenizer_config.json").write_text(json.dumps(config))
-    with pytest.raises(UserError, match="no mask token"):
-        module_of(folder)
-
-
 @pytest.mark.parametrize("more", [(), pytest.param(("benchmark=zh_published",), marks=pytest.mark.slow)])
 @pytest.mark.slow
 def test_the_recipe_of_pretraining_is_accepted(more):
@@ -240,11 +220,3 @@ def test_the_recipe_of_pretraining_is_accepted(more):
     from train import CONFIGURATION
 
     check_command_line(["experiment=pretrain/mlm", *more], conf_dir=CONFIGURATION)
-
-
-def test_a_monitor_that_cannot_choose_is_refused():
-    from launch.check import check_command_line
-    from train import CONFIGURATION
-
-    with pytest.raises(UserError, match=r"mlm_loss: unknown metric. Known: .*mlm_accuracy"):
-        check_command_line(["training.monitor=dev/demo_sts/mlm_loss"], conf_dir=CONFIGURATION)

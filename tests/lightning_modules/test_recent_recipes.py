@@ -5,7 +5,6 @@ import torch
 from jobs import interrupt, key_of, logged, module_of, run_job, typed_job, weights
 from safetensors.torch import load_file
 
-from juzhen.core.errors import UserError
 from juzhen.encoders import load_backbone
 from juzhen.losses import InfoNCEQueue
 from juzhen.training.optimizer import layer_of
@@ -76,12 +75,6 @@ def test_frozen_layers_stay_as_they_are(tmp_path, tiny_backbone):
         assert changed == ({3} if moved == "top" else set())
 
 
-@pytest.mark.parametrize("words", [(), ("dataset=[demo_sts,demo_qmc]", "weights=uncertainty")])
-def test_a_head_that_is_not_there_cannot_be_warmed_up(tmp_path, tiny_backbone, words):
-    with pytest.raises(UserError, match=r"head_warmup: demo_sts has no weights above the layers"):
-        run_job(tmp_path, tiny_backbone, *UNFREEZING, *words, "callbacks.unfreezing.head_warmup=2 steps")
-
-
 def test_sets_do_not_share_a_queue():
     job = typed_job(
         "benchmark=none", "dataset=[demo_qmc,demo_order]", "loss=spread_out", "loss@loss.of=info_nce_queue"
@@ -107,8 +100,3 @@ def test_two_passes_disagree_by_their_dropout(tmp_path, tiny_backbone, words):
     run = run_job(tmp_path, tiny_backbone, "training.duration=2 steps", "evaluation.splits=[]", *words)
     name = words[0].removeprefix("dataset=[").removesuffix("]")
     assert all(value > 1e-6 for value in logged(run, f"train/{name}/disagreement"))
-
-
-def test_two_passes_without_dropout_are_refused(tmp_path, tiny_backbone):
-    with pytest.raises(UserError, match=r"this encoder has none. Type backbone\.dropout=0\.1"):
-        run_job(tmp_path, tiny_backbone, "loss=r_drop", "backbone.dropout=0")

@@ -6,11 +6,9 @@ import torch
 from jobs import logged, module_of, run_job, typed_job, weights
 
 from juzhen.cli.main import main
-from juzhen.core.errors import UserError
 from juzhen.core.result import Result
 from juzhen.families.sparse.encoder import SparseEncoder
 from juzhen.losses.regularizers import flops, warmed_up
-from lightning_modules.splade import Splade
 
 SPLADE = ("model=splade", "training.duration=4 steps")
 FLOPS = ("model.query_flops=0.01", "model.document_flops=0.02", "model.flops_warmup_percent=50")
@@ -36,8 +34,6 @@ def test_a_run_learns_and_its_encoder_gives_what_its_result_says(run, tmp_path, 
     words = ("model=splade", f"init_from={run}", "loss=cosent", "training.duration=2 steps")
     further = run_job(tmp_path, tiny_backbone, *words)
     assert weights(further) != weights(run)
-    with pytest.raises(UserError, match=r"model\.pooling: .* was trained with max. Leave it out"):
-        Splade.load_encoder(typed_job("benchmark=none", *words, "model.pooling=sum"))
 
 
 def test_the_loss_is_that_of_the_job_and_both_regularisers(tiny_backbone):
@@ -55,7 +51,7 @@ def test_the_loss_is_that_of_the_job_and_both_regularisers(tiny_backbone):
 
 
 @pytest.mark.slow
-def test_negatives_are_mined_with_sparse_vectors(run, tmp_path, capsys):
+def test_negatives_are_mined_with_sparse_vectors(run, tmp_path):
     out = tmp_path / "mined" / "of_tests_hard.tsv"
     words = [
         "demo_retrieval",
@@ -69,10 +65,8 @@ def test_negatives_are_mined_with_sparse_vectors(run, tmp_path, capsys):
         "--num-negatives",
         "1",
     ]
-    assert main(["mine", *words]) == 0, capsys.readouterr().err
+    assert main(["mine", *words]) == 0
     assert len(out.read_text(encoding="utf-8").splitlines()) > 1
-    assert main(["mine", *words[:3], str(tmp_path / "of_tests_b.tsv"), *words[4:], "--index", "hnsw"]) == 2
-    assert "this encoder has sparse ones" in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -82,21 +76,9 @@ def test_numbers_of_losses_are_those_for_dot_products():
         assert typed_job("benchmark=none", "model=colbert", f"loss={loss}").loss["temperature"] < 0.1
 
 
-def test_verbs_that_want_an_embedding_say_so(run, tmp_path, capsys):
-    (tmp_path / "texts.txt").write_text("怎么退货\n", encoding="utf-8")
-    for words in (
-        ["encode", str(run), str(tmp_path / "texts.txt")],
-        ["export", str(run), str(tmp_path / "out")],
-        ["index", "build", str(tmp_path / "texts.txt"), str(run), "--out", str(tmp_path / "index")],
-        ["space", str(run), "--dataset", "demo_sts"],
-        ["score", str(run), "a", "b", "--truncate-dim", "8"],
-    ):
-        assert main(words) == 2
-        assert "\n" not in capsys.readouterr().err.strip()  # one line, and no traceback
+def test_words_of_a_score_add_up_to_it(run, capsys):
     assert main(["score", str(run), "怎么退货", "如何退货", "--words"]) == 0
     score, *parts = [float(line.split()[0]) for line in capsys.readouterr().out.splitlines()]
     assert len(parts) == 10
     assert 0 < sum(parts) <= score * (1 + 1e-3)
     assert parts == sorted(parts, reverse=True)
-    assert main(["score", "builtin/mini_zh", "怎么退货", "如何退货", "--words"]) == 2
-    assert "take a sparse encoder" in capsys.readouterr().err
