@@ -8,8 +8,6 @@ import numpy as np
 import pytest
 
 from juzhen import SentenceEncoder
-from juzhen.cli.main import main
-from juzhen.core.errors import UserError
 from juzhen.core.text import script_table
 from juzhen.distillation.student import common_characters, complete_tokenizer, grown
 
@@ -69,11 +67,6 @@ def test_characters_that_are_always_there_are_folded_ones(complete):
     assert {*characters} <= complete.get_vocab().keys()
 
 
-def test_a_vocabulary_that_the_characters_fill_is_refused(encoder):
-    with pytest.raises(UserError, match=r"vocabulary=5,000.*at least"):
-        complete_tokenizer(encoder.tokenizer, TEXTS, 5_000)
-
-
 @pytest.mark.slow
 def test_a_grown_student_keeps_what_it_has_learnt(encoder):
     student = grown(encoder, encoder, vocabulary=9_500, texts=TEXTS, seed=0).eval()
@@ -83,17 +76,3 @@ def test_a_grown_student_keeps_what_it_has_learnt(encoder):
     assert scores[0] == pytest.approx(1, abs=1e-6)
     assert scores[1] < 0.9999
     assert np.isfinite(student.encode(["𪚥龘靐"])).all()
-
-
-@pytest.mark.parametrize(
-    ("words", "key"),
-    [
-        (["--grow", "builtin/mini_zh", "--layers", "2"], "--layers"),
-        (["--grow", "builtin/mini_zh"], "--vocabulary"),
-        ([], "--layers"),
-    ],
-)
-def test_options_of_growing_go_together(words, key, tmp_path, capsys):
-    assert main(["shrink", "builtin/mini_zh", str(tmp_path / "out"), *words]) == 2
-    assert key in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()

@@ -8,7 +8,6 @@ import pytest
 from jobs import run_job
 
 from juzhen.cli.main import main
-from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
 from juzhen.core.result import Result
 from juzhen.data.source import load_examples
@@ -94,11 +93,6 @@ def test_probabilities_keep_their_value(tmp_path):
     np.testing.assert_allclose(read(yaml, data_dir=tmp_path).targets, [0.119203, 0.5, 0.952574], atol=1e-6)
 
 
-def test_equal_scores_are_refused():
-    with pytest.raises(UserError, match=r"all 3 pairs have the score 1.000000.*try --grade logit"):
-        graded(np.array([30.0, 40.0, 50.0]), "probability")
-
-
 @pytest.mark.slow
 def test_a_bi_encoder_learns_from_a_cross_encoder(teacher, tmp_path, tiny_backbone, project_root, capsys):
     table = tmp_path / "silver" / "of_tests_qmc_graded.tsv"
@@ -129,25 +123,6 @@ def test_a_bi_encoder_learns_from_a_cross_encoder(teacher, tmp_path, tiny_backbo
     result = Result.read(run)
     assert result.trained_on == ["of_tests_qmc_graded"]
     assert result.data["train/of_tests_qmc_graded"]["kind"] == "scored_pair"
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["lcqm", "--out", "of_tests_x.tsv"], "set=lcqm: unknown set. Did you mean lcqmc"),
-        (["lcqmc", "--out", "of_tests_x.tsv"], "lcqmc/train: no file of it below nowhere. Type --data-dir"),
-        (["demo_qmc", "--out", "x.csv"], "--out x.csv: expected a .tsv whose name is letters"),
-        (["demo_qmc", "--out", "lcqmc.tsv"], "there is a dataset lcqmc already. Choose lcqmc_graded.tsv"),
-        (["demo_qmc", "--out", "of_tests_x.tsv", "--limit", "1"], "Invalid value for '--limit'"),
-        (["demo_qmc", "--out", "of_tests_x.tsv"], "nothing: no such folder"),
-    ],
-)
-def test_mistakes_are_told_in_one_line(words, message, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("JUZHEN_DATA", "nowhere")
-    assert main(["distill", "nothing", *words]) == 2
-    assert message in capsys.readouterr().err
-    assert not list(tmp_path.iterdir())
 
 
 def test_rows_with_fewer_documents_stay_shorter(tmp_path):
@@ -186,33 +161,12 @@ def test_documents_of_a_row_are_scored_each_once_and_stay_in_their_row():
     assert len(Triplets.of(examples(Kind.TRIPLET, texts), limit=1, seed=0).rows) == 1
 
 
-@pytest.mark.parametrize(
-    ("read_as", "kind", "texts", "message"),
-    [
-        (pairs_to_grade, Kind.SENTENCE, {"text": ["a"]}, "sentences, and a cross-encoder scores pairs"),
-        (
-            Triplets.of,
-            Kind.POSITIVE_PAIR,
-            {"anchor": ["a"], "positive": ["c"]},
-            "positive pairs, which cannot be read as triplets",
-        ),
-    ],
-)
-def test_what_cannot_be_scored_is_refused(read_as, kind, texts, message):
-    with pytest.raises(UserError, match=f"some holds {message}"):
-        read_as(examples(kind, texts), limit=None, seed=0)
-
-
 @pytest.mark.slow
-def test_a_loss_of_documents_learns_from_scored_triplets(teacher, tmp_path, tiny_backbone, capsys):
+def test_a_loss_of_documents_learns_from_scored_triplets(teacher, tmp_path, tiny_backbone):
     table = tmp_path / "silver" / "of_tests_nli_scored.tsv"
     assert (
         main(["distill", str(teacher), "demo_nli", "--triplets", "--out", str(table), "--limit", "20"]) == 0
     )
-    told = capsys.readouterr().out
-    assert "20 triplets of demo_nli/train with scores" in told
-    assert "the positive scores above its negatives in" in told
-    assert "loss=margin_mse" in told
     rows = read(tmp_path / "silver" / "conf" / "dataset" / "of_tests_nli_scored.yaml", data_dir=tmp_path)
     encoder = CrossEncoder.load(teacher)
     for place, document in enumerate(("positive", "negative")):
@@ -235,7 +189,6 @@ def test_a_loss_of_documents_learns_from_scored_triplets(teacher, tmp_path, tiny
     silver = str(tmp_path / "silver" / "conf")
     words = ["of_tests_nli_scored", "--config-dir", silver, "--out", str(tmp_path / "of_tests_again.tsv")]
     assert main(["distill", str(teacher), *words]) == 0
-    assert "40 pairs of of_tests_nli_scored/train" in capsys.readouterr().out
 
 
 @pytest.mark.slow
@@ -248,5 +201,3 @@ def test_a_bi_encoder_teaches_by_its_cosines(project_root, tmp_path, capsys):
     pairs = list(zip(rows.texts("anchor"), rows.texts("negative"), strict=True))
     expected = SentenceEncoder.load(folder).score(pairs)
     np.testing.assert_allclose(rows.teacher_scores[:, 1], expected, atol=1e-5)
-    assert main(["distill", folder, *words, "--grade", "probability"]) == 2
-    assert "a bi-encoder, gives cosines. Leave --grade out" in capsys.readouterr().err

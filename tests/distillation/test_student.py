@@ -7,7 +7,6 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
 from juzhen.cli.main import main
-from juzhen.core.errors import UserError
 from juzhen.core.paths import BUILTIN
 from juzhen.distillation.student import most_needed, student_of, token_counts, with_tokens
 from juzhen.encoders import SentenceEncoder, load_backbone
@@ -93,44 +92,25 @@ def test_tokens_are_counted_and_the_needed_ones_kept():
     assert len(kept) == len(tokenizer) - 1
 
 
-@pytest.mark.parametrize(
-    ("asked", "said"),
-    [
-        ({"layers": 7}, "layers=7: expected a number from 1 to 6"),
-        ({"layers": 2, "dim": 512}, "dim=512: expected a number from 1 to 256"),
-        ({"layers": 2, "vocabulary": 40}, "needs texts"),
-        ({"layers": 2, "vocabulary": 5, "texts": TEXTS}, "special tokens alone"),
-    ],
-)
-def test_what_a_teacher_cannot_give_is_refused(teacher, asked, said):
-    with pytest.raises(UserError, match=said):
-        student_of(teacher, seed=0, **asked)
-
-
 def test_another_tokenizer_needs_fewer_dimensions(teacher):
-    with pytest.raises(UserError, match=r"another tokenizer: .* leave the tokenizer out"):
-        student_of(teacher, layers=2, tokenizer=unigram(), seed=0)
     student = student_of(teacher, layers=1, dim=64, tokenizer=unigram(), seed=0)
     assert student.eval().encode("今天天气").shape == (64,)
 
 
 @pytest.mark.slow
-def test_the_verb_writes_a_folder_that_loads(teacher, tmp_path, capsys):
+def test_the_verb_writes_a_folder_that_loads(teacher, tmp_path):
     from juzhen.encoders.save import save_encoder
 
     save_encoder(teacher, tmp_path / "teacher", card={"name": "teacher"})
     places = str(tmp_path / "teacher"), str(tmp_path / "small")
     words = ["--layers=1", "--dim=64", "--vocabulary=200", "--dataset", "demo_qmc"]
     assert main(["shrink", *places, *words]) == 0
-    assert "1 layer of 64, 200 tokens" in capsys.readouterr().out
     assert SentenceEncoder.load(tmp_path / "small").encode(TEXTS).shape == (3, 64)
 
 
 @pytest.mark.slow
-def test_a_prompt_is_for_tokens_that_begin_as_texts(tmp_path, capsys):
+def test_a_prompt_is_for_tokens_that_begin_as_texts(tmp_path):
     words = ["shrink", "builtin/mini_zh", str(tmp_path / "student"), "--layers", "1", "--prompt", "问："]
-    assert main(words) == 2
-    assert "say --dim below 256, or leave --prompt out" in capsys.readouterr().err
     assert main([*words, "--dim", "64"]) == 0
     assert main(["shrink", "builtin/mini_zh", str(tmp_path / "plain"), "--layers", "1", "--dim", "64"]) == 0
     prompted, plain = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("student", "plain"))

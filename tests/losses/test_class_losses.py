@@ -9,7 +9,6 @@ import torch.nn.functional as F
 from class_cases import MIX, NO_MIX
 from loss_cases import DIM, encoded_rows, loss_of
 
-from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.losses import AnglE, ArcFace, Bilinear, Circle, Clustering, CoSENTAndSoftmax, Prototype
 from juzhen.losses.classes import arcface, clustering, prototype_entropy, with_margin
@@ -123,11 +122,6 @@ def test_all_in_one_point_is_perfect_only_without_separation():
     assert costs[0.0, "same"] == pytest.approx(costs[0.0, "apart"], abs=1e-6)
     assert costs[1.0, "same"] == pytest.approx(1, abs=1e-6)
     assert costs[1.0, "apart"] == pytest.approx(0, abs=1e-6)
-
-
-def test_bilinear_bce_is_for_two_classes():
-    with pytest.raises(UserError, match=r"bce is for 0/1 pairs, and these have 3 classes"):
-        Bilinear(objective="bce", dim=DIM, num_classes=3)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ import torch
 from loss_cases import encoded_rows, loss_of
 
 from juzhen import losses
-from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.losses.scores import all_cosines, row_cosine
 
@@ -40,12 +39,10 @@ def test_hardness_multiplies_negatives(hardness_mode):
     torch.testing.assert_close(ours, expected, rtol=1e-10, atol=1e-12)
 
 
-def test_without_hardness_it_is_info_nce_and_own_negatives_must_be_there():
+def test_without_hardness_it_is_info_nce():
     rows = encoded_rows(Kind.TRIPLET)
     plain = loss_of(losses.InfoNCE(), rows)[0]
     torch.testing.assert_close(loss_of(losses.InfoNCEWeighted(hardness_strength=0), rows)[0], plain)
-    with pytest.raises(UserError, match="hardness_mode=own: these rows have no hard negatives"):
-        losses.InfoNCEWeighted(hardness_mode="own")(drawn(3, DIM), drawn(3, DIM))
 
 
 def queue(size=8):

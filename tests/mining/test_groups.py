@@ -5,7 +5,6 @@ import pytest
 import torch
 
 import juzhen
-from juzhen.core.errors import UserError
 from juzhen.encoders.pooling import unit
 from juzhen.mining import groups
 
@@ -60,20 +59,6 @@ def test_clusters_find_what_was_drawn_around_centres():
     for labels in (groups.cluster(close, 4), groups.cluster(torch.from_numpy(close), min_score=0.6)):
         assert all(len({*labels[start : start + 9].tolist()}) == 1 for start in range(0, 36, 9))
     np.testing.assert_array_equal(groups.cluster(close, 4, seed=3), groups.cluster(close, 4, seed=3))
-
-
-def test_what_is_no_matrix_and_what_cannot_be_meant_is_refused():
-    for work, message in (
-        (lambda: groups.mine_paraphrases(["今天", "明天"]), "vectors: expected a matrix"),
-        (lambda: groups.detect_communities(np.zeros(3)), "vectors: expected a matrix"),
-        (lambda: groups.mine_paraphrases(np.full((2, 2), np.nan)), "vectors: row 0 holds NaN"),
-        (lambda: groups.cluster(np.eye(3)), "cluster: give count, or min_score"),
-        (lambda: groups.cluster(np.eye(3), 4), "count=4: .*from 1 to 3"),
-        (lambda: groups.cluster(np.eye(3), 0), "count=0: .*from 1 to 3"),
-        (lambda: groups.cluster(np.eye(3), min_score=2), "min_score=2: .*1"),
-    ):
-        with pytest.raises(UserError, match=message):
-            work()
 
 
 def test_nothing_has_no_pairs():

@@ -10,7 +10,6 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from juzhen.cli.main import main
 from juzhen.cli.mine import mine
-from juzhen.core.errors import UserError
 from juzhen.core.paths import DATASETS
 from juzhen.data.loading import load_ranking
 from juzhen.data.rows import ConfiguredSets
@@ -44,9 +43,6 @@ def test_a_set_of_a_further_folder_is_mined_to_the_depth_of_its_corpus(own_set, 
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     options = {"data_dir": own_set, "config_dir": own_set / "conf", "rules": MiningOptions(num_negatives=1)}
     given = own_set / "out" / "of_tests_tiny_hard.tsv"
-    with pytest.raises(UserError, match="range_max=100: expected a number from 1 to 15"):
-        mine("tiny", ["bm25"], out=given, range_max=100, **options)
-    shutil.rmtree(own_set / "out", ignore_errors=True)
     mine("tiny", ["bm25"], out=given, **options)
     printed = capsys.readouterr().out
     assert "range_max: all 15 documents of train/tiny" in printed
@@ -65,9 +61,6 @@ def test_a_set_that_says_where_it_lies_needs_no_folder_of_data(own_set, monkeypa
     sets = ConfiguredSets(DATASETS, Path("data"), config_dir=own_set / "conf")
     (found,) = sets.training(["tiny"])
     assert len(found) == 2 * len(ROWS)
-    description.write_text(text.replace("kind: labelled_pair", "kind: labeled_pair"), encoding="utf-8")
-    with pytest.raises(UserError, match=r"tiny\.yaml: kind=labeled_pair: .*Did you mean labelled_pair"):
-        ConfiguredSets(DATASETS, Path("data"), config_dir=own_set / "conf").training(["tiny"])
 
 
 def test_faulty_rows_are_left_out_where_that_is_typed(own_set, capsys, monkeypatch):
@@ -78,12 +71,8 @@ def test_faulty_rows_are_left_out_where_that_is_typed(own_set, capsys, monkeypat
     words += ["--data-dir", str(own_set), "--config-dir", str(own_set / "conf")]
     assert main(words) == 2
     assert "--on-bad-row drop" in capsys.readouterr().err
-    assert main(["shrink", "builtin/mini_zh", "student", "--layers", "1", "on_bad_row=drop"]) == 2
-    assert "Type --on-bad-row drop" in capsys.readouterr().err
     assert main([*words, "--on-bad-row", "drop"]) == 0
     where = {"data_dir": own_set, "config_dir": own_set / "conf"}
-    with pytest.raises(UserError, match="text_b is empty"):
-        load_ranking("tiny", "train", **where)
     assert len(load_ranking("tiny", "train", on_bad_row="drop", **where).queries) == 10
 
 

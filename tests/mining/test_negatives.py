@@ -1,7 +1,6 @@
 """A whole mining: files, kill and resume, calibration, the verb, and that a job learns from the set."""
 
 import json
-import os
 import re
 import shlex
 from dataclasses import replace
@@ -14,8 +13,7 @@ from pages import quoted, shapes
 
 import juzhen
 from juzhen.cli.main import main
-from juzhen.core.errors import UserError
-from juzhen.core.examples import Examples, Kind
+from juzhen.core.examples import Kind
 from juzhen.core.file_guard import LIST
 from juzhen.core.result import Result
 from juzhen.data.rankings import RankingSet, as_ranking
@@ -93,8 +91,6 @@ def test_a_killed_mining_goes_on_and_ends_with_the_same_bytes(ranking, encoder, 
     monkeypatch.setattr(Miner, "shard", shard)
     gone_on = juzhen.mine(ranking, [encoder, "bm25"], FEW, folder=tmp_path / "cut")
     assert files(gone_on, tmp_path / "b") == files(whole, tmp_path / "a")
-    with pytest.raises(UserError, match="cut: holds shards of a mining with other sources, options"):
-        juzhen.mine(ranking, ["bm25"], MiningOptions(range_max=9), folder=tmp_path / "cut")
 
 
 def test_the_file_of_candidates_says_what_decided_it(ranking, encoder, tmp_path):
@@ -147,37 +143,6 @@ def test_a_threshold_is_fitted_on_labelled_pairs(ranking, pairs, encoder, tmp_pa
         "positive_cluster",
     }
     assert all(row["score"] < fitted["value"] for row in table if row["kept"])
-
-
-def test_what_cannot_be_mined_is_refused_before_anything_is_encoded(ranking, pairs, tmp_path):
-    empty = RankingSet("none", "train", [], [], [])
-    scored = Examples.from_texts(
-        "sts", "dev", kind=Kind.SCORED_PAIR, texts={"text_a": ["a"], "text_b": ["b"]}, targets=np.ones(1)
-    )
-    bm25 = ["bm25"]
-    wrong = [
-        (empty, bm25, {}, None, "range_max=20: expected a number from 1 to 0"),
-        (ranking, bm25, {"range_max": 10**6}, None, "range_max=1000000: expected a number from 1 to"),
-        (ranking, ["bm52"], {}, None, "sources: bm52: expected loaded encoders, bm25 once, or both"),
-        (ranking, [], {}, None, "sources: none: expected loaded encoders"),
-        (ranking, bm25, {}, pairs, "scores of bm25 depend on the corpus"),
-        (ranking, bm25, {}, scored, "sts is of kind scored_pair. Expected labelled_pair"),
-        (ranking, bm25, {"index": "hnsw"}, None, "index=hnsw: is for embeddings"),
-        (ranking, bm25, {"max_score": 1.0}, pairs, "one of them"),
-    ]
-    for set_, sources, options, calibrate_on, message in wrong:
-        with pytest.raises(UserError, match=message):
-            juzhen.mine(set_, sources, replace(FEW, **options), folder=tmp_path, calibrate_on=calibrate_on)
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_mining_that_keeps_nothing_says_why(ranking, tmp_path):
-    mined = juzhen.mine(ranking, ["bm25"], replace(FEW, max_score=-1.0), folder=tmp_path / "shards")
-    with pytest.raises(
-        UserError, match=r"no query has a negative, .* refused as above_threshold \([\d,]+\), see"
-    ):
-        mined.write(tmp_path / "of_tests_hard.tsv", like=LIKE)
-    assert sorted(one.name for one in tmp_path.iterdir()) == [LIST, "of_tests_hard.parquet", "shards"]
 
 
 SMALL = RankingSet(
@@ -351,40 +316,6 @@ def test_the_verb_warns_of_such_pairs_in_one_line(tmp_path, encoder_folder, monk
     assert len(told) == 1
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["lcqm", "bm25", "--out", "of_tests_x.tsv"], "set=lcqm: unknown set. Did you mean lcqmc"),
-        (["demo_sts", "bm25", "--out", "of_tests_x.tsv"], "demo_sts"),
-        (
-            ["demo_qmc", "bm25", "--out", "x.csv"],
-            "--out x.csv: expected a .tsv .* such as mined/demo_qmc_hard.tsv",
-        ),
-        (
-            ["demo_qmc", "bm25", "--out", "lcqmc.tsv"],
-            "there is a dataset lcqmc already. Choose lcqmc_hard.tsv",
-        ),
-        (["demo_qmc", "nothing", "--out", "of_tests_x.tsv"], "nothing: no such folder"),
-        (
-            ["demo_qmc", "bm25", "--out", "of_tests_x.tsv", "--exclude-from", "lcqm"],
-            "evaluate=lcqm: unknown set. Did you mean",
-        ),
-        (
-            ["demo_qmc", "bm25", "--out", "of_tests_x.tsv", "--relative-margin", "2"],
-            "--relative-margin 2.0: expected a number from 0 to below 1",
-        ),
-    ],
-)
-def test_mistakes_are_told_in_one_line(words, message, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("JUZHEN_DATA", "nowhere")
-    assert main(["mine", *words]) == 2
-    err = capsys.readouterr().err
-    assert err.count("\n") == 1
-    assert re.search(message, err)
-    assert not list(tmp_path.iterdir())
-
-
 @pytest.mark.slow
 @pytest.mark.oracle
 def test_candidates_are_those_of_sentence_transformers(project_root, tmp_path):
@@ -439,31 +370,6 @@ def test_candidates_are_those_of_sentence_transformers(project_root, tmp_path):
         if sorted(ours[pair]) != sorted(expected[pair])
     }
     assert not differs  # of equal scores either may be first
-
-
-def test_what_is_no_portion_of_this_mining_is_refused_by_its_name(ranking, encoder, tmp_path):
-    folder = tmp_path / "shards"
-    (path,) = juzhen.mine(ranking, [encoder], FEW, folder=folder).shards
-    table, raw = pq.read_table(path), path.read_bytes()
-    other = table.set_column(0, "query", [[10**6] * len(table)]).cast(table.schema)
-    counts = '{"reasons": {}, "known": 2, "rules": {}, "left": {}}'
-    for spoil in (
-        lambda: path.write_bytes(raw[: len(raw) // 2]),
-        lambda: path.write_bytes(b""),
-        lambda: pq.write_table(table.drop_columns(["reason"]), path),
-        lambda: pq.write_table(table.slice(0, 0), path),
-        lambda: pq.write_table(table.replace_schema_metadata({}), path),
-        lambda: pq.write_table(other, path),
-        lambda: pq.write_table(table.set_column(1, "document", other["query"]).cast(table.schema), path),
-        lambda: pq.write_table(table.replace_schema_metadata({"juzhen.counts": counts}), path),
-        lambda: path.unlink() or os.mkfifo(path),
-        lambda: path.unlink() or path.mkdir(),
-    ):
-        spoil()
-        with pytest.raises(UserError, match=r"000000\.parquet: not a shard of this mining .*Delete it"):
-            juzhen.mine(ranking, [encoder], FEW, folder=folder)
-    path.rmdir()
-    assert juzhen.mine(ranking, [encoder], FEW, folder=folder).shards[0].read_bytes() == raw
 
 
 def test_queries_whose_answers_are_not_there_are_not_mined(ranking, encoder, tmp_path):

@@ -1,0 +1,87 @@
+"""What a format or a back end cannot hold is refused, and nothing is written."""
+
+from dataclasses import replace
+
+import pytest
+from jobs import tiny_encoder
+from refusals import rows
+from test_export import PROOF
+
+from juzhen import CrossEncoder
+from juzhen.cli.main import main
+from juzhen.core.errors import UserError
+from juzhen.export import folder as folder_module
+from juzhen.export.backend_comparison import compare_backends
+from juzhen.export.folder import export_encoder
+from juzhen.export.formats import Format
+from juzhen.export.loaders import open_export
+
+
+@pytest.fixture(scope="module")
+def encoder(tiny_backbone):
+    return tiny_encoder(tiny_backbone).eval()
+
+
+def joint(f, **options):
+    options = {"outputs": 1, "segments": False, "symmetric": False, "seed": 0} | options
+    return CrossEncoder(tiny_encoder(f.tiny_backbone), **options).eval()
+
+
+def export(f, encoder, form, **options):
+    try:
+        export_encoder(encoder, f.tmp_path / "out", form, **options)
+    finally:
+        assert not list(f.tmp_path.iterdir())
+
+
+def beyond_the_bound(f):
+    apart = replace(PROOF, differences={"a": 1.0}, speed={"before": 1, "after": 1})
+    f.monkeypatch.setattr(folder_module, "prove", lambda *given, **options: apart)
+    return f.encoder
+
+
+REFUSED = {
+    "an export": [
+        (
+            lambda f: export(f, beyond_the_bound(f), Format.SENTENCE_TRANSFORMERS),
+            r"1.0e\+00.*--allow-difference",
+        ),
+        (lambda f: export(f, joint(f, outputs=3), Format.STATIC), "a cross-encoder has none"),
+        (lambda f: export(f, joint(f, outputs=3), Format.ONNX, dim=4), "scores and no embeddings"),
+        (lambda f: export(f, f.encoder, Format.ONNX, dim=64), "truncate_dim=64"),
+        (lambda f: export(f, joint(f, symmetric=True), Format.SENTENCE_TRANSFORMERS), "both orders"),
+    ],
+    "a back end": [
+        (lambda f: open_export(f.tmp_path), "no export of juzhen"),
+        (
+            lambda f: compare_backends(f.encoder, ["今天"], beside=[str(f.tmp_path)], only=()),
+            "no export of juzhen",
+        ),
+        (
+            lambda f: compare_backends(joint(f), ["今天"], beside=["http://127.0.0.1:9"], only=()),
+            "export",
+        ),
+    ],
+}
+
+
+@pytest.mark.parametrize(("call", "words"), rows(REFUSED))
+def test_what_an_export_cannot_hold_is_refused(f, call, words):
+    with pytest.raises(UserError, match=words):
+        call(f)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("export {encoder} {folder}/out --format openvino-int8", "openvino, nncf. Type: pip install"),
+        ("verify {encoder} --ways torhc", "Did you mean torch?"),
+        ("verify {encoder} {folder}/texts.txt --ways torch --with {folder}", "export"),
+    ],
+)
+def test_a_verb_refuses_and_writes_nothing(words, told, encoder_folder, tmp_path, monkeypatch, capsys):
+    (tmp_path / "texts.txt").write_text("今天\n", encoding="utf-8")
+    monkeypatch.setattr("juzhen.core.errors.find_spec", lambda name: None)
+    assert main([word.format(encoder=encoder_folder, folder=tmp_path) for word in words.split()]) == 2
+    assert told in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,203 @@
+"""What cannot be mined, grouped or read again is refused before anything is encoded or written."""
+
+import os
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from refusals import rows
+from test_mine_command import own_set  # noqa: F401, a fixture
+from test_negatives import FEW, LIKE, encoder, pairs, ranking  # noqa: F401, fixtures
+
+import juzhen
+from juzhen.cli.main import main
+from juzhen.cli.mine import mine
+from juzhen.core.errors import UserError
+from juzhen.core.examples import Examples, Kind
+from juzhen.core.file_guard import LIST
+from juzhen.core.paths import DATASETS
+from juzhen.data.loading import load_ranking
+from juzhen.data.rankings import RankingSet
+from juzhen.data.rows import ConfiguredSets
+from juzhen.mining import groups
+from juzhen.mining.negatives import fit_false_negatives
+from juzhen.mining.options import MiningOptions
+
+BM25 = ["bm25"]
+EMPTY = RankingSet("none", "train", [], [], [])
+SCORED = Examples.from_texts(
+    "sts", "dev", kind=Kind.SCORED_PAIR, texts={"text_a": ["a"], "text_b": ["b"]}, targets=np.ones(1)
+)
+
+
+def mined(f, sources, *, of=None, on=None, **options):
+    try:
+        juzhen.mine(of or f.ranking, sources, replace(FEW, **options), folder=f.tmp_path, calibrate_on=on)
+    finally:
+        assert not list(f.tmp_path.iterdir())
+
+
+def nothing_kept(f):
+    found = juzhen.mine(f.ranking, BM25, replace(FEW, max_score=-1.0), folder=f.tmp_path / "shards")
+    try:
+        found.write(f.tmp_path / "of_tests_hard.tsv", like=LIKE)
+    finally:
+        names = sorted(one.name for one in f.tmp_path.iterdir())
+        assert names == [LIST, "of_tests_hard.parquet", "shards"]
+
+
+def with_other_options(f):
+    folder = f.tmp_path / "cut"
+    juzhen.mine(f.ranking, BM25, FEW, folder=folder)
+    juzhen.mine(f.ranking, BM25, MiningOptions(range_max=9), folder=folder)
+
+
+COUNTS = '{"reasons": {}, "known": 2, "rules": {}, "left": {}}'
+SHARDS = {
+    "cut": lambda path, table: path.write_bytes(path.read_bytes()[: path.stat().st_size // 2]),
+    "empty": lambda path, table: path.write_bytes(b""),
+    "no reason": lambda path, table: pq.write_table(table.drop_columns(["reason"]), path),
+    "no rows": lambda path, table: pq.write_table(table.slice(0, 0), path),
+    "no counts": lambda path, table: pq.write_table(table.replace_schema_metadata({}), path),
+    "other queries": lambda path, table: pq.write_table(numbered(table, 0, "query"), path),
+    "other documents": lambda path, table: pq.write_table(numbered(table, 1, "document"), path),
+    "other counts": lambda path, table: pq.write_table(
+        table.replace_schema_metadata({"juzhen.counts": COUNTS}), path
+    ),
+    "a pipe": lambda path, table: path.unlink() or os.mkfifo(path),
+    "a folder": lambda path, table: path.unlink() or path.mkdir(),
+}
+
+
+def numbered(table, place, column):
+    return table.set_column(place, column, [[10**6] * len(table)]).cast(table.schema)
+
+
+@pytest.fixture(scope="module")
+def shards(ranking, encoder, tmp_path_factory):  # noqa: F811
+    """A mining of one shard, and what the shard holds."""
+    folder = tmp_path_factory.mktemp("mined") / "shards"
+    (path,) = juzhen.mine(ranking, [encoder], FEW, folder=folder).shards
+    return path, path.read_bytes()
+
+
+def over_a_spoilt_shard(f, spoil):
+    path, raw = f.shards
+    try:
+        spoil(path, pq.read_table(path))
+        juzhen.mine(f.ranking, [f.encoder], FEW, folder=path.parent)
+    finally:
+        path.rmdir() if path.is_dir() else path.unlink()
+        path.write_bytes(raw)
+        juzhen.mine(f.ranking, [f.encoder], FEW, folder=path.parent)  # what was there is taken again
+
+
+def of_a_wrong_kind(f):
+    path = f.own_set / "conf" / "dataset" / "tiny.yaml"
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace("kind: labelled_pair", "kind: labeled_pair"), encoding="utf-8")
+    return ConfiguredSets(DATASETS, Path("data"), config_dir=path.parents[1]).training(["tiny"])
+
+
+def of_a_faulty_row(f):
+    with (f.own_set / "tiny" / "train.tsv").open("a", encoding="utf-8") as file:
+        file.write("没有答案\t\t1\n")
+    return load_ranking("tiny", "train", data_dir=f.own_set, config_dir=f.own_set / "conf")
+
+
+def deeper_than_the_corpus(f):
+    options = {
+        "data_dir": f.own_set,
+        "config_dir": f.own_set / "conf",
+        "rules": MiningOptions(num_negatives=1),
+    }
+    mine("tiny", BM25, out=f.own_set / "out" / "of_tests_tiny_hard.tsv", range_max=100, **options)
+
+
+REFUSED = {
+    "an option": [
+        (lambda f, wrong=wrong: MiningOptions(**wrong), words)
+        for wrong, words in (
+            ({"index": "hnws"}, "index=hnws: .*Did you mean hnsw"),
+            ({"relative_margin": 1}, "relative_margin=1: .*0 to below 1"),
+            ({"range_min": 100}, "range_min=100: .*0 to 99"),
+            ({"temperature": 0.0}, "temperature=0.0: .*above 0"),
+            ({"absolute_margin": float("nan")}, "absolute_margin=nan"),
+            ({"hard_share": -0.1}, "hard_share=-0.1: .*0 to 1"),
+            ({"positive_reference": "onw"}, "positive_reference=onw: .*Did you mean own"),
+            (
+                {"positive_reference": "own", "false_negatives": "relabel"},
+                "positive_reference=own, false_negatives=relabel",
+            ),
+        )
+    ],
+    "a threshold": [
+        (
+            lambda f: fit_false_negatives(np.arange(4.0), np.array([1, 1, 0, 0]), rate=1),
+            "false_negative_rate=1: .*0 to",
+        ),
+        (lambda f: fit_false_negatives(np.arange(4.0), np.ones(4), rate=0.1), "one of them is missing"),
+    ],
+    "groups": [
+        (lambda f: groups.mine_paraphrases(["今天", "明天"]), "vectors: expected a matrix"),
+        (lambda f: groups.detect_communities(np.zeros(3)), "vectors: expected a matrix"),
+        (lambda f: groups.mine_paraphrases(np.full((2, 2), np.nan)), "vectors: row 0 holds NaN"),
+        (lambda f: groups.cluster(np.eye(3)), "give count, or min_score"),
+        (lambda f: groups.cluster(np.eye(3), 4), "count=4: .*from 1 to 3"),
+        (lambda f: groups.cluster(np.eye(3), 0), "count=0: .*from 1 to 3"),
+        (lambda f: groups.cluster(np.eye(3), min_score=2), "min_score=2: .*1"),
+    ],
+    "a mining": [
+        (lambda f: mined(f, BM25, of=EMPTY), "range_max=20: .*1 to 0"),
+        (lambda f: mined(f, BM25, range_max=10**6), "range_max=1000000: .*1 to"),
+        (lambda f: mined(f, ["bm52"]), "sources: bm52: .*loaded encoders, bm25"),
+        (lambda f: mined(f, []), "sources: none: .*loaded encoders"),
+        (lambda f: mined(f, BM25, on=f.pairs), "bm25 depend on the corpus"),
+        (lambda f: mined(f, BM25, on=SCORED), "kind scored_pair. Expected labelled_pair"),
+        (lambda f: mined(f, BM25, index="hnsw"), "index=hnsw: is for embeddings"),
+        (lambda f: mined(f, BM25, on=f.pairs, max_score=1.0), "one of them"),
+        (nothing_kept, r"no query has a negative, .* above_threshold \([\d,]+\), see"),
+        (with_other_options, "cut: holds shards of a mining with other"),
+        (deeper_than_the_corpus, "range_max=100: .*1 to 15"),
+        (of_a_wrong_kind, r"tiny\.yaml: kind=labeled_pair: .*Did you mean labelled_pair"),
+        (of_a_faulty_row, "text_b is empty"),
+    ],
+    "a shard": [
+        (lambda f, spoil=spoil: over_a_spoilt_shard(f, spoil), r"000000\.parquet: not a shard .*Delete it")
+        for spoil in SHARDS.values()
+    ],
+}
+
+
+@pytest.mark.parametrize(("call", "words"), rows(REFUSED))
+def test_what_cannot_be_mined_is_refused(f, call, words):
+    with pytest.raises(UserError, match=words):
+        call(f)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("lcqm bm25 --out of_tests_x.tsv", "set=lcqm: unknown set. Did you mean lcqmc"),
+        ("demo_sts bm25 --out of_tests_x.tsv", "demo_sts"),
+        ("demo_qmc bm25 --out x.csv", "--out x.csv: expected a .tsv .* mined/demo_qmc_hard.tsv"),
+        ("demo_qmc bm25 --out lcqmc.tsv", "lcqmc already. Choose lcqmc_hard.tsv"),
+        ("demo_qmc nothing --out of_tests_x.tsv", "nothing: no such folder"),
+        (
+            "demo_qmc bm25 --out of_tests_x.tsv --exclude-from lcqm",
+            "evaluate=lcqm: unknown set. Did you mean",
+        ),
+        ("demo_qmc bm25 --out of_tests_x.tsv --relative-margin 2", "--relative-margin 2.0: .*0 to below 1"),
+    ],
+)
+def test_the_verb_refuses_in_one_line(words, told, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("JUZHEN_DATA", "nowhere")
+    assert main(["mine", *words.split()]) == 2
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1
+    assert re.search(told, err)
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,81 @@
+"""Rows that cannot be read and options that cannot be meant are refused by their name, and no weight changes."""
+
+import pandas as pd
+import pytest
+import torch
+from refusals import rows
+from test_fit import PAIRS
+
+from juzhen import SentenceEncoder, fit
+from juzhen.core.errors import UserError
+from juzhen.data.rows import as_examples
+
+NAN, INFINITE = float("nan"), float("inf")
+GRADED = [("今天", "明天", 0.5), ("今天", "后天", 5)]
+
+
+@pytest.fixture
+def encoder(encoder_folder):
+    return SentenceEncoder.load(encoder_folder)
+
+
+def trained(f, given=PAIRS, **options):
+    before = {name: weight.clone() for name, weight in f.encoder.state_dict().items()}
+    try:
+        fit(f.encoder, given, **options)
+    finally:
+        assert all(torch.equal(weight, before[name]) for name, weight in f.encoder.state_dict().items())
+
+
+def table(f, text):
+    (f.tmp_path / "rows.tsv").write_text(text, encoding="utf-8")
+    return f.tmp_path / "rows.tsv"
+
+
+OPTIONS = [
+    *(("epochs", value) for value in (NAN, INFINITE, 0, -1)),
+    *(("batch_size", value) for value in (0, -3, 2.5)),
+    *((key, NAN) for key in ("learning_rate", "warmup", "weight_decay", "clip_norm", "layer_decay")),
+    *((key, -1) for key in ("seed", "learning_rate", "warmup", "weight_decay", "clip_norm", "layer_decay")),
+    *(("warmup", 2), ("loss", torch.nn.MSELoss()), ("loss", dict), ("device", "gpu"), ("adapter", "lorra")),
+]
+REFUSED = {
+    "rows": [
+        (lambda f, given=given, options=options: as_examples(given, **options), words)
+        for given, options, words in (
+            (GRADED, {}, r"rows, row 2: .* 5, .*score_range \[0, 1\]"),
+            ([("今天", "明天"), ("今天", "后天", 5)], {}, "rows, row 2: .*expected 2"),
+            ([("今\ud800天", "明天", 1), PAIRS[0]], {}, "rows.*row 1: column 1"),
+            ([{"text_a": "今天", "text_b": "\udfff", "label": 1}], {}, "rows.*row 1: text_b"),
+            (
+                pd.DataFrame([["今天", "明天", 1]], columns=["text", "text", "label"]),
+                {},
+                "several columns text",
+            ),
+            (PAIRS, {"on_bad_row": "ignore"}, "^on_bad_row="),
+            (PAIRS, {"score_range": (5, 0)}, "^score_range="),
+            (PAIRS, {"score_range": (0, NAN)}, "^score_range="),
+        )
+    ]
+    + [(lambda f: as_examples(table(f, "a\tb\tlabel\n今天\t明天\t1\n今天\t\t0\n")), "rows.tsv:3")],
+    "an option": [
+        (lambda f, key=key, value=value: trained(f, **{key: value}), f"^{key}=") for key, value in OPTIONS
+    ],
+    "a choice": [
+        (lambda f: trained(f, decay="liner"), "decay=liner: .*Did you mean linear"),
+        (lambda f: trained(f, GRADED[:1], loss="cosnet"), "cosnet: .*Did you mean cosent"),
+        (lambda f: trained(f, GRADED[:1], loss="ce"), "unknown loss"),
+        (
+            lambda f: trained(f, [("今天", "明天", 0.4), ("今天", "后天", 1)], loss="info_nce"),
+            "loss=InfoNCE needs .*scored pairs.* Losses that take rows: .*CoSENT",
+        ),
+        (lambda f: fit(f.encoder, PAIRS, learning_rate=1e30, epochs=9), "^learning_rate="),
+    ],
+}
+
+
+@pytest.mark.parametrize(("call", "words"), rows(REFUSED))
+@pytest.mark.sampled(2)
+def test_what_cannot_be_trained_on_is_refused(f, call, words):
+    with pytest.raises(UserError, match=words):
+        call(f)
