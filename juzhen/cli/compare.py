@@ -168,17 +168,11 @@ def _comparison(
         sliced += _slice_lines(column, scored, list(texts.values()))
         if is_listed:
             last = list(labels)[-1]
-            lists.append(
-                _pairs(
-                    flipped_rows(frame, scored_runs[0], scored_runs[-1]),
-                    column,
-                    scored,
-                    worst,
-                    _moved(scored_runs, last),
-                )
-            )
-            title = f"Worst of {last}"
-            lists.append(_pairs(worst_rows(frame), column, scored, worst, title))
+            are_decided = scored_runs[0].right is not None and scored_runs[-1].right is not None
+            moved = f"{'Flipped' if are_decided else 'Moved most'} from A to {last}"
+            flipped_pairs = flipped_rows(frame, scored_runs[0], scored_runs[-1])
+            lists.append(_pairs(flipped_pairs, column, worst, moved))
+            lists.append(_pairs(worst_rows(frame), column, worst, f"Worst of {last}"))
     note = (
         "Differences to A ×100, with 95 % intervals over rows, paired. A difference is undecided where its interval "
         "holds 0; intervals are not corrected for their number, and say nothing about other seeds."
@@ -229,17 +223,11 @@ def _slice_lines(
     ]
 
 
-def _moved(scored_runs: "Sequence[Scored]", last: str) -> str:
-    decided = scored_runs[0].right is not None and scored_runs[-1].right is not None
-    return f"Flipped from A to {last}" if decided else f"Moved most from A to {last}"
-
-
-def _pairs(
-    frame: "pd.DataFrame", column: str, scored: "Mapping[str, Scored]", count: int, title: str
-) -> "ReportTable":
+def _pairs(frame: "pd.DataFrame", column: str, count: int, title: str) -> "ReportTable":
     from juzhen.report.table import ReportTable, heading
 
-    names = [name for name in frame.columns if name.startswith(tuple(f"{kind}: " for kind in _kinds(frame)))]
+    # What each run has, such as its score, without whether it is right.
+    names = [name for name in frame.columns if ": " in name and not name.startswith("right: ")]
     texts = list(frame.columns[list(frame.columns).index("error") + 1 :])
     columns = [
         "line" if frame["line"].any() else "row",
@@ -256,12 +244,6 @@ def _pairs(
         split, name = without_size(column)[0].split("/")
         note += f" Lines are those of the {split} file of {name}."
     return ReportTable("pairs", f"{title}, {heading(column)}", note, tuple(head), body, empty="None.")
-
-
-def _kinds(frame: "pd.DataFrame") -> list[str]:
-    """Kinds of columns that each run has, such as its score, without `right`."""
-    kinds = dict.fromkeys(name.split(": ")[0] for name in frame.columns if ": " in name)
-    return [kind for kind in kinds if kind != "right"]
 
 
 def _cell(value: Any) -> str:

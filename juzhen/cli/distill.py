@@ -162,15 +162,18 @@ def shrink(
 
     juzhen shrink runs/TEACHER students/small --layers 4 --dim 256
     """
-    _check_grow(
-        grow,
-        layers=layers,
-        dim=dim,
-        tokenizer=tokenizer,
-        vocabulary=vocabulary,
-        dataset=dataset,
-        new_token_weight=new_token_weight,
-    )
+    if grow is None and layers is None:
+        raise UserError("--layers: missing. Type the number of layers, such as --layers 4")
+    if grow is None and new_token_weight is not None:
+        raise UserError("--new-token-weight needs --grow. Name the student with --grow, or leave it out")
+    if grow is not None and (layers, dim, tokenizer) != (None, None, None):
+        raise UserError(
+            "--grow: its encoder decides layers, width and tokens. Leave --layers, --dim and --tokenizer out"
+        )
+    if grow is not None and (vocabulary is None or not dataset):
+        raise UserError(
+            "--grow: needs --vocabulary, and --dataset for counting tokens. Type --vocabulary 15000"
+        )
     without_hub()
     from juzhen.encoders.resolve_path import encoder_source
 
@@ -229,21 +232,3 @@ def shrink(
         setting("backbone.path", folder),
     )
     print(f"teach it:\n  {command('python', 'train.py', *overrides, unquoted=['…'])}")
-
-
-def _check_grow(grow: str | None, *, layers: int | None, **others: Any) -> None:
-    """Refuse options that do not go together."""
-    if grow is None:
-        if layers is None:
-            raise UserError("--layers: missing. Type the number of layers, such as --layers 4")
-        if others["new_token_weight"] is not None:
-            raise UserError("--new-token-weight needs --grow. Name the student with --grow, or leave it out")
-        return
-    if layers is not None or others["dim"] is not None or others["tokenizer"] is not None:
-        raise UserError(
-            "--grow: its encoder decides layers, width and tokens. Leave --layers, --dim and --tokenizer out"
-        )
-    if others["vocabulary"] is None or not others["dataset"]:
-        raise UserError(
-            "--grow: needs --vocabulary, and --dataset for counting tokens. Type --vocabulary 15000"
-        )

@@ -19,6 +19,8 @@ from juzhen.cli.options import (
     Overlap,
     TableOptions,
     TruncateDim,
+    encoding_options,
+    require_one_way,
 )
 from juzhen.core.atomic_write import atomic_write, require_room
 from juzhen.core.errors import UserError
@@ -101,8 +103,7 @@ def encode(
     writes_ranges = precision == "int8" and ranges is None
     if ranges is not None and precision != "int8":
         raise UserError("--ranges needs --precision int8. Add it, or leave --ranges out")
-    if workers is not None and backend != BackendName.TORCH:
-        raise UserError("--workers and --backend exclude each other. Give one of them")
+    require_one_way(backend, workers)
     if overlap is not None and long_texts == "cut":
         raise UserError("--overlap needs --long-texts chunk. Add it, or leave --overlap out")
     if cut_report is not None and long_texts != "cut":
@@ -123,9 +124,7 @@ def encode(
     without_hub()
     import numpy as np
 
-    from juzhen.backends import Deferred
     from juzhen.encoders import load_encoder
-    from juzhen.encoders.embedding_cache import EmbeddingCache
     from juzhen.encoders.search import quantize
 
     loaded = load_encoder(encoder).eval()
@@ -136,10 +135,8 @@ def encode(
         embeddings = loaded.encode(
             texts,
             truncate_dim=truncate_dim,
-            batch_tokens=batch_tokens,
             workers=workers,
-            backend=Deferred(loaded, backend) if workers is None else None,
-            cache=None if cache is None else EmbeddingCache(cache),
+            **encoding_options(loaded, backend, batch_tokens, workers, cache),
         )
     seen.counts.clear()  # the lines are named below
     seen.show()

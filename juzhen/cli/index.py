@@ -21,6 +21,7 @@ from juzhen.cli.options import (
     Sheet,
     TableOptions,
     TruncateDim,
+    encoding_options,
 )
 from juzhen.core.errors import UserError
 from juzhen.core.process import without_hub
@@ -112,12 +113,23 @@ def build(
     juzhen index build indexes/faq runs/NAME faq.csv --text question --id number --metadata answer
     juzhen index build indexes/laws runs/NAME laws.jsonl --id title --chunk-tokens 200 --overlap 20
     """
-    _check_passages(long_texts, chunk_tokens, overlap, late, backend, workers, cache)
-    from juzhen.index.writing import read_rows
-
-    rows = read_rows(file, table.reading, text=text, id_column=id_column, metadata=metadata or ())
-    print("".join(f"note: {note}\n" for note in rows.notes), end="", file=sys.stderr)
-    without_hub()
+    if chunk_tokens is not None and long_texts == "chunk":
+        raise UserError(
+            "--long-texts chunk and --chunk-tokens exclude each other. Store one vector per text, or one per passage"
+        )
+    if overlap is not None and chunk_tokens is None and long_texts == "cut":
+        raise UserError(
+            "--overlap needs --chunk-tokens N or --long-texts chunk. Add one, or leave --overlap out"
+        )
+    if late and chunk_tokens is None:
+        raise UserError("--late needs --chunk-tokens N. Add it, or leave --late out")
+    if late and (backend != BackendName.TORCH or workers is not None):
+        raise UserError(
+            "--late needs token states, which --backend and --workers do not return. Leave them out"
+        )
+    if chunk_tokens is not None and cache is not None:
+        raise UserError("--cache does not store vectors of passages. Leave it out")
+    rows = _read(file, table, text=text, id_column=id_column, metadata=metadata)
     from juzhen.index.writing import PassageSettings
     from juzhen.index.writing import build as build_index
 
@@ -166,11 +178,7 @@ def add(
 
     juzhen index add indexes/faq runs/NAME more.csv --text question --id number --metadata answer
     """
-    from juzhen.index.writing import read_rows
-
-    rows = read_rows(file, table.reading, text=text, id_column=id_column, metadata=metadata or ())
-    print("".join(f"note: {note}\n" for note in rows.notes), end="", file=sys.stderr)
-    without_hub()
+    rows = _read(file, table, text=text, id_column=id_column, metadata=metadata)
     from juzhen.index.writing import add as add_rows
 
     loaded = _loaded(encoder)
@@ -318,48 +326,20 @@ def _loaded(encoder: str) -> Any:
     return load_encoder(encoder).eval()
 
 
-def _check_passages(
-    long_texts: str,
-    chunk_tokens: int | None,
-    overlap: int | None,
-    late: bool,
-    backend: str,
-    workers: int | None,
-    cache: Path | None,
-) -> None:
-    """Refuse options that exclude each other, before anything is read."""
-    if chunk_tokens is not None and long_texts == "chunk":
-        raise UserError(
-            "--long-texts chunk and --chunk-tokens exclude each other. Store one vector per text, or one per passage"
-        )
-    if overlap is not None and chunk_tokens is None and long_texts == "cut":
-        raise UserError(
-            "--overlap needs --chunk-tokens N or --long-texts chunk. Add one, or leave --overlap out"
-        )
-    if late and chunk_tokens is None:
-        raise UserError("--late needs --chunk-tokens N. Add it, or leave --late out")
-    if late and (backend != BackendName.TORCH or workers is not None):
-        raise UserError(
-            "--late needs token states, which --backend and --workers do not return. Leave them out"
-        )
-    if chunk_tokens is not None and cache is not None:
-        raise UserError("--cache does not store vectors of passages. Leave it out")
+def _read(file: Path, table: TableOptions, **columns: Any) -> Any:
+    """Read the texts of a file with their ids and metadata, and print notes about its columns."""
+    from juzhen.index.writing import read_rows
+
+    rows = read_rows(file, table.reading, **columns | {"metadata": columns["metadata"] or ()})
+    print("".join(f"note: {note}\n" for note in rows.notes), end="", file=sys.stderr)
+    without_hub()
+    return rows
 
 
 def _encoding(encoder: Any, backend: str, batch_tokens: int, workers: int | None, cache: Path | None) -> Any:
-    from juzhen.backends import Deferred
-    from juzhen.encoders.embedding_cache import EmbeddingCache
     from juzhen.index.writing import Encoding
 
-    options: dict[str, Any] = {
-        "batch_tokens": batch_tokens,
-        "cache": None if cache is None else EmbeddingCache(cache),
-    }
-    if workers is None:
-        options["backend"] = Deferred(encoder, backend)
-    elif backend != BackendName.TORCH:
-        raise UserError("--workers and --backend exclude each other. Give one of them")
-    return Encoding(options, workers)
+    return Encoding(encoding_options(encoder, backend, batch_tokens, workers, cache), workers)
 
 
 def _dropped(rows: Any) -> str:

@@ -244,6 +244,25 @@ def described_args(docstring: str) -> Mapping[str, str]:
     return {name: " ".join(text.split()) for name, text in entries}
 
 
+def require_one_way(backend: str, workers: int | None) -> None:
+    """Raises UserError for a backend and several processes, of which each excludes the other."""
+    if workers is not None and backend != BackendName.TORCH:
+        raise UserError("--workers and --backend exclude each other. Give one of them")
+
+
+def encoding_options(
+    encoder: Any, backend: str, batch_tokens: int, workers: int | None, cache: Path | None
+) -> dict[str, Any]:
+    """Return arguments of `encode` from these options. Raises UserError as `require_one_way`."""
+    require_one_way(backend, workers)
+    from juzhen.backends import Deferred
+    from juzhen.encoders.embedding_cache import EmbeddingCache
+
+    options: dict[str, Any] = {"batch_tokens": batch_tokens}
+    options["cache"] = None if cache is None else EmbeddingCache(cache)
+    return options | ({"backend": Deferred(encoder, backend)} if workers is None else {})
+
+
 def data_folder(folder: Path | None, *, may_lack: bool = False) -> Path:
     """Return the folder of the data sets.
 

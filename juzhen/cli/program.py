@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from juzhen.core.errors import INTERRUPTED, INTERRUPTED_STATUS, MISTAKE_STATUS, UserError, print_error
 from juzhen.core.process import collect_rarely, freeze_modules
-from juzhen.core.progress import quiet_libraries
+from juzhen.core.progress import is_live, quiet_libraries
 from juzhen.core.text import short
 
 if TYPE_CHECKING:
@@ -309,7 +309,7 @@ def announce(package: str) -> None:
 @contextmanager
 def checking() -> Iterator[None]:
     """Show on a terminal that the job is being checked, until the end of the block."""
-    is_terminal = sys.stderr.isatty() and os.environ.get("TERM") not in (None, "dumb")
+    is_terminal = is_live()
     if is_terminal:
         print("checking the job …", end="\r", file=sys.stderr, flush=True)
     try:

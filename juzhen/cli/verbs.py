@@ -11,7 +11,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from juzhen.cli.options import flat_options
-from juzhen.core.aliases import RENAMED_VERBS, verb_meant
+from juzhen.core.aliases import RENAMED_VERBS, note_once, verb_meant
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.lazy_names import is_there
 from juzhen.core.paths import ROOT
@@ -165,12 +165,8 @@ def current_name(name: str) -> str:
     """Return the present name of a verb, and print a notice if it was renamed."""
     if name not in RENAMED_VERBS:
         return name
-    new = RENAMED_VERBS[name]
-    print(
-        f"note: juzhen {name} is juzhen {new} since 0.3. Type the new name. The old one goes in 0.4",
-        file=sys.stderr,
-    )
-    return new
+    note_once(f"juzhen {name}", f"juzhen {RENAMED_VERBS[name]}")
+    return RENAMED_VERBS[name]
 
 
 def verb(name: str) -> Any:
