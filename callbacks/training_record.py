@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from callbacks.trainer import BEST, LAST, BestOnDev
-from datamodules.datamodule import Selection, SentenceDataModule
+from datamodules.datamodule import SentenceDataModule
 from juzhen.core import machine
 from juzhen.core.batch import Batch
 from juzhen.encoders.base_weights import parameter_counts
@@ -240,12 +240,15 @@ def describe_training(trainer: pl.Trainer, data: SentenceDataModule, *, kept_ste
         if hasattr(callback, "training_facts"):
             facts |= callback.training_facts()
     sets = counts.summary() if counts else {}
+    chosen_by = data.selection.in_words if data.selection.sets else ""
+    if best is None:
+        chosen_by = "the last step" + f" ({chosen_by}: undefined at every validation)" * bool(chosen_by)
     return {
         "steps": steps,
         "planned_steps": data.total_steps,
         "steps_per_epoch": data.steps_per_epoch,
         "selected_on": data.selecting,
-        "chosen_by": data.selection.in_words if best is not None else _last(data.selection),
+        "chosen_by": chosen_by,
         f"best_dev_{data.selection.metric}": None if best is None else float(best),
         "kept": LAST if best is None else BEST,
         **(watch.summary() if watch else {}),
@@ -256,15 +259,6 @@ def describe_training(trainer: pl.Trainer, data: SentenceDataModule, *, kept_ste
         "memory_before_mib": memory.before_mib if memory else None,
         "peak_memory_mib": memory.mib if memory else None,
     }
-
-
-def _last(selection: Selection) -> str:
-    """Return the reason to keep the weights of the last step."""
-    return (
-        f"the last step ({selection.in_words}: undefined at every validation)"
-        if selection.sets
-        else "the last step"
-    )
 
 
 def best_weights(trainer: pl.Trainer) -> Path | None:

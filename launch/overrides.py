@@ -136,7 +136,8 @@ def _backbone_words(word: str, trees: Sequence[Path]) -> list[str]:
     quoted = re.fullmatch(r"(['\"])(.*)\1", typed)
     values = [quoted[2]] if quoted else typed.split(",")
     are_paths = [
-        _is_path(value) and not any((tree / "backbone" / f"{value}.yaml").is_file() for tree in trees)
+        ("/" in value or value.startswith("~") or Path(value).is_dir())
+        and not any((tree / "backbone" / f"{value}.yaml").is_file() for tree in trees)
         for value in values
     ]
     if not any(are_paths):
@@ -148,11 +149,6 @@ def _backbone_words(word: str, trees: Sequence[Path]) -> list[str]:
         )
     paths = [setting("backbone.path", newest(value)).partition("=")[2] for value in values]
     return ["backbone=local", f"backbone.path={','.join(paths)}"]
-
-
-def _is_path(value: str) -> bool:
-    """True if a word names a folder or a model of the hub, and not an option of a group."""
-    return "/" in value or value.startswith("~") or Path(value).is_dir()
 
 
 def parse_flags(arguments: Sequence[str]) -> argparse.Namespace:

@@ -61,7 +61,8 @@ def documented() -> dict[str, dict[str, dict[str, str]]]:
     numbers: dict[str, dict[str, dict[str, str]]] = {}
     for unit, model in ((unit, options("model")[name]) for unit, names in FAMILIES.items() for name in names):
         for loss, config in losses_for(model).items():
-            if "_target_" not in config or not _reads(model, config):
+            provided = own_class(model["_target_"]).provides
+            if "_target_" not in config or not declared_loss(config).suits(provided):
                 continue
             for key, value in _with_other_unit(model, loss, config).items():
                 numbers.setdefault(loss, {}).setdefault(key, {})[unit] = written(value)
@@ -76,10 +77,6 @@ def _with_other_unit(model: Mapping[str, Any], loss: str, numbers: Mapping[str, 
         elsewhere = losses_for(model, temperature_unit=other)[loss]
         plain[f"temperature (temperature_unit={other})"] = elsewhere["temperature"]
     return plain
-
-
-def _reads(model: Mapping[str, Any], loss: Mapping[str, Any]) -> bool:
-    return declared_loss(loss).suits(own_class(model["_target_"]).provides)
 
 
 def written(value: Any) -> str:

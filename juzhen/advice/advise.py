@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -135,6 +136,8 @@ def answer_of(
     scored = target.num_dev
     about = {"name": target.name, "metric": target.metric, "rows": target.num_scored, "dev_rows": scored}
     about |= {"kind": str(target.scored.kind), "encoder": trials.encoder}
+    reused = f" ({trials.num_reused} runs of earlier calls)" if trials.num_reused else ""
+    unit = "queries" if target.scored.kind in JUDGED else "rows"
     statements = [
         *_verdict(search, lines, contenders),
         *_of_own_rows(search, target),
@@ -146,10 +149,10 @@ def answer_of(
             if count
         ),
         *_of_choice(search, target),
-        f"{counted(len(trials.made) - 1, 'trainings')}{_reused(trials)} in "
+        f"{counted(len(trials.made) - 1, 'trainings')}{reused} in "
         f"{time_in_words(60 * search.minutes - search.left)}; "
         f"it ended because {search.stopped_by}. A score is {metric_title(target.metric)} in points: that of the "
-        f"untrained encoder on {counted(target.num_scored, _unit(target))}, plus the gain.",
+        f"untrained encoder on {counted(target.num_scored, unit)}, plus the gain.",
     ]
     if search.not_tried:
         named = ", ".join(search.not_tried)
@@ -283,14 +286,6 @@ def _elsewhere(lines: list[Line], best: Stages) -> list[str]:
     return [f"On other sets it changes {line.elsewhere} points on average; worst {name} {change:+.1f}."]
 
 
-def _reused(trials: Trials) -> str:
-    return f" ({trials.num_reused} runs of earlier calls)" if trials.num_reused else ""
-
-
-def _unit(target: Target) -> str:
-    return "queries" if target.scored.kind in JUDGED else "rows"
-
-
 def _words(stages: Stages) -> str:
     return " → ".join(f"{name} ({counted(count, 'rows')})" for name, count in stages) or "nothing"
 
@@ -397,7 +392,7 @@ def advise(
     require_number("learning_rate", learning_rate, 0, open_low=True, optional=True)
     require_vectors(encoder)  # all sources are read before it is loaded
     require_number("minutes", minutes, 0, open_low=True)
-    say, begun = report or _to_stderr, time.monotonic()
+    say, begun = report or partial(print, file=sys.stderr, flush=True), time.monotonic()
     reading = Reading(
         Path(data_dir),
         config_dir,
@@ -456,7 +451,3 @@ def _require_different_rows(rows: Examples, word: str) -> None:
             f"{word}: its gold value is {rows.targets[0]:g} in every row, so nothing is measured. Give rows with "
             "different ones"
         )
-
-
-def _to_stderr(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)

@@ -225,7 +225,9 @@ def answer(error: BaseException, work: str = "") -> int:
         return MISTAKE_STATUS
     task = ", ".join(filter(None, (work, *reversed(getattr(error, "__notes__", [])))))
     line = f"{task}: {reason_of(error)}" if task else reason_of(error)
-    log = None if _tells_all(error) else _logged(error)
+    # A refusal of the system with a file name says all that a traceback would.
+    is_plain = isinstance(error, OSError) and error.errno in ADVICE and _is_name(error.filename)
+    log = None if is_plain else _logged(error)
     line = f"{line}. The traceback is in {log}" if log else line
     try:
         print_error(UserError(line))
@@ -271,11 +273,6 @@ def _last_line(error: BaseException) -> str:
     if any("Traceback (most recent call last)" in line for line in text_lines):
         text_lines = text_lines[-1:]
     return short(" ".join(text_lines), LONGEST_REASON)
-
-
-def _tells_all(error: BaseException) -> bool:
-    """True for a refusal of the system with a file name, where a traceback adds nothing."""
-    return isinstance(error, OSError) and error.errno in ADVICE and _is_name(error.filename)
 
 
 def _logged(error: BaseException) -> str | None:

@@ -344,13 +344,9 @@ def _numbered_texts(names: Sequence[str]) -> set[str]:
         for pair in pairwise(names)
         if NUMBERED.fullmatch("\n".join(pair))
         and TEXT_NAMES.fullmatch(pair[0])
-        and not _is_called_target(pair[0])
+        and not (TARGET_NAMES.fullmatch(pair[0]) or ID_NAMES.fullmatch(pair[0]))
         for name in pair
     }
-
-
-def _is_called_target(name: str) -> bool:
-    return bool(TARGET_NAMES.fullmatch(name) or ID_NAMES.fullmatch(name))
 
 
 def _needed(kind: Kind) -> list[str]:

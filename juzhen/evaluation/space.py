@@ -341,16 +341,11 @@ def _groups(sets: Sequence[TextSet], of_set: np.ndarray, colour: str) -> tuple[n
     labels = [
         name if len(sets) == 1 else f"{part.name}: {name}"
         for part in sets
-        for name in (
-            _class_name(part, number) for number in (() if part.probe.classes is None else part.probe.classes)
-        )
+        for number in (() if part.probe.classes is None else part.probe.classes)
+        for name in [part.class_names[number] if number < len(part.class_names) else f"class {number}"]
     ]
     names = list(dict.fromkeys(sorted(labels)))
     return np.array([names.index(label) for label in labels]), names
-
-
-def _class_name(part: TextSet, number: int) -> str:
-    return part.class_names[number] if number < len(part.class_names) else f"class {number}"
 
 
 FIELDS = ("text", "label")
