@@ -136,46 +136,45 @@ def _select(node: Mapping[str, Any], key: str) -> Any:
     return node
 
 
-HEADER = re.compile(r"\A(?:\s*#.*\n)*?\s*#\s*@package\s+(\S+)")
-"""A comment before the first key, as Hydra reads it."""
+HEADER = re.compile(r"\A(?:\s*#\s*@.*\n)*?\s*#\s*@package[ \t]+(\S+)[ \t]*(?:\n|\Z)")
+"""The line before all others, as Hydra reads it."""
 
 
-def check_set_files(config: DictConfig, folders: Sequence[Path]) -> None:
-    """Check that each set's file has a package of its set, and that no two files share one.
-
-    Hydra would merge files with the same package.
+def check_set_file(option: str, trees: Sequence[Path]) -> None:
+    """Check that the file of a chosen set can be read, and describes that set.
 
     Args:
-        config: The composed configuration.
-        folders: Configuration trees. If several have a file of one name, Hydra takes that of the first.
+        option: The option of the group `dataset`.
+        trees: Configuration trees, in the order in which Hydra searches them.
 
     Raises:
-        ConfigError: A file without a package, or two files with the same one.
+        ConfigError: Another file, or a file under another name.
     """
-    sets = config.get("dataset")
-    if not isinstance(sets, DictConfig) or not sets:
+    paths = list(dict.fromkeys((tree / "dataset" / f"{option}.yaml").resolve() for tree in trees))
+    found = [path for path in paths if path.is_file()]
+    if not found:
+        odd = [file for each in paths for file in each.parent.glob(f"{each.stem}.*")]
+        odd = [file for file in odd if file.suffix.lower() in (".yml", ".yaml")]
+        odd += [file for tree in trees if (file := tree / f"{option}.yaml").is_file()]
+        if odd:
+            place = odd[0].parent if odd[0].parent.name == "dataset" else odd[0].parent / "dataset"
+            raise ConfigError(f"{odd[0]}: not read. Move it to {place / paths[0].name}", "")
         return
-    options: dict[Path, Path] = {}
-    for folder in folders:
-        for path in sorted((folder / "dataset").rglob("*.yaml")):
-            options.setdefault(path.relative_to(folder), path)
-    owners: dict[str | None, list[Path]] = {}
-    for path in options.values():
-        owners.setdefault(_package(path), []).append(path)
-    if {"name", "kind"} <= {*sets} and None in owners:
-        first = owners[None][0]
+    path = found[0]
+    if len(found) > 1:
+        raise ConfigError(f"{path} and {found[1]}: two data sets with one name. Rename one of them", "")
+    if Path(option).is_absolute():
         raise ConfigError(
-            f"{_shown(first)}: the data set of these keys is missing. Its first line must be '# @package "
-            f"dataset.{first.stem}'"
+            f"dataset={option}: a path. Type --config-dir {path.parent.parent} dataset={path.stem}", ""
         )
-    for key in sets:
-        files = owners.get(f"dataset.{key}", [])
-        if len(files) > 1:
-            other = next((path for path in files if path.stem != key), files[-1])
-            raise ConfigError(
-                f"{' and '.join(map(_shown, files))} both have '# @package dataset.{key}', so they would be merged. "
-                f"Write '# @package dataset.{other.stem}' and name: {other.stem} into {_shown(other)}"
-            )
+    content = read_yaml(path)
+    if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):
+        raise ConfigError(f"{path}: describes no data set. Expected keys such as name, kind and layouts", "")
+    if _package(path) != f"dataset.{path.stem}":
+        mark = ", without a byte order mark before it" if read_text(path).startswith("\ufeff") else ""
+        raise ConfigError(
+            f"{path}: its first line must be '# @package dataset.{path.stem}'{mark}. Write it there", ""
+        )
 
 
 def check_own_names(job: JobConfig, trees: Sequence[Path]) -> None:
@@ -207,10 +206,6 @@ def _package(path: Path) -> str | None:
     except (OSError, UnicodeDecodeError):
         return ""  # Hydra names what is wrong with the file, if it is chosen
     return match[1] if match else None
-
-
-def _shown(path: Path) -> str:
-    return "/".join(path.parts[-3:])
 
 
 @cache
@@ -287,6 +282,10 @@ def check_command_line(arguments: Sequence[str], *, conf_dir: Path) -> Command:
         words = [word for word in words if not word.startswith("data=")]
     for name in offers("job_words"):
         words = offered("job_words", name)(words, config_dir=flags.config_dir, write=not flags.cfg)
+    if flags.config_dir and not Path(flags.config_dir).is_dir():
+        raise UserError(
+            f"--config-dir={flags.config_dir}: no such folder. Name the folder that holds dataset/"
+        )
     folder = conf_dir.parent / flags.config_path if flags.config_path else conf_dir
     words = with_folders(words, multirun=flags.multirun)
     words = with_backbone(with_set_words(words), trees=[folder, Path(flags.config_dir or folder)])
@@ -352,6 +351,8 @@ class Check:
                 if not isinstance(value, str | list | dict):
                     raise UserError(option_hint(group, str(value), self.groups.options(group)))
                 chosen = value if isinstance(value, list) else []
+                for option in (value if isinstance(value, list) else [value]) if group == "dataset" else ():
+                    check_set_file(str(option).removesuffix(".yaml"), self.trees)
                 if repeated := sorted({str(option) for option in chosen if chosen.count(option) > 1}):
                     raise UserError(f"{choice}: {', '.join(repeated)} is repeated. A job takes each once")
 
@@ -433,7 +434,6 @@ class Check:
 
     def _look_at_job(self, config: DictConfig, job: JobConfig, words: Sequence[str]) -> None:
         """Raises UserError for settings that files may not make, and collects notes for the user."""
-        check_set_files(config, self.trees)
         check_hydra(OmegaConf.to_container(config.hydra), words)
         check_own_names(job, self.trees)
         if config.hydra.job.chdir:
@@ -476,7 +476,7 @@ class Check:
         try:
             yield
         except ConfigError as mistake:
-            mistake.args = (f"{mistake}{place_of(mistake.key, str(mistake), words, self.folder)}",)
+            mistake.args = (f"{mistake}{place_of(mistake.key, str(mistake), words, self.trees)}",)
             raise
 
 

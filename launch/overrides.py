@@ -472,7 +472,7 @@ def broken_reference(error: OmegaConfBaseException) -> ConfigError:
     return ConfigError(f"{error.full_key}: cannot fill in ${{…}}: {reason}")
 
 
-def place_of(key: str, message: str, overrides: Sequence[str], folder: Path) -> str:
+def place_of(key: str, message: str, overrides: Sequence[str], trees: Sequence[Path]) -> str:
     """` (given as +trainer.epoch=3)` or ` (conf/experiment/x.yaml, line 3)`. "" if the message has it."""
     if not key:
         return ""
@@ -480,21 +480,26 @@ def place_of(key: str, message: str, overrides: Sequence[str], folder: Path) -> 
         name = line.lstrip("+~").partition("=")[0]
         if name == key or name.startswith((f"{key}.", f"{key}@")):
             return "" if f"{name}=" in message else f" (given as {line})"
-    word = key.rpartition(".")[2].partition("[")[0]
-    for file in _chosen_files(folder, overrides):
+    is_set, word = key.startswith(("dataset.", "evaluate.")), key.rpartition(".")[2].partition("[")[0]
+    for tree, file in _chosen_files(trees, overrides):
+        if is_set and (file.parent.name != "dataset" or file.stem != key.split(".")[1]):
+            continue
+        shown = file.relative_to(tree.parent) if tree == trees[-1] else file
         for number, text in enumerate(read_text(file).splitlines(), start=1):
             if re.search(rf"(?<![\w/]){re.escape(word)}(?!\w)", text.partition("#")[0]):
-                return f" ({file.relative_to(folder.parent)}, line {number})"
+                return f" ({shown}, line {number})"
+        if is_set:
+            return f" ({shown})"
     return ""
 
 
-def _chosen_files(folder: Path, overrides: Sequence[str]) -> Iterator[Path]:
-    """Files of the configuration tree that the overrides choose, in order."""
+def _chosen_files(trees: Sequence[Path], overrides: Sequence[str]) -> Iterator[tuple[Path, Path]]:
+    """Tree and file of each option that the overrides choose, in order."""
     for line in overrides:
         group, _, value = line.lstrip("+").partition("=")
         for option in value.strip("[]").split(","):
-            if (file := folder / group.partition("@")[0] / f"{option.strip()}.yaml").is_file():
-                yield file
+            files = ((tree, tree / group.partition("@")[0] / f"{option.strip()}.yaml") for tree in trees)
+            yield from [found for found in files if found[1].is_file()][:1]
 
 
 PARAMETER = re.compile(r"(?<![\w.\"'{-])[a-z][a-z_]*(?==)")

@@ -156,7 +156,9 @@ def explained(error: ValidationError, kind: type, key: str = "", *, where: str =
     ]
     chosen = (unknown or details)[0]
     path = dotted(chosen["loc"], key)
-    return ConfigError(f"{where}: {_line(chosen, path, kind)}" if where else _line(chosen, path, kind), path)
+    line, is_rule = _line(chosen, path, kind), chosen["type"] == "value_error"
+    named = re.match(r"[^\s=:]+", line) if is_rule and isinstance(chosen["input"], Mapping) else None
+    return ConfigError(f"{where}: {line}" if where else line, named[0] if named else path)
 
 
 def dotted(loc: Sequence[str | int], key: str = "") -> str:

@@ -132,7 +132,7 @@ def _found(
     named = files.get(split) or []
     named = [named] if isinstance(named, str) else named
     beside = [files[part] for part in ("queries", "corpus") if part in files] if named else []
-    return [on_disk(folder / path) for path in (*named, *beside)]
+    return [on_disk(folder / Path(path).expanduser()) for path in (*named, *beside)]
 
 
 COLUMNAR = (".parquet", ".arrow", ".feather")

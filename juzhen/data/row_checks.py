@@ -3,6 +3,7 @@
 import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,8 @@ from juzhen.core.examples import (
     Kind,
 )
 from juzhen.core.text import counted, is_unseen, short, text_fault
-from juzhen.data.readers import FileTable
-from juzhen.data.spec import DatasetConfig, SplitRequest
+from juzhen.data.readers import FileTable, suffix_of
+from juzhen.data.spec import DatasetConfig, Source, SplitRequest
 
 PORTION = 65_536
 """Texts that are joined to be looked through."""
@@ -54,6 +55,13 @@ def verified(
     if kind in TARGET_COLUMN:
         column = columns[TARGET_COLUMN[kind]]
         gold = raw_values(table, TARGET_COLUMN[kind], column, key)
+        if isinstance(column, int) and table.names and request.source != Source.HUB:
+            first = table.names[column].strip()
+            if not isinstance(_target_of(config, kind, key)(first), str):
+                raise UserError(
+                    f"{table.place}:1: the column names are a row, with the {TARGET_COLUMN[kind]} {first}. Write "
+                    f"`header: false` into the layout of {key}"
+                )
         gold = _class_words(gold, table.class_names(column), config.labels or {})
         targets, keep = read_targets(gold, table, config, key=key, faults=faults)
     documents = [TEACHER_SCORE.format(field) for field in fields[1:]]
@@ -63,6 +71,14 @@ def verified(
         read, scored, missing = _with_missing(read, scored)
     scores = read_teacher_scores(scored, table, faults=faults) if scored else None
     texts = {field: _stripped(read.pop(field), field, table, keep, faults) for field in fields}
+    if request.source != Source.HUB and suffix_of(Path(table.place)) == ".csv" and not request.layout.quoted:
+        for field, values in texts.items():
+            for row in [
+                row for row, text in enumerate(values) if len(text) > 1 and text[0] == text[-1] == '"'
+            ]:
+                faults.setdefault(
+                    int(table.lines[row]), f"{field} is in quotes: write `quoted: true` into the layout"
+                )
     refuse_faults(table, faults, on_bad_row)
     if faults:
         keep &= ~np.isin(table.lines, list(faults))
@@ -272,7 +288,10 @@ def _check_count(
     """Raises UserError if no row is left, or if their number is not the promised one."""
     dropped = f", {num_dropped} of them faulty" if num_dropped else ""
     if not num_rows:
-        raise UserError(f"{table.place}: no rows are left ({num_rows + num_dropped} were read{dropped})")
+        raise UserError(
+            f"{table.place}: no rows are left ({num_rows + num_dropped} were read{dropped}). Give another file, or "
+            "other `ignore_labels`"
+        )
     if promised is not None and num_rows + num_dropped != promised:
         raise UserError(
             f"{table.place}: {counted(num_rows + num_dropped, 'rows')}{dropped}, but {rows_key} promises {promised}. "

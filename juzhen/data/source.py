@@ -523,7 +523,7 @@ def _file(request: SplitRequest, split: str, folder: Path, *, required: bool) ->
     if not folder.is_dir() and not (named and Path(named).is_absolute()):
         fault = "a file" if folder.is_file() else "no such folder"
         raise UserError(f"data_dir={folder}: {fault}. Choose data_dir=<folder that holds the data sets>")
-    path = on_disk(folder / named) if named else None
+    path = on_disk(folder / Path(named).expanduser()) if named else None
     if path is None and required:
         raise UserError(_absence(request, split, folder))
     if path is None:

@@ -1,6 +1,7 @@
 """Description of a dataset in conf/dataset: its content, and the place and format of its files. Needs no torch."""
 
 import dataclasses
+import math
 import re
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
@@ -12,13 +13,17 @@ from pydantic.dataclasses import dataclass
 
 from juzhen.core.aliases import require_set, with_current_keys
 from juzhen.core.errors import nearest
-from juzhen.core.examples import Kind
+from juzhen.core.examples import TARGET_COLUMN, Kind
 from juzhen.core.paths import DATASETS
 from juzhen.core.safe_open import read_yaml
 from juzhen.core.schema import SCHEMA, describe_fields, validated
 
 NAME = re.compile(r"\w[\w-]*")
 """Valid name of a set: it is part of keys, folders, tables and columns `split/name/metric`."""
+
+SPLITS = ("train", "dev", "test", "trial")
+TEXTS = ("queries", "corpus")
+"""Splits of a set, and the files of judgements that have their texts."""
 
 
 class Source(StrEnum):
@@ -27,6 +32,25 @@ class Source(StrEnum):
     BUILTIN = "builtin"  # part of the package
     LOCAL = "local"  # files below data_dir
     HUB = "hub"  # the Hugging Face hub, at a pinned revision
+
+
+def _require_known(key: str, given: Mapping[str, Any], known: Sequence[str]) -> None:
+    if unknown := [name for name in given if name not in known]:
+        raise ValueError(f"{key}.{unknown[0]}: unknown split. {nearest(unknown[0].lower(), known)}")
+
+
+def _require_columns(columns: Mapping[str, Any]) -> None:
+    """Raises ValueError for a column that is no name and no position, and for one that fills two fields."""
+    fields: dict[Any, str] = {}
+    for field, column in columns.items():
+        if not isinstance(column, str | int | None) or isinstance(column, bool):
+            raise ValueError(
+                f"columns.{field}={column}: expected the name of a column, or its position from 0"
+            )
+        if column is not None and fields.setdefault(column, field) != field:
+            raise ValueError(
+                f"columns.{field}={column}: {fields[column]} is read from the same column. Name another"
+            )
 
 
 @describe_fields
@@ -40,6 +64,12 @@ class HubConfig:
     # Judgements have their texts in two other subsets, queries and corpus, of the same split unless one is named.
     splits: dict[str, str] = Field(description="our split → the hub's")
     columns: dict[str, Any] = Field(description="field of the example → column")
+
+    @model_validator(mode="after")
+    def _names_each_once(self) -> Self:
+        _require_known("splits", self.splits, (*SPLITS, *TEXTS))
+        _require_columns(self.columns)
+        return self
 
 
 @describe_fields
@@ -85,6 +115,14 @@ class LayoutConfig:
 
     @model_validator(mode="after")
     def _is_read_in_one_way(self) -> Self:
+        _require_known("files", self.files, (*SPLITS, *TEXTS))
+        _require_known("rows", self.rows or {}, SPLITS)
+        _require_columns(self.columns)
+        for split, named in self.files.items():
+            paths = named if isinstance(named, list) else [named]
+            are_paths = paths and all(isinstance(path, str) and Path(path).name for path in paths)
+            if named is not None and not are_paths:
+                raise ValueError(f"files.{split}={named}: expected the path of a file, or a list of paths")
         if self.format and self.columns:
             raise ValueError(f"format={self.format} already decides the columns. Leave `columns` out")
         if not self.format and (self.negatives or self.teacher_scores is not None):
@@ -169,11 +207,12 @@ class DatasetConfig:
             raise ValueError(f"name={self.name}: expected letters, digits, _ and -")
         if self.layout not in layouts:
             raise ValueError(f"layout={self.layout}: unknown layout. {nearest(self.layout, layouts)}")
-        if self.kind == Kind.SCORED_PAIR and self.labels:
-            raise ValueError(
-                "labels: a scored_pair has scores, which need no labels. Leave them out, or choose kind=labelled_pair"
-            )
-        if scores is not None and not (len(scores) == 2 and scores[0] < scores[1]):
+        _require_known("rows", self.rows, SPLITS)
+        if self.labels and TARGET_COLUMN.get(Kind(self.kind)) not in ("label", "gain"):
+            raise ValueError(f"labels: a {self.kind} has none. Leave them out, or choose kind=labelled_pair")
+        if len(self.labels or ()) > 1 and len({*(self.labels or {}).values()}) == 1:
+            raise ValueError("labels: all labels are one class. Give each class its number, from 0")
+        if scores is not None and not (len(scores) == 2 and -math.inf < scores[0] < scores[1] < math.inf):
             raise ValueError(
                 f"score_range={scores}: expected the lowest and then the highest score, as in [0, 5]"
             )

@@ -302,6 +302,18 @@ FILE_FAULTS = {
         {},
         r"train\.csv:2: the row has 4 fields, expected 3. For fields in double quotes set quoted: true",
     ),
+    "texts in quotes that nobody announced": (
+        "train.csv",
+        'sentence1,sentence2,label\n"a ""b""",c,1\n',
+        {},
+        r"train\.csv:2: text_a is in quotes: write `quoted: true`",
+    ),
+    "a first row that is taken for names": (
+        "train.tsv",
+        "甲\t乙\t1\n丙\t丁\t0\n",
+        {"columns": BY_POSITION},
+        r"train\.tsv:1: the column names are a row, with the label 1. Write `header: false`",
+    ),
     "damaged gzip": (
         "train.tsv",
         as_tsv(ROWS),
@@ -414,6 +426,13 @@ def test_layout_path_finds_the_file_compressed_otherwise_but_never_chooses(tmp_p
     written(tmp_path, "train.tsv.gz", as_tsv(ROWS[:1]))
     with pytest.raises(UserError, match="Keep only one"):
         load(dataset("train.tsv.zst"), tmp_path)
+
+
+def test_a_path_below_the_home_folder(tmp_path, monkeypatch):
+    written(tmp_path, "train.tsv", as_tsv(ROWS))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "data").mkdir()
+    assert len(load(dataset("~/train.tsv"), tmp_path / "data")) == 4
 
 
 def test_the_same_name_packed_otherwise_must_hold_the_same(tmp_path):

@@ -362,5 +362,5 @@ def test_a_mistake_found_inside_a_job_is_shown_without_a_traceback(
 
 def test_two_files_of_the_tree_with_one_key_are_refused(tmp_path: Path) -> None:
     write_tree(tmp_path / "conf", {**FILES, "dataset/copy.yaml": FILES["dataset/csts.yaml"]})
-    with pytest.raises(UserError, match=r"copy\.yaml and .*csts\.yaml both have '# @package dataset\.csts'"):
-        check(tmp_path, "name=trial", "dataset=csts")
+    with pytest.raises(UserError, match=r"copy\.yaml: .*first line must be '# @package dataset\.copy'"):
+        check(tmp_path, "name=trial", "dataset=[csts,copy]")

@@ -1,13 +1,14 @@
 """A file of a data set says whose keys it holds; sets are called what tables and folders can bear; labels are texts."""
 
+import math
+
 import pytest
 from jobs import typed_job
-from omegaconf import OmegaConf
 
 from juzhen.core.errors import UserError
 from juzhen.core.schema import validated
 from juzhen.data.spec import DatasetConfig, read_description
-from launch.check import check_command_line, check_set_files
+from launch.check import check_command_line
 
 PLAIN = "name: {name}\nkind: labelled_pair\nlabels: {{0: 0, 1: 1}}\n"
 
@@ -25,48 +26,52 @@ def tree(tmp_path):
     return tmp_path, add
 
 
-def composed(**sets):
-    return OmegaConf.create({"dataset": sets})
+HEADER, NAME = "# @package dataset.mine\n", "name: mine\n"
+FILES = {
+    "no header": ("mine.yaml", f"# Questions of our customers.\n{NAME}", "first line must be"),
+    "a comment before it": ("mine.yaml", f"# Questions.\n{HEADER}{NAME}", "first line must be"),
+    "a mark before it": ("mine.yaml", f"\ufeff{HEADER}{NAME}", "byte order mark"),
+    "a document before it": ("mine.yaml", f"---\n{HEADER}{NAME}", "first line must be"),
+    "a header of another set": ("mine.yaml", f"# @package dataset.other\n{NAME}", "first line must be"),
+    "a tab": ("mine.yaml", f"{HEADER}layouts:\n\tcsv: 1\n", "line 3"),
+    "a key twice": ("mine.yaml", f"{HEADER}name: a\nname: b\n", "name is there twice"),
+    "a list": ("mine.yaml", f"{HEADER}- 1\n", "describes no data set"),
+    "a key that is no text": ("mine.yaml", f"{HEADER}null: 3\n", "describes no data set"),
+    "brackets": ("mine.yaml", f"{HEADER}about: {'[' * 900}{']' * 900}\n", "not valid YAML"),
+    "another ending": ("mine.yml", HEADER, "Move it to"),
+    "another folder": ("../mine.yaml", HEADER, "Move it to"),
+    "nothing else": ("mine.yaml", f"{HEADER}kind: labelled_pair\n", r"name is not set"),
+}
 
 
-def test_files_with_headers_of_their_own_are_right(tree):
-    folder, add = tree
-    add("mine", "# Questions of our customers.\n# @package dataset.mine\n")
-    check_set_files(composed(mine={"name": "mine"}, inline={"name": "inline"}), [folder])
-
-
-def test_a_file_without_a_header_is_named(tree):
-    folder, add = tree
-    add("mine", "# Questions of our customers.\n")
-    with pytest.raises(UserError, match=r"dataset/mine.yaml: .* must be '# @package dataset.mine'"):
-        check_set_files(composed(name="mine", kind="labelled_pair", labels={"0": 0}), [folder])
-
-
-def test_two_files_with_one_key_are_not_merged(tree):
-    folder, add = tree
-    add("copy", "# @package dataset.other\n")
-    with pytest.raises(
-        UserError, match=r"copy.yaml and .*other.yaml both have .*Write .*dataset.copy.* into .*copy.yaml"
-    ):
-        check_set_files(composed(other={"name": "other"}), [folder])
-    check_set_files(composed(third={"name": "third"}), [folder])  # a job that has nothing to do with them
-
-
-def test_two_trees_are_looked_at(tree, tmp_path_factory):
+@pytest.mark.parametrize(("name", "content", "message"), FILES.values(), ids=FILES)
+def test_what_is_wrong_with_a_file_is_said_with_its_name(tree, project_root, name, content, message):
     folder, _ = tree
-    more = tmp_path_factory.mktemp("more")
-    (more / "dataset").mkdir()
-    (more / "dataset" / "again.yaml").write_text("# @package dataset.other\n", encoding="utf-8")
-    with pytest.raises(UserError, match="would be merged"):
-        check_set_files(composed(other={}), [folder, more])
-    (more / "dataset" / "again.yaml").rename(more / "dataset" / "other.yaml")
-    check_set_files(composed(other={}), [more, folder])  # the first one stands in the other's place
+    (folder / "dataset" / name).write_text(content, encoding="utf-8")
+    with pytest.raises(UserError, match=rf"{message}") as caught:
+        check_command_line(("--config-dir", str(folder), "dataset=mine"), conf_dir=project_root / "conf")
+    assert name.removeprefix("../") in str(caught.value)
+
+
+def test_a_set_of_ones_own_does_not_hide_behind_one_of_ours(tree, project_root):
+    folder, add = tree
+    add("demo_qmc", "# @package dataset.demo_qmc\n")
+    with pytest.raises(UserError, match="two data sets with one name"):
+        check_command_line(("--config-dir", str(folder), "dataset=demo_qmc"), conf_dir=project_root / "conf")
+    with pytest.raises(UserError, match=r"--config-dir=.*no such folder"):
+        check_command_line(
+            ("--config-dir", str(folder / "no"), "dataset=demo_qmc"), conf_dir=project_root / "conf"
+        )
 
 
 def described(**changes):
     plain = {"name": "x", "kind": "labelled_pair", "language": "zh", "layout": "a"}
     layouts = {"a": {"files": {"train": "y"}, "columns": {"text_a": 0}}}
     return validated(DatasetConfig, plain | {"layouts": layouts} | changes, "dataset.x")
+
+
+def laid(**changes):
+    return {"layouts": {"a": {"files": {"train": "y"}, "columns": {"text_a": 0}} | changes}}
 
 
 @pytest.mark.parametrize("name", ["a/b", "a b", "a+b", "a>b", "<script>", "a|b", "", "a,b", "a\nb"])
@@ -105,6 +110,20 @@ def test_labels_need_no_quotes(labels):
         ({"columns": {}}, "dataset.x.columns: unknown key"),
         ({"rows": {None: 2}}, "dataset.x.rows"),
         ({"score_range": [5, 0]}, "dataset.x.score_range=[5.0, 0.0]: expected the lowest"),
+        ({"score_range": [0, math.inf]}, "dataset.x.score_range=[0.0, inf]: expected the lowest"),
+        ({"labels": {"a": 0, "b": 0}}, "dataset.x.labels: all labels are one class"),
+        ({"kind": "triplet", "labels": {"a": 0, "b": 1}}, "dataset.x.labels: a triplet has none"),
+        ({"rows": {"validation": 5}}, "dataset.x.rows.validation: unknown split"),
+        (laid(files={"validation": "y"}), "dataset.x.layouts.a.files.validation: unknown split"),
+        *(
+            (laid(files={"train": path}), "dataset.x.layouts.a.files.train")
+            for path in ("", 5, [], ["y", 5], {"a": "y"}, "/")
+        ),
+        *(
+            (laid(columns={"text_a": column}), "dataset.x.layouts.a.columns.text_a")
+            for column in (1.5, ["a"], True)
+        ),
+        (laid(columns={"text_a": "a", "text_b": "a"}), "text_b=a: text_a is read from the same column"),
     ],
 )
 def test_keys_that_do_not_fit_end_in_a_line(changes, message):
