@@ -24,8 +24,8 @@ View = Literal["translation", "synonym", "sentence_order", "delete", "repeat", "
 
 @dataclass(config=SCHEMA, kw_only=True)
 class OptimizerConfig:
-    lr: float = Field(gt=0, description="peak learning rate")
-    weight_decay: float = Field(ge=0, description="not applied to biases and normalisation weights")
+    lr: float = Field(gt=0, le=1, description="peak learning rate")
+    weight_decay: float = Field(ge=0, le=1e3, description="not applied to biases and normalisation weights")
     betas: list[Annotated[float, Field(ge=0, lt=1)]] = Field(
         min_length=2, max_length=2, description="AdamW, two numbers"
     )

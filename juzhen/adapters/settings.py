@@ -37,6 +37,10 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
+def _is_scale(value: Any) -> bool:
+    return _is_number(value) and abs(value) <= 1e4
+
+
 def _is_count(value: Any) -> bool:
     return type(value) is int and value > 0
 
@@ -59,14 +63,14 @@ def _is_one_or_list(value: Any, kind: type, is_one: Callable[[Any], bool]) -> bo
 
 FORMS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "r": (_is_count, "a whole number from 1 on"),
-    "lora_alpha": (_is_number, "a number"),
+    "lora_alpha": (_is_scale, "a number from -10000 to 10000"),
     "rank_pattern": (
         lambda value: _is_pattern(value, _is_count),
         "an object: regular expression → whole number from 1 on",
     ),
     "alpha_pattern": (
-        lambda value: _is_pattern(value, _is_number),
-        "an object: regular expression → number",
+        lambda value: _is_pattern(value, _is_scale),
+        "an object: regular expression → number from -10000 to 10000",
     ),
     **dict.fromkeys(
         ("target_modules", "exclude_modules", "layers_pattern"),

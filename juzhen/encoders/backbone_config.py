@@ -32,7 +32,8 @@ class AdapterConfig:
     rank: int = Field(default=16, ge=1, description="rank of the two matrices")
     alpha: float | None = Field(
         default=None,
-        gt=0,
+        ge=1e-4,
+        le=1e4,
         description="scale of the adapter is alpha / rank · null: 2 × rank",
     )
     dropout: float = Field(default=0.0, ge=0, lt=1, description="of what goes into the matrices")

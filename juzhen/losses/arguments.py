@@ -24,10 +24,19 @@ def _rising(ends: Sequence[float]) -> tuple[float, ...]:
     return tuple(ends)
 
 
-Weight = Annotated[Number, Field(ge=0)]
-Positive = Annotated[Number, Field(gt=0)]
-Temperature = Positive
-"""Divides scores: 0.05 is customary for cosines, 1 for logits."""
+def _felt(number: float) -> float:
+    if 0 < number < LEAST_WEIGHT:
+        raise ValueError(f"expected 0, or a number from {LEAST_WEIGHT:g} on")
+    return number
+
+
+LEAST_WEIGHT, MOST_WEIGHT = 1e-6, 1e6
+"""Outside, a part of a sum is lost in the rounding of float32, or the others are."""
+
+Weight = Annotated[Number, Field(ge=0, le=MOST_WEIGHT), AfterValidator(_felt)]
+Positive = Annotated[Number, Field(ge=LEAST_WEIGHT, le=MOST_WEIGHT)]
+Temperature = Annotated[Number, Field(ge=1e-4, le=1e4)]
+"""Divides scores: 0.05 is customary for cosines, 1 for logits. Outside, all scores are equal, or gradients 0."""
 Share = Annotated[Number, Field(ge=0, le=1)]
 Cosine = Annotated[Number, Field(ge=-1, le=1)]
 CosineMargin = Annotated[Number, Field(ge=-2, le=2)]

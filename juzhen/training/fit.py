@@ -126,13 +126,13 @@ def fit(
         >>> from juzhen import SentenceEncoder, fit
         >>> encoder = fit("builtin/mini_zh", [("怎么退货", "东西想退掉", 1), ("怎么退货", "何时发货", 0)], epochs=1)
     """
-    require_number("epochs", epochs, 0, open_low=True)
-    validated(Count, batch_size, "batch_size")
-    validated(Annotated[int, Field(ge=0)], seed, "seed")
-    require_number("learning_rate", learning_rate, 0)
+    require_number("epochs", epochs, 0, 1e6, open_low=True)
+    batch_size = validated(Count, batch_size, "batch_size")
+    seed = validated(Annotated[int, Field(ge=0, lt=2**63)], seed, "seed")
+    require_number("learning_rate", learning_rate, 0, 1)
     require_number("warmup", warmup, 0, 1)
-    require_number("weight_decay", weight_decay, 0)
-    require_number("clip_norm", clip_norm, 0, open_low=True, optional=True)
+    require_number("weight_decay", weight_decay, 0, 1e3)
+    require_number("clip_norm", clip_norm, 1e-6, optional=True)
     require_number("layer_decay", layer_decay, 0, 1, open_low=True, optional=True)
     if not isinstance(loss, str | Loss) and not (isinstance(loss, type) and issubclass(loss, Loss)):
         got = loss.__name__ if isinstance(loss, type) else type(loss).__name__
@@ -191,6 +191,7 @@ def fit(
     encoder.keep_fit(None, {})  # what was fitted to other weights no longer holds
     learner.to(device)  # an evaluation puts the encoder where it computes
     idle = at_rate_0 = 0
+    before = _sample(learner)
     with progress_bar("training", stream.num_batches, shown=progress) as advance:
         for step in stream:
             batch = collate.training_batch(examples, step.rows, index=step.number).to(device)
@@ -224,11 +225,20 @@ def fit(
             f"learning_rate={learning_rate:g}: weights became NaN or infinite. Choose a lower one, and load the "
             "encoder again."
         )
-    if note := _idle_note(stream.num_batches, idle, at_rate_0, f"loss={name}", learning_rate):
+    note = _idle_note(stream.num_batches, idle, at_rate_0, f"loss={name}", learning_rate)
+    if not note and learning_rate and torch.equal(before, _sample(learner)):
+        note = f"learning_rate={learning_rate:g}: training changed no weight. Choose a higher one."
+    if note:
         warnings.warn(note, stacklevel=2)
     if best is not None and progress is not False:
         print(encoder.fit_scores, file=sys.stderr)
     return encoder
+
+
+def _sample(learner: nn.Module) -> Tensor:
+    """A few numbers of each trained tensor, to notice a training that changes none."""
+    learnt = (values.detach().flatten()[:64] for values in learner.parameters() if values.requires_grad)
+    return torch.cat([values.float().cpu() for values in learnt])
 
 
 def _idle_note(batches: int, idle: int, at_rate_0: int, said: str, learning_rate: float) -> str:

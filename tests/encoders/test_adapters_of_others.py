@@ -129,6 +129,8 @@ NO_NUMBERS = [
     ("lora_alpha", "8"),
     ("lora_alpha", [8]),
     ("lora_alpha", None),
+    ("lora_alpha", 1e30),
+    ("alpha_pattern", {"query": -1e30}),
     ("rank_pattern", [["query", 2]]),
     ("rank_pattern", {"query": -1}),
     ("rank_pattern", {"query": "2"}),

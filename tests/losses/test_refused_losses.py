@@ -64,7 +64,9 @@ OPTIONS = [
 VALUES = [
     *(("triplets.TripletMargin", "margin", value) for value in ("wide", None, True, math.nan, [1], -1)),
     *(("contrast.InfoNCE", "symmetric", value) for value in ("no", 1, None)),  # "no" would count as true
-    *(("order.CoSENT", "temperature", value) for value in (0, -1, True)),
+    *(("order.CoSENT", "temperature", value) for value in (0, -1, True, 1e-30, 1e30)),
+    *(("sums.CoSENTAndBCE", "entropy_weight", value) for value in (1e-30, 1e30)),
+    ("pairs.Contrastive", "margin", 1e-30),
     *(("lists.InfoNCEDrawn", "num_drawn", value) for value in (0, 2.0, True, "4")),
 ]
 
