@@ -1,7 +1,6 @@
 """Scores of new pairs or of a table, by one encoder or two fused runs, raw or as probabilities."""
 
 import json
-import math
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -184,8 +183,10 @@ class Scorer:
         Raises UserError if both are missing.
         """
         with suppress(ValueError):
-            if math.isfinite(value := float(self.threshold or "nan")):
-                return value
+            value = float(self.threshold or "")
+            from juzhen.encoders.thresholds import require_reachable
+
+            return require_reachable("threshold", value, self.fuse or self._loaded[1])
         if self.fitted is not None:
             if self.fitted.threshold is None or self.threshold is not None:
                 raise UserError(

@@ -115,7 +115,7 @@ def mine(
             f"range_max: all {counted(rules.range_max, 'documents')} of {ranking.column}, "
             f"fewer than {MiningOptions.range_max}"
         )
-    excluded = [] if sets is None else sets.evaluation(exclude_from)
+    excluded = [] if sets is None else sets.evaluation(exclude_from, option="--exclude-from")
     if sets is not None:
         sets.tell_dropped()
     mined = miner.mine(

@@ -1,5 +1,6 @@
 """Decision thresholds: two sentences mean the same if their score reaches the fitted threshold."""
 
+import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from torch import nn
 from typing_extensions import TypedDict
 
 from juzhen.core.atomic_write import write_json
-from juzhen.core.errors import UserError, require_choice
+from juzhen.core.errors import UserError, require_choice, require_number
 from juzhen.core.result import weights_digest
 from juzhen.core.safe_open import read_json
 from juzhen.core.schema import Number, Text, require_form
@@ -20,6 +21,13 @@ NO_THRESHOLD = (
     "Give one: threshold=0.7. It is fitted by fit(…, dev=…), at the end of a training that scores a dev split of pairs "
     "or triplets, and by juzhen calibrate RUN"
 )
+
+
+def require_reachable(key: str, value: float, encoder: Any, widest: float = 1.0) -> float:
+    """Return a score to compare with an encoder's. Raises UserError if it is no cosine where they are cosines."""
+    are_cosines = getattr(encoder, "score_head", encoder) is None
+    require_number(key, value, -widest if are_cosines else -math.inf, widest if are_cosines else math.inf)
+    return value
 
 
 class Thresholds(TypedDict):
@@ -161,6 +169,9 @@ class ThresholdMixin(nn.Module):
         Raises:
             UserError: As in `score` and `threshold`.
         """
-        limit = self.threshold(threshold) if threshold is None or isinstance(threshold, str) else threshold
+        if threshold is None or isinstance(threshold, str):
+            limit = self.threshold(threshold)
+        else:
+            limit = require_reachable("threshold", threshold, self)
         same = np.asarray(self.score(pairs, second, **options), dtype=np.float64) >= limit  # type: ignore[operator]
         return bool(same) if same.ndim == 0 else same

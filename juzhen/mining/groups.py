@@ -44,12 +44,13 @@ def mine_paraphrases(vectors: Any, *, max_pairs: int = 500_000, min_score: float
         Pairs by falling score. Ties are ordered by text numbers.
 
     Raises:
-        UserError: `vectors` is not a matrix of finite numbers.
+        UserError: `vectors` is not a matrix of finite numbers, or `min_score` is no cosine.
 
     Example:
         >>> mine_paraphrases(np.eye(3) + 0.5, max_pairs=1)[0][:2]
         (0, 1)
     """
+    require_number("min_score", min_score, -1, 1)
     vectors = _unit_vectors(vectors)
     (rows, columns), scores = np.empty((2, 0), dtype=np.int64), np.empty(0, dtype=np.float32)
     least = np.float32(min_score)
@@ -84,12 +85,13 @@ def detect_communities(vectors: Any, *, min_score: float = 0.75, min_size: int =
         Groups of text numbers, the largest first. The central text comes first, then the others by falling score.
 
     Raises:
-        UserError: `vectors` is not a matrix of finite numbers.
+        UserError: `vectors` is not a matrix of finite numbers, or `min_score` is no cosine.
 
     Example:
         >>> detect_communities(np.array([[1, 0], [1, 0.1], [0, 1]]), min_score=0.9, min_size=2)
         [[0, 1]]
     """
+    require_number("min_score", min_score, -1, 1)
     vectors = _unit_vectors(vectors)
     counts = np.zeros(len(vectors), dtype=np.int64)
     for rows, _, block in _blocks(vectors):

@@ -25,6 +25,7 @@ from juzhen.encoders.asymmetric import AsymmetricEncoder
 from juzhen.encoders.embedding_cache import SEGMENT, EmbeddingCache, encoder_digest, unchanged_weights
 from juzhen.encoders.pair_encoder import PairEncoder
 from juzhen.encoders.sentence_encoder import SentenceEncoder
+from juzhen.encoders.thresholds import require_reachable
 from juzhen.encoders.tokens import BATCH_TOKENS
 from juzhen.mining.candidates import AsymmetricRetriever, BM25Retriever, DenseRetriever, Retriever
 from juzhen.mining.filters import Known
@@ -133,6 +134,7 @@ def mine(
     Raises:
         UserError: range_max beyond the corpus, the folder of another run, or options that exclude each other.
     """
+    require_number("false_negative_rate", false_negative_rate, 0, 1, open_high=True)
     folder, options = Path(folder), options or MiningOptions()
     sources, evaluation = as_column(sources, "sources"), as_column(exclude_from, "exclude_from")
     ranking = ranking.some([row for row, gains in enumerate(ranking.relevant) if gains])  # others have no row
@@ -233,6 +235,10 @@ def _check(
         )
     if options.index != "exact" and len(names) == len(sources):
         raise UserError(f"index={options.index}: is for embeddings, and {BM25} has none. Add an encoder")
+    for name, widest in (("absolute_margin", 2.0), ("min_score", 1.0), ("max_score", 1.0)):
+        value, by_judge = getattr(options, name), is_judged and name == "max_score"
+        if value is not None and not by_judge:
+            require_reachable(name, value, sources[0], widest)
     if calibrate_on is None:
         return
     if options.max_score is not None:

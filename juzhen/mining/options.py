@@ -87,11 +87,11 @@ class MiningOptions:
                 "in one of its rows. Use positive_reference=lowest, or false_negatives=drop or mask."
             )
         require_number("range_max", self.range_max, 1)
-        require_number("num_negatives", self.num_negatives, 1)
+        require_number("num_negatives", self.num_negatives, 1, 1000)
         require_number("range_min", self.range_min, 0, self.range_max - 1)
         require_number("relative_margin", self.relative_margin, 0, 1, open_high=True, optional=True)
         for name in ("absolute_margin", "max_score", "min_score"):
             require_number(name, getattr(self, name), -math.inf, optional=True)
         require_number("hard_share", self.hard_share, 0, 1)
-        require_number("temperature", self.temperature, 0, open_low=True, optional=True)
+        require_number("temperature", self.temperature, 1e-6, 1e6, optional=True)
         require_number("seed", self.seed, 0)

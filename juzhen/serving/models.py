@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from math import isfinite
 from pathlib import Path
@@ -26,7 +27,7 @@ from juzhen.encoders.pair_encoder import PairEncoder
 from juzhen.encoders.projection import similarity
 from juzhen.encoders.resolve_path import ENCODER_FOLDER
 from juzhen.encoders.sentence_encoder import SentenceEncoder
-from juzhen.encoders.thresholds import ThresholdMixin
+from juzhen.encoders.thresholds import ThresholdMixin, require_reachable
 from juzhen.encoders.tokens import TokenTable, note_unknown, special_around
 from juzhen.index import Index, IndexHit, index_in_memory, read_rows
 from juzhen.index.index import RERANKED
@@ -70,10 +71,11 @@ class ServedThreshold:
             The threshold.
 
         Raises:
-            UserError: The chosen set has no threshold.
+            UserError: The chosen set has no threshold, or no score reaches the number.
         """
-        if chosen is not None and (number := as_number(chosen)) is not None:
-            return cls(number)
+        with suppress(ValueError):
+            if isfinite(number := float(chosen or "nan")):
+                return cls(require_reachable("threshold", number, encoder))
         try:
             name, value = encoder.fitted_threshold(chosen)
         except UserError as error:
@@ -89,22 +91,6 @@ class ServedThreshold:
             A dict for JSON.
         """
         return {"threshold": self.value, "set": self.of}
-
-
-def as_number(text: str) -> float | None:
-    """Return the finite number in a string, or None.
-
-    Args:
-        text: The string.
-
-    Returns:
-        The number, or None.
-    """
-    try:
-        number = float(text)
-    except ValueError:
-        return None
-    return number if isfinite(number) else None
 
 
 class Embedder:

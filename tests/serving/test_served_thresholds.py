@@ -163,6 +163,10 @@ def test_a_threshold_is_chosen_by_a_set_or_a_number(folders):
     for word in ("demmo", "nan"):
         with pytest.raises(UserError, match=f"--threshold {word}.*demo"):
             load_models(str(folders[0]), None, None, threshold=word, **options)
+    with pytest.raises(UserError, match=r"^threshold=7.*-1 to 1"):
+        load_models(str(folders[0]), None, None, threshold="7", **options)
+    with pytest.raises(UserError, match=r"^threshold=-1.5"):
+        SentenceEncoder.load(folders[0]).is_same("今天", "明天", threshold=-1.5)
 
 
 def test_the_threshold_of_other_weights_is_not_used(folders, tmp_path):
