@@ -12,6 +12,7 @@ import unicodedata
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -75,7 +76,7 @@ Rows = Examples | str | Path | Iterable[Any]
 def as_examples(
     rows: Rows,
     *,
-    columns: Mapping[str, str] | None = None,
+    columns: Mapping[str, str | int] | None = None,
     sheet: str | None = None,
     header: bool | None = None,
     split_cells: str | None = None,
@@ -118,9 +119,16 @@ def as_examples(
         ('labelled_pair', [1.0, 0.0])
     """
     require_choice("on_bad_row", on_bad_row, ("error", "drop"))
-    if not (math.isfinite(score_range[0]) and score_range[0] < score_range[1] < math.inf):
+    ends: list[float] = []
+    with suppress(TypeError, ValueError):
+        ends = [*map(float, score_range)]
+    if len(ends) != 2 or not -math.inf < ends[0] < ends[1] < math.inf:
         raise UserError(
-            f"score_range={(*score_range,)}: expected the lowest and then the highest score. Give such as (0, 5)."
+            f"score_range={score_range!r}: expected the lowest and then the highest score. Give such as (0, 5)."
+        )
+    if not isinstance(columns or {}, Mapping):
+        raise UserError(
+            f"columns={short(repr(columns))}: expected field → column. Give such as {{'text_a': '问题', 'text_b': 2}}."
         )
     if isinstance(rows, Examples):
         return rows
@@ -136,7 +144,7 @@ def as_examples(
         assert examples is not None  # it is required
         return examples
     reading = TableReading(
-        columns=columns or {},
+        columns={field: str(column) for field, column in (columns or {}).items()},
         header=header,
         sheet=sheet,
         split_cells=split_cells,
@@ -431,16 +439,17 @@ def _by_position(raw: RawTable) -> Guess:
 
 
 def _odd_negatives(raw: RawTable, name: str) -> tuple[str, ...]:
-    """A remark on negatives that look like labels or scores: few words that repeat, single letters, or numbers."""
+    """A remark on negatives that look like labels: few words that repeat, or letters. Raises UserError for numbers."""
     column = raw.cells[name]
     values = [value for value in column.unique() if value]
+    remedy = "For labels give 1 and 0, for scores give numbers"
+    if all(map(NO_WORD.fullmatch, values)):
+        raise UserError(f"{raw.place}: {name} holds {listed(values[:4])}, which are no texts. {remedy}")
     is_few = len(column) > 3 and len(values) <= max(3, len(column) // 10) and max(map(len, values)) <= 20
-    if not is_few and not all(len(value) == 1 or NO_WORD.fullmatch(value) for value in values):
+    if not is_few and max(map(len, values)) > 1:
         return ()
-    return (
-        f"{name} holds {listed(values[:4])}, and is read as texts with another meaning than the first ones. For labels "
-        "give 1 and 0, for scores give numbers",
-    )
+    found = f"{name} holds {listed(values[:4])}"
+    return (f"{found}, and is read as texts with another meaning than the first ones. {remedy}",)
 
 
 EVALUATION_SPLITS = ("dev", "test")
@@ -481,16 +490,17 @@ class ConfiguredSets:
         """
         return self._all(names, ("train",), option="--train")
 
-    def evaluation(self, names: Sequence[str] | None) -> list[Examples]:
+    def evaluation(self, names: Sequence[str] | None, *, option: str = "--evaluate") -> list[Examples]:
         """Return the dev and test splits of the named sets, or of all.
 
         Args:
             names: Names of sets or tables. None: all sets.
+            option: Of the names, for messages.
 
         Returns:
             The rows of each split.
         """
-        return self._all(names, EVALUATION_SPLITS, option="--evaluate")
+        return self._all(names, EVALUATION_SPLITS, option=option)
 
     def _all(self, names: Sequence[str] | None, splits: Sequence[str], *, option: str) -> list[Examples]:
         sets: dict[str, Examples] = {}

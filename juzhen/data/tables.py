@@ -9,6 +9,7 @@ instead reads a set by its description (`juzhen.data.readers`).
 import io
 import itertools
 import json
+import os
 import warnings
 import zipfile
 from collections import Counter
@@ -241,6 +242,16 @@ def parse_columns(words: str | Sequence[str] | None, fields: Sequence[str] = ())
     return {key.strip(): column.strip() for key, _, column in parts}
 
 
+def require_there(path: Path) -> None:
+    """Raises UserError with the nearest name of its folder if a file is missing."""
+    if not os.path.lexists(path):
+        names = os.listdir(path.parent) if path.parent.is_dir() else []
+        hint = nearest(path.name, names) if names else ""
+        raise UserError(
+            f"{path}: no such file. {hint if hint.startswith('Did') else 'Choose an existing path'}"
+        )
+
+
 def read_own_table(
     path: Path,
     reading: TableReading = AS_IT_LOOKS,
@@ -274,6 +285,8 @@ def read_own_table(
         )
     if reading.sheet is not None and suffix != EXCEL:
         raise UserError(f"{reading.spell('sheet', reading.sheet)}: {path} has no sheets. Leave it out")
+    if content is None:
+        require_there(path)
     if suffix == EXCEL:
         table = _sheet(path, reading, content, most_bytes)
     elif suffix in COLUMNAR:
@@ -548,6 +561,8 @@ def read_texts(
     Raises:
         UserError: Several columns could be meant.
     """
+    if content is None:
+        require_there(path)
     if not reading.columns and suffix_of(path) in ("", ".txt"):
         lines = split_lines(decoded(path, decompressed(path) if content is None else content)[0])
         if not lines:

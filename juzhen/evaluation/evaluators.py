@@ -315,7 +315,12 @@ class VectorEvaluator(Evaluator):
             rows = np.flatnonzero(plan.read == side)
             texts = [plan.sentences[row] for row in rows.tolist()]
             given = self._readers[side](texts)
-            vectors = np.asarray(given.cpu() if isinstance(given, Tensor) else given, dtype=np.float32)
+            vectors = np.asarray(given.detach().float().cpu() if isinstance(given, Tensor) else given)
+            if vectors.dtype.kind not in "fiu":
+                raise UserError(
+                    f"encode: gives {vectors.dtype}. Expected a vector of real numbers for each text"
+                )
+            vectors = vectors.astype(np.float32)
             if vectors.ndim != 2 or len(vectors) != len(texts):
                 raise UserError(
                     f"encode: {counted(len(texts), 'texts')} became an array of shape {vectors.shape}. "

@@ -1,6 +1,7 @@
 """Refusals of data: a call → the key and the way out of its message."""
 
 import json
+import math
 
 import numpy as np
 import pytest
@@ -58,6 +59,27 @@ CALLS = {
             [{"anchor": "q", "positive": "p", "negative": "n"}, {"anchor": "a", "positive": "b"}]
         ),
         r"row 2.*negative",
+    ),
+    **{
+        f"columns={columns!r}": (
+            lambda folder, columns=columns: as_examples([("a", "b", 1)], columns=columns),
+            key,
+        )
+        for columns, key in (
+            (["a", "b"], "columns="),
+            ({"text_a": 1, "text_b": 2, "label": 9}, "no column 9"),
+        )
+    },
+    **{
+        f"score_range={ends!r}": (
+            lambda folder, ends=ends: as_examples([("a", "b", 1)], score_range=ends),
+            "score_range=.*highest",
+        )
+        for ends in ((5, 0), (1,), "0-5", None, (0, math.nan))
+    },
+    "a file with a misspelt name": (
+        lambda folder: as_examples(table(folder, {"anchor": "甲", "positive": "乙"}).with_name("row.jsonl")),
+        "no such file. Did you mean",
     ),
     "only faulty rows": (
         lambda folder: as_examples(

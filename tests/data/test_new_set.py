@@ -195,6 +195,7 @@ def test_a_formula_without_its_value_is_an_empty_cell(tmp_path):
 
 def test_excel_without_openpyxl_names_the_extra(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "openpyxl", None)
+    (tmp_path / "faq.xlsx").touch()
     with pytest.raises(UserError, match=r"needs openpyxl. Type: pip install -e '\.\[excel\]' -c constraints"):
         read_raw(tmp_path / "faq.xlsx")
 
