@@ -86,9 +86,9 @@ def measure_encoders(options: SimpleNamespace, today: "JobConfig") -> None:
         raise UserError(
             "nothing to measure on: name sets with --dataset, or --queries, --corpus and --answers"
         )
-    found: dict[str, dict[str, Score]] = {}
-    for name in options.runs:
-        found[name] = _scores(name, sets, options, today)
+    found = {name: _scores(name, sets, options, today) for name in options.runs}
+    if not any(found.values()):
+        raise UserError("nothing was scored. Name another encoder or set")
     from juzhen.report.terminal import console_table, for_people
 
     console = for_people()
@@ -182,6 +182,9 @@ def _scores(
     run = EvaluationRun(encoder, settings, today.cache_dir, progress=os.isatty(2))
     kinds = {id(one): one.kind if isinstance(one, Examples) else Kind.RETRIEVAL for one in sets}
     scored = [one for one in sets if kinds[id(one)] not in run.evaluator.unscored]
+    for one in sets:
+        if reason := run.evaluator.unscored.get(kinds[id(one)]):
+            print(f"{name}: {one.split}/{one.name} is not scored: {reason}", file=sys.stderr)
     evaluation, _ = run(scored, class_tasks(scored), seen={})
     return evaluation.scores
 

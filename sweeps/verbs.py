@@ -8,6 +8,7 @@ from typer import Argument, Option
 from juzhen.cli.options import Leaks, Metric, Out, Reference, Runs, Split, Title
 from juzhen.cli.runs import write_page
 from juzhen.core.errors import UserError
+from juzhen.core.file_guard import check_overwritable
 
 
 def status(
@@ -37,6 +38,12 @@ def published(
 
     juzhen published docs/published.md
     """
+    if page is not None:
+        if page.suffix != ".md":
+            raise UserError(
+                f"{page}: one page has all figures. Give its file, such as figures.md, or leave it out"
+            )
+        check_overwritable(page)
     from juzhen.report.compare import load_published
     from sweeps import published_page
 

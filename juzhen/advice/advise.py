@@ -387,9 +387,12 @@ def advise(
         The answer. It prints as sentences and a table.
 
     Raises:
-        UserError: A target that cannot be read or scored, or no source.
+        UserError: A target that cannot be read or scored, or that is a source, or no source.
     """
-    require_number("learning_rate", learning_rate, 0, open_low=True, optional=True)
+    require_number("learning_rate", learning_rate, 0, 1, open_low=True, optional=True)
+    for source in sources or ():
+        if Path(source).expanduser().resolve() == Path(target).expanduser().resolve():
+            raise UserError(f"sources={source}: is the target, whose own rows are tried anyway. Leave it out")
     require_vectors(encoder)  # all sources are read before it is loaded
     require_number("minutes", minutes, 0, open_low=True)
     say, begun = report or partial(print, file=sys.stderr, flush=True), time.monotonic()

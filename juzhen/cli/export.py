@@ -58,7 +58,7 @@ def export(
     juzhen export runs/NAME out/small --format onnx-int8 --dim 128 --sets csts lcqmc --data-dir data
     """
     format.require_packages()
-    check_overwritable(out)
+    check_overwritable(out, are_folders=True)
     require_outside(out)
     require_apart(out, encoder)
     without_hub()
@@ -145,11 +145,14 @@ def verify(
     texts = None if file is None else text_values(file)
     without_hub()
     from juzhen.core.text import markdown_table
-    from juzhen.export.backend_comparison import BACKENDS, compare_backends
+    from juzhen.export.backend_comparison import BACKENDS, compare_backends, is_server
+    from juzhen.export.loaders import RemoteServer
     from juzhen.export.verification import proof_texts, special_texts
     from juzhen.families.registry import open_weights
     from juzhen.report.terminal import console_table, for_people
 
+    for address in filter(is_server, beside or ()):
+        RemoteServer(address, os.environ.get(key_variable))  # asks at once whether it is there
     loaded = open_weights(encoder)
     if texts is None:
         texts = [*proof_texts(loaded.inner), *special_texts(loaded.inner)]

@@ -224,7 +224,7 @@ def compare_backends(
     """
     texts = list(texts)
     for address in beside:
-        if not _is_server(address):
+        if not is_server(address):
             require_export(address)
         elif isinstance(encoder, PairEncoder):
             raise UserError(
@@ -368,13 +368,13 @@ def _require_theirs() -> None:
         raise UserError("it is not installed: pip install sentence-transformers")
 
 
-def _is_server(address: str) -> bool:
+def is_server(address: str) -> bool:
     return address.startswith(("http://", "https://"))
 
 
 def _opener(address: str, key: str | None) -> Callable[[], Encode]:
     """Return the opener of a further backend."""
-    return lambda: RemoteServer(address, key).encode if _is_server(address) else open_export(address).encode
+    return lambda: RemoteServer(address, key).encode if is_server(address) else open_export(address).encode
 
 
 def _rounded(address: str) -> str:

@@ -28,7 +28,7 @@ from juzhen.data.row_kinds import find_columns, pair_columns, text_cells
 from juzhen.data.tables import DELIMITERS, EXCEL, JSON, TableReading, read_own_table
 from juzhen.serving import schemas
 from juzhen.serving.errors import ErrorReply, RequestError, json_response, naming, written, wrong_field
-from juzhen.serving.models import ServedModels
+from juzhen.serving.models import ServedModels, require_model
 from juzhen.serving.service import RequestLog, Service, packed
 from juzhen.serving.settings import Limits
 
@@ -443,6 +443,20 @@ def make_app(service: Service) -> FastAPI:
         "What is served, as Infinity has it",
     )
     get("/v1/models", schemas.ModelsReply, lambda: (service.listed(),), "What is served")
+
+    @app.get(
+        "/v1/models/{model:path}",
+        summary="One served model",
+        responses={
+            200: {"model": schemas.ModelCard},
+            **{status: REFUSALS[status] for status in (401, 403, 404)},
+        },
+    )
+    async def card(model: str) -> Response:
+        cards = {each["id"]: each for each in service.listed()["data"]}
+        require_model(model, [*cards])
+        return json_response(cards[model])
+
     get("/health", schemas.StateReply, lambda: _health(service), "Whether the process works", 503)
     get(
         "/ready", schemas.StateReply, lambda: _readiness(service), "Whether requests should be sent here", 503

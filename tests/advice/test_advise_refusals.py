@@ -36,8 +36,20 @@ def test_rows_by_which_no_encoder_is_better_are_refused(rows, told, unread, tmp_
         advise(table(tmp_path / "t.csv", rows), sources=["demo_qmc"], report=lambda line: None)
 
 
-@pytest.mark.parametrize("settings", [{"encoder": "bm25"}, {"learning_rate": -1}, {"minutes": float("nan")}])
+@pytest.mark.parametrize(
+    "settings",
+    [{"encoder": "bm25"}, {"learning_rate": -1}, {"learning_rate": 1e30}, {"minutes": float("nan")}],
+)
 def test_an_encoder_without_embeddings_and_odd_numbers_cost_no_reading(settings, unread, tmp_path):
     unread()
     with pytest.raises(UserError, match=next(iter(settings)).replace("encoder", "bm25")):
         advise(table(tmp_path / "t.csv", pairs(200, lambda n: n % 2)), **settings)
+
+
+@pytest.mark.parametrize("target", ["t.csv", "demo_sts"])
+def test_a_source_that_is_the_target_is_said(target, unread, tmp_path, monkeypatch):
+    unread()
+    monkeypatch.chdir(tmp_path)
+    table(tmp_path / "t.csv", pairs(200, lambda n: n % 2))
+    with pytest.raises(UserError, match=f"sources=./{target}: is the target"):
+        advise(target, sources=["demo_qmc", f"./{target}"])

@@ -279,8 +279,11 @@ def test_the_status_of_the_verb(encoder, tmp_path, capsys):
     (tmp_path / "texts.txt").write_text("\n".join(TEXTS), encoding="utf-8")
     words = ["verify", str(folder), str(tmp_path / "texts.txt"), "--ways"]
     assert main([*words, "torch", "torch_bf16"]) == 0
-    assert main([*words, "torch", "--with", "http://127.0.0.1:9"]) == 1
-    assert "| http://127.0.0.1:9 | failed |" in capsys.readouterr().out
+    capsys.readouterr()
+    assert main([*words, "torch", "--with", str(tmp_path), "http://127.0.0.1:9"]) == 2
+    told = capsys.readouterr()
+    assert "http://127.0.0.1:9" in told.err
+    assert not told.out  # nothing was computed before the dead port was asked
     swapped = embedded(lambda data: {"data": [row | {"index": 2 - row["index"]} for row in data]})
     with answering(lambda path, texts: swapped(path, texts, encoder)) as address:
         assert main([*words, "torch", "--with", address]) == 1

@@ -421,6 +421,8 @@ def test_a_new_run_takes_the_place_of_the_old_and_a_broken_one_does_not(
 def test_prompts_states_and_the_document(client):
     cards = client.get("/v1/models").json()["data"]
     assert cards[0]["prompts"] == ["document", "query"]
+    assert client.get(f"/v1/models/{cards[0]['id']}").json() == cards[0]
+    assert problem(client.get("/v1/models/nosuch"), 404)["code"] == "model_not_found"
     assert client.get("/ready").json() == {"status": "ready"}
     document = client.get("/openapi.json").json()
     assert document["info"]["version"] == version("juzhen-embeddings")
