@@ -179,7 +179,7 @@ def shrink(
 
     require_apart(folder, *map(encoder_source, filter(None, (teacher, tokenizer, grow))))
     require_outside(folder)
-    check_overwritable(folder)
+    check_overwritable(folder, are_folders=True)
     from juzhen.distillation.student import grown, student_of
     from juzhen.encoders import load_encoder, save_encoder
     from juzhen.mining.sets import read_set

@@ -98,7 +98,7 @@ def encode(
     is_stream = str(file) == "-"
     if is_stream and output is None:
         raise UserError("-: standard input has no file name. Name the output: --output FILE.npy")
-    output = output or file.with_name(f"{plain_name(file)}.npy")
+    output = output or Path(f"{file.parent / plain_name(file)}.npy")
     kept_ranges = output.with_name(f"{output.name.removesuffix('.npy')}.ranges.npy")
     writes_ranges = precision == "int8" and ranges is None
     if ranges is not None and precision != "int8":
@@ -111,6 +111,8 @@ def encode(
     check_overwritable(
         output, *([kept_ranges] if writes_ranges else []), *([cut_report] if cut_report else [])
     )
+    if output.suffix != ".npy":
+        raise UserError(f"--output {output}: a NumPy array is written. Give a name that ends in .npy")
     require_room(output.absolute().parent)
     ends = None if ranges is None else _byte_ranges(ranges)
     reading = table.reading

@@ -117,7 +117,7 @@ def atomic_write_dir(path: str | Path) -> Iterator[Path]:
     path = Path(path)
     if path.is_file():
         raise not_overwritable(path, "is a file, where a folder would be written")
-    check_overwritable(path)
+    check_overwritable(path, are_folders=True)
     part, descriptor = _begun(path, is_folder=True)
     try:
         yield part

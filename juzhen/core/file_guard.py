@@ -67,15 +67,19 @@ def is_own_dir(path: Path) -> bool:
     return path.is_dir()
 
 
-def check_overwritable(*paths: str | Path) -> None:
-    """Check that files and folders can be replaced: nothing is there, or what juzhen wrote and nobody edited.
+def check_overwritable(*paths: str | Path, are_folders: bool = False) -> None:
+    """Check that files or folders can be replaced: nothing is there, or what juzhen wrote and nobody edited.
 
     Raises:
-        UserError: A link, a file of somebody else, an edited file, or a folder with such a file.
+        UserError: A link, a file of somebody else, an edited file, or a folder with such a file or in place of a file.
     """
     for path in map(Path, paths):
         if path.is_symlink():
             raise not_overwritable(path, LINK)
+        if path.is_dir() and not are_folders:
+            raise UserError(
+                f"{path}: is a folder, where a file would be written. Name a file, such as {path / 'out'}"
+            )
         root = path if path.is_dir() else path.parent
         listed = _listed(root)
         if root != path and path.exists() and WHOLE.strip("# \n") in listed:

@@ -1,5 +1,6 @@
 """Worker processes that encode, each with a copy of the encoder on its device."""
 
+import os
 import tempfile
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,6 +22,9 @@ from juzhen.encoders.pooled_encoder import PooledEncoder
 from juzhen.encoders.save import write_encoder
 from juzhen.encoders.tokens import TokenTable
 
+MOST_WORKERS = 64
+"""Most processes on a machine with fewer cores: thousands take all memory before a text is encoded."""
+
 BATCHES_AHEAD = 2
 """Batches that wait for each process."""
 
@@ -41,7 +45,7 @@ class Workers:
 
     def __init__(self, encoder: PooledEncoder, devices: int | Sequence[str | torch.device]) -> None:
         if not isinstance(devices, Sequence) or isinstance(devices, str):
-            check_count("workers", devices)
+            check_count("workers", devices, most=max(MOST_WORKERS, os.cpu_count() or 1))
         listed = ["cpu"] * devices if isinstance(devices, int) else devices
         names = [str(open_device(device)) for device in listed]
         check_count("workers", len(names))
