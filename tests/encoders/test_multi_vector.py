@@ -7,7 +7,6 @@ import pytest
 import torch
 from torch import nn
 
-from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind, Side
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.evaluation import evaluate
@@ -15,7 +14,7 @@ from juzhen.families.late.encoder import MultiVectorEncoder
 from juzhen.families.late.folder import PUNCTUATION, MultiVectorSettings
 from juzhen.families.late.scores import TokenVectors, all_maxsims, row_maxsims
 from juzhen.families.registry import FAMILIES, PairScorer, family_of, find_family
-from juzhen.losses import InfoNCE, SpreadOut
+from juzhen.losses import InfoNCE
 
 QUERIES = [
     "怎么退货",
