@@ -28,7 +28,7 @@ from juzhen.core.result import Result
 from juzhen.core.safe_open import read_yaml
 from juzhen.core.schema import ConfigError, validated
 from juzhen.core.secrets import NO_SECRETS, place_of_secret
-from juzhen.data.spec import DatasetConfig
+from juzhen.data.spec import smallest
 from juzhen.evaluation.saved_run import SavedRun
 from juzhen.identity import with_language
 from juzhen.models import settings_of
@@ -385,7 +385,10 @@ def _plan(name: str, job: JobConfig) -> StagePlan:
     stage = replace(
         job,
         evaluate={**job.evaluate, **job.dataset},
-        dataset={each: _limited(job.dataset[each], stage_config.limit) for each in datasets},
+        dataset={
+            each: replace(job.dataset[each], limit=smallest(job.dataset[each].limit, stage_config.limit))
+            for each in datasets
+        },
         loss=job.loss if stage_config.loss is None else stage_config.loss,
         schedule=replace(job.schedule, sets={each: sets[each] for each in datasets if each in sets}),
         training=validated(TrainingConfig, asdict(job.training) | training, f"{key}.training"),
@@ -394,12 +397,6 @@ def _plan(name: str, job: JobConfig) -> StagePlan:
         ),
     )
     return StagePlan(name, tuple(datasets), stage)
-
-
-def _limited(config: DatasetConfig, limit: int | None) -> DatasetConfig:
-    """A set of which a stage trains on at most `limit` rows."""
-    limits = [number for number in (config.limit, limit) if number is not None]
-    return replace(config, limit=min(limits, default=None))
 
 
 def _part(duration: str, percent: float) -> str:

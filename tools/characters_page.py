@@ -41,12 +41,9 @@ def measure(path: str, data_dir: str, rows: int) -> dict[str, Any]:
 
 
 def _pairs(name: str, data_dir: str, rows: int) -> tuple[list[str], list[str], np.ndarray]:
-    from juzhen.data.source import load_examples
-    from juzhen.data.spec import configured_set
+    from juzhen.data.source import load_named
 
-    examples = load_examples(
-        configured_set(name), "dev", source="local", data_dir=data_dir, on_bad_row="error"
-    )
+    examples = load_named(name, "dev", data_dir=data_dir, on_bad_row="error")
     first = examples.select(np.arange(min(rows, len(examples))))
     one, other = list(first.columns)[:2]
     return first.texts(one), first.texts(other), np.asarray(first.targets)

@@ -20,8 +20,8 @@ from juzhen.data.probe import TransferTask, asked_tasks
 from juzhen.data.rankings import RankingSet, as_ranking
 from juzhen.data.readers import files_of, has_split
 from juzhen.data.running_text import TextTable
-from juzhen.data.source import load_examples, require_hub
-from juzhen.data.spec import DataRequest, DatasetConfig, Source, configured_set
+from juzhen.data.source import load_examples, load_named, require_hub
+from juzhen.data.spec import DataRequest, DatasetConfig, Source, smallest
 
 if TYPE_CHECKING:
     from juzhen.data.leaks import LeakFilter
@@ -157,9 +157,8 @@ def _text_tasks(
 
 def _task_rows(job: DataRequest, examples: Examples | None, split: str) -> Examples | None:
     """The rows of a split for a classifier."""
-    limits = [job.evaluation.transfer_limit] if split == "train" else []
-    limit = min((number for number in (*limits, job.debug_rows) if number is not None), default=None)
-    return None if examples is None else cut(examples, limit, job.seed)
+    limit = job.evaluation.transfer_limit if split == "train" else None
+    return None if examples is None else cut(examples, smallest(limit, job.debug_rows), job.seed)
 
 
 def unscored_reasons(job: DataRequest, unscored: Mapping[Kind, str]) -> dict[str, str]:
@@ -253,8 +252,7 @@ def _training_rows(
         examples = with_negatives(examples, config.learning.num_negatives)
     if leaks and kind is Kind.SENTENCE:
         examples = leaks.without_leaks(examples)
-    limits = [limit for limit in (config.limit, job.debug_rows) if limit is not None]
-    return cut(examples, min(limits, default=None), job.seed)
+    return cut(examples, smallest(config.limit, job.debug_rows), job.seed)
 
 
 def sampled(examples: Examples, limit: int | None) -> Examples:
@@ -390,13 +388,5 @@ def load_ranking(
         >>> len(ranking.queries) > 0, ranking.candidates is None
         (True, True)
     """
-    examples = load_examples(
-        configured_set(name, config_dir=None if config_dir is None else Path(config_dir)),
-        split,
-        source=Source.LOCAL,
-        data_dir=data_dir,
-        on_bad_row=on_bad_row,
-        required=True,
-    )
-    assert examples is not None  # otherwise load_examples raises
-    return as_ranking(examples)
+    places: Any = {"data_dir": data_dir, "config_dir": config_dir}
+    return as_ranking(load_named(name, split, on_bad_row=on_bad_row, **places))

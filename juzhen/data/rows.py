@@ -42,13 +42,12 @@ from juzhen.data.row_kinds import (
     settled_classes,
     text_cells,
 )
-from juzhen.data.source import load_examples
+from juzhen.data.source import load_examples, load_named
 from juzhen.data.spec import (
     DatasetConfig,
     LayoutConfig,
     Source,
     SplitRequest,
-    configured_set,
     described_sets,
     read_description,
 )
@@ -133,16 +132,7 @@ def as_examples(
     if isinstance(rows, Examples):
         return rows
     if isinstance(rows, str | Path) and not Path(rows).suffix:
-        examples = load_examples(
-            configured_set(str(rows)),
-            split,
-            source=Source.LOCAL,
-            data_dir=data_dir,
-            on_bad_row=on_bad_row,
-            required=True,
-        )
-        assert examples is not None  # it is required
-        return examples
+        return load_named(str(rows), split, data_dir=data_dir, on_bad_row=on_bad_row)
     reading = TableReading(
         columns={field: str(column) for field, column in (columns or {}).items()},
         header=header,

@@ -212,7 +212,10 @@ def search_of_tables(
     if answers is None:
         reference = _reference(raw["queries"], found["corpus"])
         found["queries"] = _Part.of(raw["queries"], ("query_id", "query"), QUERY_NAMES, but=[reference])
-        judged = _rows_of_queries(found["queries"], raw["queries"], reference, found["corpus"])
+        asked = raw["queries"].cells
+        beside = pd.DataFrame({"query": asked[found["queries"].column], "document": asked[reference]})
+        taken_as = [f"  {'document':11} = {short(reference, 30)}"]
+        judged = _gains(raw["queries"], beside, found["queries"], found["corpus"], taken_as)
     else:
         found["queries"] = _Part.of(raw["queries"], ("query_id", "query"), QUERY_NAMES)
         judged = _judged(tables[-1], found["queries"], found["corpus"])
@@ -422,13 +425,6 @@ def _reference(raw: RawTable, corpus: _Part) -> str:
 
 def _parts(cell: str, sign: str | None) -> list[str]:
     return [part.strip() for part in cell.split(sign) if part.strip()] if sign else [cell]
-
-
-def _rows_of_queries(queries: _Part, raw: RawTable, reference: str, corpus: _Part) -> _Judged:
-    """The answers next to the queries."""
-    answers = pd.DataFrame({"query": raw.cells[queries.column], "document": raw.cells[reference]})
-    taken = [f"  {'document':11} = {short(reference, 30)}"]
-    return _gains(raw, answers, queries, corpus, taken)
 
 
 def _judged(raw: RawTable, queries: _Part, corpus: _Part) -> _Judged:

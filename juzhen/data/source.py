@@ -22,7 +22,7 @@ from juzhen.data.rankings import as_retrieval
 from juzhen.data.readers import BUILTIN_DATA, FileTable, decompressed, on_disk, present_forms, read_table
 from juzhen.data.row_checks import raw_values, refuse_faults, require_fields, verified
 from juzhen.data.running_text import load_text
-from juzhen.data.spec import DatasetConfig, HubConfig, Source, SplitRequest
+from juzhen.data.spec import DatasetConfig, HubConfig, Source, SplitRequest, configured_set
 
 PARTS = {"query": "queries", "document": "corpus"}
 """Field of a judgement → name of the file with its texts, next to the splits."""
@@ -361,6 +361,21 @@ def load_examples(
     return _loaded(
         SplitRequest(config, split, config.source or source, data_dir, on_bad_row, required, group)
     )
+
+
+def load_named(
+    name: str, split: str, *, data_dir: str | Path, on_bad_row: str, config_dir: str | Path | None = None
+) -> Examples:
+    """Read one split of a set by its name, from the package or from files below `data_dir`.
+
+    Raises:
+        UserError: As of `load_examples`, an unknown set, or a missing split.
+    """
+    config = configured_set(name, config_dir=None if config_dir is None else Path(config_dir))
+    places: Any = {"source": Source.LOCAL, "data_dir": data_dir, "on_bad_row": on_bad_row}
+    examples = load_examples(config, split, **places, required=True)
+    assert examples is not None  # it is required
+    return examples
 
 
 def _loaded(request: SplitRequest) -> Examples | None:

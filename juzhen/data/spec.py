@@ -327,6 +327,11 @@ def described_sets(folder: Path, config_dir: Path | None = None) -> dict[str, Pa
     return {path.stem: path for path in [*sorted(folder.glob("*.yaml")), *further]}
 
 
+def smallest(*limits: int | None) -> int | None:
+    """Return the smallest of limits of rows. None: there is no limit."""
+    return min((limit for limit in limits if limit is not None), default=None)
+
+
 def configured_set(name: str, *, folder: Path = DATASETS, config_dir: Path | None = None) -> DatasetConfig:
     """Return the description of a set. Raises UserError, with the nearest name, if it is unknown.
 

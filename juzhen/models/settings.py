@@ -150,6 +150,11 @@ ATTRIBUTES = ("trains", "provides", "input_kind", "loss_kind", "unscored", "metr
 """Attributes of a module from its settings."""
 
 
+NOT_SHARED = "no sentence is encoded twice for a batch of {model}. Leave it out"
+OF_SENTENCES: Mapping[str, str] = {"training.share_sentences": NOT_SHARED, **ModelSettings.reads_not}
+"""Keys that a model does not read which makes its examples of sentences."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class BiEncoderSettings(ModelSettings):
     name: ClassVar[str] = "biencoder"
@@ -163,7 +168,6 @@ NOT_POOLED = (
     "a cross-encoder has no embeddings. Leave it out, or choose what its head sees: model.pooling=cls or mean"
 )
 NO_EMBEDDINGS = "a cross-encoder has no embeddings. Leave it out, or type model=biencoder"
-NOT_SHARED = "no sentence is encoded twice for a batch of {model}. Leave it out"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,10 +205,7 @@ class CotEncoderSettings(BiEncoderSettings):
     title: ClassVar[str | None] = None
     input_kind: ClassVar[Kind | None] = Kind.SENTENCE
     loss_kind: ClassVar[Kind | None] = Kind.POSITIVE_PAIR
-    reads_not: ClassVar[Mapping[str, str]] = {
-        "training.share_sentences": NOT_SHARED,
-        **ModelSettings.reads_not,
-    }
+    reads_not: ClassVar[Mapping[str, str]] = OF_SENTENCES
     changes_nothing: ClassVar[Mapping[str, Any]] = {"untrained_mask": False}
 
     variant: str = ""
@@ -262,10 +263,7 @@ class ViewEncoderSettings(BiEncoderSettings):
     title: ClassVar[str | None] = None
     input_kind: ClassVar[Kind | None] = Kind.SENTENCE
     loss_kind: ClassVar[Kind | None] = Kind.POSITIVE_PAIR
-    reads_not: ClassVar[Mapping[str, str]] = {
-        "training.share_sentences": NOT_SHARED,
-        **ModelSettings.reads_not,
-    }
+    reads_not: ClassVar[Mapping[str, str]] = OF_SENTENCES
     for_learning: ClassVar[Mapping[str, Any]] = dict.fromkeys(("views", "changes_anchor", *SIZED_VIEWS), GONE)
 
     views: Sequence[str]
