@@ -423,8 +423,8 @@ def trained_line(training: Mapping[str, Any]) -> str | None:
         return None
     share = percent(parameters["learnt"], parameters["all"])
     return (
-        f"{parameters['learnt']:,} of {parameters['all']:,} numbers have learnt ({share}); memory {before:,.0f} MiB "
-        f"before the first step, {peak:,.0f} at most"
+        f"{parameters['learnt']:,} of {parameters['all']:,} parameters were trained ({share}). Memory {before:,.0f} "
+        f"MiB before the first step, {peak:,.0f} at most"
     )
 
 

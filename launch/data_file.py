@@ -56,7 +56,9 @@ def with_data_set(words: Sequence[str], *, config_dir: str | None = None, write:
     folder, tree = ((path and Path(path.strip("'\""))) for path in (typed.get("data_dir"), config_dir))
     name, kind, description = set_of_file(file, data_dir=folder, config_dir=tree, write=write)
     if "dataset" in typed:
-        raise UserError(f"data={file} dataset={typed['dataset']}: for both type dataset=[{name},…]")
+        raise UserError(
+            f"data={file} dataset={typed['dataset']}: give one of the two. For both type dataset=[{name},…]"
+        )
     chosen = {*typed, *(("loss",) if typed.keys() & set(BRING_LOSSES) else ())}
     added = training_words(name, kind, model=typed.get("model", "biencoder"))
     if description:

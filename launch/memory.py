@@ -90,10 +90,10 @@ def ways(
     plan, free = plan_of(job), _room(job)
     taken: dict[str, StepMemory] = {}
     if job.hardware.micro_batch_tokens == "auto":
-        size, taken["as it is"] = largest_micro_batch(architecture, lengths, plan, free=free)
+        size, taken["as configured"] = largest_micro_batch(architecture, lengths, plan, free=free)
         plan = replace(plan, micro_batch_tokens=size)
     else:
-        taken["as it is"] = step_memory(architecture, lengths, plan)
+        taken["as configured"] = step_memory(architecture, lengths, plan)
         if plan.micro_batch_tokens is None:
             size, pieces = largest_micro_batch(architecture, lengths, plan, free=free)
             taken |= {f"hardware.micro_batch_tokens=auto ({size:,})": pieces} if size is not None else {}
@@ -221,7 +221,7 @@ def _advice(job: "JobConfig", architecture: "PretrainedConfig", lengths: Sequenc
     fitting = [
         name.partition(" (")[0]
         for name, memory in taken.items()
-        if memory.peak <= free and name != "as it is"
+        if memory.peak <= free and name != "as configured"
     ]
     if fitting:
         return "Type " + " or ".join(f"{name} ({WAYS[name]})" for name in fitting)

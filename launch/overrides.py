@@ -279,12 +279,12 @@ def several_values(word: str) -> str:
     """What a comma in a word may have meant, and how each is typed."""
     key, _, value = word.partition("=")
     message = (
-        f"{word}: several values. For one run each add -m ({command('train.py', '-m', word)}), for one run with all of "
-        f"them write {command(f'{key}=[{value}]')}"
+        f"{word}: several values. For one run each, type {command('train.py', '-m', word)}. For one run with all of "
+        f"them, type {command(f'{key}=[{value}]')}"
     )
     if all(part.replace(".", "").isdigit() for part in value.split(",")):
         return message
-    return f"{message}, for a text that has a comma in it {command(setting(key, value))}"
+    return f"{message}. For one text with a comma, type {command(setting(key, value))}"
 
 
 def as_typed(arguments: Sequence[str]) -> list[str]:
@@ -390,11 +390,10 @@ def option_hint(group: str, option: str, options: Iterable[str]) -> str:
     elif meant := option_meant(group, option, options):
         hint = f"Type {meant}"
     elif len(options) > MOST_OPTIONS:
-        close = difflib.get_close_matches(option.lower(), options, n=3, cutoff=0.0)
+        close = difflib.get_close_matches(option.lower(), options, n=3, cutoff=0.5)
         close.sort(key=lambda name: sorted(name) != sorted(option.lower()))  # the likeliest slip
-        hint = (
-            f"Did you mean {close[0]}, {close[1]} or {close[2]}? All {len(options)}: python train.py --help"
-        )
+        meant = " or ".join(filter(None, [", ".join(close[:-1]), *close[-1:]]))
+        hint = f"Did you mean {meant}? " * bool(close) + f"All {len(options)}: python train.py --help"
     else:
         hint = nearest(option.lower(), options)
         hint += "" if hint.startswith("Known") else f" Options of {group}: {', '.join(options)}"

@@ -129,7 +129,7 @@ class _Set:
 
     def _refuse(self, symptom: str, needs: str) -> NoReturn:
         raise UserError(
-            f"{self._place()}: {symptom}, and {self.name} learns from {needs}: its gradient would be zero. "
+            f"{self._place()}, {symptom}. {self.name} learns from {needs}, so its gradient would be zero. "
             f"{self._mend()}, or choose another loss"
         )
 
@@ -147,7 +147,7 @@ class _Set:
         if self.batch_rows > 1:
             return
         if len(self.examples) == 1:
-            self._refuse("there is no other", f"comparing a row with {partner}")
+            self._refuse("no other to compare with", f"comparing a row with {partner}")
         raise UserError(
             f"{self.size_key}=1: {self.name} compares a row with {partner} in its batch, which has one row. Type "
             f"{self.size_key}=16 or more, or choose a loss that takes rows one by one"

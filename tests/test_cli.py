@@ -143,7 +143,7 @@ def test_lines_of_a_file_become_an_array(tmp_path, capsys, monkeypatch):
     expected = load_encoder(MINI).eval().encode(texts, batch_tokens=512, show_progress=False)
     np.testing.assert_allclose(np.load(tmp_path / "a.npy"), expected, atol=1e-6)
     assert capsys.readouterr().err.endswith(
-        f"3 embeddings of {expected.shape[1]} numbers: {tmp_path / 'a.npy'}\n"
+        f"3 embeddings of {expected.shape[1]} dimensions: {tmp_path / 'a.npy'}\n"
     )
     encode(MINI, file, output=tmp_path / "b", cache=tmp_path / "cache")
     np.testing.assert_array_equal(np.load(tmp_path / "b"), np.load(tmp_path / "a.npy"))

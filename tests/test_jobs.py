@@ -261,7 +261,7 @@ def test_every_loss_runs_on_every_set_or_refuses_before_data_are_read(
         assert "loss=list_mle needs none" in message
         assert dataset in FITS["list_mle"]
         return
-    named = message.partition(f"Losses that take {dataset}: ")[2].strip(".").split(", ")
+    named = message.partition(f"Losses for {dataset}: ")[2].strip(".").split(", ")
     assert set(named) == {name for name, sets in FITS.items() if dataset in sets} - {"by_kind", *AROUND}
 
 

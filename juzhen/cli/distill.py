@@ -221,7 +221,7 @@ def shrink(
     size = sum(weights.numel() for weights in smaller.backbone.parameters())
     print(
         f"{folder}: {counted(smaller.backbone.config.num_hidden_layers, 'layers')} of {smaller.dim}, "
-        f"{len(smaller.tokenizer):,} tokens, {size / 1e6:.1f} million numbers"
+        f"{len(smaller.tokenizer):,} tokens, {size / 1e6:.1f} million parameters"
     )
     if encoder.score_head is not None:
         print("the teacher's form uᵀWv is left out: pairs of the student are scored by the cosine")

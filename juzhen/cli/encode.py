@@ -168,7 +168,7 @@ def encode(
             file=sys.stderr,
         )
     print(
-        f"{counted(len(embeddings), 'embeddings')} of {embeddings.shape[1]} numbers{kind}: {output}",
+        f"{counted(len(embeddings), 'embeddings')} of {embeddings.shape[1]} dimensions{kind}: {output}",
         file=sys.stderr,
     )
 

@@ -90,7 +90,9 @@ def export(
     else:
         print(proof.markdown())
     size = sum(file.stat().st_size for file in out.rglob("*") if file.is_file())
-    print(f"{proof.words()}\n{out}: {size / 1e6:.1f} MB; how to open it: README.md; the proof: {PARITY}")
+    print(
+        f"{proof.words()}\n{out}: {size / 1e6:.1f} MB. Usage: README.md. Comparison with the encoder: {PARITY}"
+    )
 
 
 SHOWN = 40
@@ -181,7 +183,7 @@ def verify(
         console.print(console_table(head, rows, numbers=head[1:3]))
     else:
         print(markdown_table(head, rows, numbers=(1, 2)))
-    print(f"{counted(len(texts), 'texts')}, beside transformers, one text at a time")
+    print(f"{counted(len(texts), 'texts')}, compared with transformers, one text at a time")
     if json is not None:
         write_json(json, [way.as_dict() for way in results])
     none_computed = all(way.largest is None for way in results)

@@ -328,7 +328,7 @@ def choose_conversion(
     )
     raise UserError(
         f"{chooser}={loss} needs {_spoken(input_kinds)}. {dataset} has {_spoken(reachable[:1])}, which "
-        "cannot be converted." + (f" Losses that take {dataset}: {', '.join(fitting)}." if fitting else "")
+        "cannot be converted." + (f" Losses for {dataset}: {', '.join(fitting)}." if fitting else "")
     )
 
 

@@ -303,7 +303,8 @@ def require_accelerator(hardware: Any) -> None:
     if hardware.accelerator == "cuda" and not torch_has("hip"):
         if not torch_has("cuda"):
             raise UserError(
-                f"{setting}: the installed torch was built without CUDA. Choose accelerator=cpu, or install one with it"
+                f"{setting}: the installed torch was built without CUDA. Choose accelerator=cpu, or "
+                "install a torch with CUDA"
             )
         if not cuda_devices():
             raise UserError(

@@ -183,7 +183,7 @@ def _line(detail: ErrorDetails, path: str, kind: type) -> str:
                 return f"{path}.{message}".lstrip(".")
             return f"{path}={short(str(value))}: {message}"
     text = "null" if value is None else str(value).lower() if isinstance(value, bool) else short(str(value))
-    expected = re.sub(r"^\w+ should (be|have|match) ", "", detail["msg"])
+    expected = re.sub(r"^\w+ should (be|have|match) ", "", detail["msg"]).partition(", unable")[0]
     expected = f"a number {expected}" if expected.startswith(("greater", "less")) else expected
     line = f"{path}={text}: expected {expected}"
     if isinstance(value, bool) and detail["type"] in ("string_type", "literal_error"):

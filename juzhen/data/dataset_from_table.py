@@ -85,9 +85,9 @@ def make_set(
     splits = split_groups(groups, strata(rows, guess), shares, seed)
     if empty := [split for split in SPLITS if shares[split] and split not in splits]:
         raise UserError(
-            f"{table.place}: {np.bincount(groups).max()} of {len(rows)} rows share sentences and must be in one split. "
-            f"No row is left for {' and '.join(empty)}. "
-            "Type --dev 0 --test 0 to juzhen dataset, and score on another set"
+            f"{table.place}: no row is left for {' and '.join(empty)}, because {np.bincount(groups).max()} of "
+            f"{len(rows)} rows share sentences and must be in one split. Add rows, or type --dev 0 --test 0 to juzhen "
+            "dataset and score on another set"
         )
     parts = {split: rows[splits == split] for split in SPLITS if split in splits}
     return NewSet(name, guess, parts, left_out)

@@ -282,8 +282,8 @@ def as_retrieval(examples: Examples) -> Examples:
         corpus, judgements = _answers(examples)
     else:
         raise UserError(
-            f"{column}: rows of kind {examples.kind} are not judgements. Expected labelled_pair, "
-            "positive_pair or triplet"
+            f"{column}: {examples.kind} rows do not give the answers of a query. Choose a retrieval set, or rows of "
+            "kind labelled_pair, positive_pair or triplet"
         )
     queries, documents, gains = _believed(*judgements, size=len(examples.sentences))
     if not len(queries):

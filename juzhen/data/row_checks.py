@@ -277,7 +277,7 @@ def refuse_faults(table: FileTable, faults: dict[int, str], on_bad_row: str) -> 
     first, num_others = min(faults), len(faults) - 1
     ending = f" {counted(num_others, 'more rows are faulty', 'more row is faulty')}." if num_others else ""
     raise UserError(
-        f"{table.at(first)}: {faults[first]}.{ending} Fix the file, or choose on_bad_row=drop to leave such "
+        f"{table.at(first)}: {faults[first]}.{ending} Fix the row, or choose on_bad_row=drop to leave such "
         f"rows out and count them"
     )
 

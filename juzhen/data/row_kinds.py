@@ -432,7 +432,7 @@ def _classified(table: RawTable, kind: Kind, columns: dict[str, str], notes: Seq
     if kind is Kind.SCORED_PAIR:
         scores = finite_numbers(column).dropna()
         if scores.empty or scores.min() == scores.max():
-            raise UserError(f"{where}: no scores, or one score in all rows. {_advice(table)}")
+            raise UserError(f"{where}. Expected labels, or scores that differ. {_advice(table)}")
         return Guess(kind, columns, None, (math.floor(scores.min()), math.ceil(scores.max())), tuple(notes))
     if kind is Kind.LABELLED_TEXT:
         if len(values) > len(column) / 2:

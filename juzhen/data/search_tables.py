@@ -309,7 +309,7 @@ class _Part:
         text = chosen.get(text_field) or _longest(raw, rest, names)
         if text is None:
             raise UserError(
-                f"{raw.place}: not clear which of {listed(raw.names)} is the text. Say it: "
+                f"{raw.place}: not clear which of {listed(raw.names)} is the text. Name it: "
                 f"{raw.reading.spell('columns', {text_field: raw.names[0]})}"
             )
         if key is None:

@@ -601,8 +601,8 @@ def chosen_column(table: FileTable, field: str, reading: TableReading) -> int:
     if field in names:
         return names.index(field)
     raise UserError(
-        f"{table.place}: not clear which column is the {field}. There are {', '.join(map(short, names[:20]))}. Say it: "
-        f"{reading.spell('columns', {field: names[0]})}"
+        f"{table.place}: not clear which column is the {field}. There are {', '.join(map(short, names[:20]))}. "
+        f"Name it: {reading.spell('columns', {field: names[0]})}"
     )
 
 

@@ -244,8 +244,8 @@ def download(hub_id: str, revision: str | None) -> Path:
             reason = f"what answers there is no such hub ({type(error).__name__}: {reason})"
         hub = f"the hub at HF_ENDPOINT={endpoint}" if endpoint else "the Hugging Face hub"
         raise UserError(
-            f"{hub_id}: no such folder{_hint(Path(hub_id))}, and it could not be fetched from {hub}: "
-            f"{reason}. Check the name, or use a folder you have"
+            f"{hub_id}: no such folder, and it could not be fetched from {hub}: {reason}. Check the name, or use a "
+            f"folder you have{_hint(Path(hub_id))}"
         ) from error
 
 

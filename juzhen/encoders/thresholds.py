@@ -18,8 +18,8 @@ from juzhen.core.text import short
 
 THRESHOLDS_FILE = "thresholds.json"
 NO_THRESHOLD = (
-    "Give one: threshold=0.7. It is fitted by fit(…, dev=…), at the end of a training that scores a dev split of pairs "
-    "or triplets, and by juzhen calibrate RUN"
+    "Give one, such as threshold=0.7, or fit one: by fit(…, dev=…), by a training with a dev split of pairs or "
+    "triplets, or by juzhen calibrate RUN"
 )
 
 

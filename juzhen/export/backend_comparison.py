@@ -280,7 +280,7 @@ def _compared(
     size = min(vectors.shape[1], expected.shape[1])
     apart = np.abs(unit(vectors)[:, :size] - unit(expected[:, :size])).max(1)
     if vectors.shape[1] != expected.shape[1]:
-        reason = f"dimensions: {vectors.shape[1]} numbers, the encoder gives {expected.shape[1]}"
+        reason = f"{vectors.shape[1]} dimensions, the encoder has {expected.shape[1]}"
         return BackendResult(name, float(apart.max()), len(texts), texts[0], reason, failed=True)
     rows = np.flatnonzero(~(apart <= MOST_DIFFERENCE))
     largest = float(apart.max())

@@ -332,7 +332,9 @@ class RemoteServer:
                 raise self._odd(f"an embedding in base64 that cannot be read ({error})") from error
             width = len(parts[0]) if parts else len(rows[0])
             if not width or any(len(row) != width for row in rows):
-                raise self._odd(f"embeddings of {sorted({len(row) for row in [*parts[:1], *rows]})} numbers")
+                raise self._odd(
+                    f"embeddings of {sorted({len(row) for row in [*parts[:1], *rows]})} dimensions"
+                )
             require_finite(np.stack(rows), batch, giver=f"{self._base}")
             parts += rows
         return np.stack(parts)

@@ -158,8 +158,8 @@ class ExportReport:
         """
         return (
             f"{counted(self.texts, 'texts')} of {self.lengths[0]} to {self.lengths[1]} tokens and with special tokens, "
-            f"beside transformers, one text at a time; "
-            f"{torch.get_num_threads()} threads of {processor_name() or 'a CPU'}."
+            f"compared with transformers, one text at a time. "
+            f"{counted(torch.get_num_threads(), 'threads')} of {processor_name() or 'a CPU'}."
         )
 
     def as_dict(self) -> dict[str, Any]:

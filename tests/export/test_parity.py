@@ -114,6 +114,6 @@ def test_the_verb(encoder, tmp_path, capsys):
     assert main([*words, "--with", nowhere, "--json", str(tmp_path / "out.json")]) == 1
     told = capsys.readouterr().out
     assert "| torch |" in told
-    assert "2 texts, beside transformers" in told
+    assert "2 texts, compared with transformers" in told
     assert f"| {nowhere} | failed |" in told
     assert [way["name"] for way in json.loads((tmp_path / "out.json").read_text())] == ["torch", nowhere]

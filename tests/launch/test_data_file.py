@@ -74,7 +74,7 @@ def test_the_words_that_a_file_stands_for(desk):
     [
         (["data=desk_faq"], "expected a file. A set of conf/dataset is chosen by dataset=desk_faq"),
         (["data=desk_faq.csv", "data=b.csv"], "one file for a job"),
-        (["data=desk_faq.csv", "dataset=csts"], r"for both type dataset=\[desk_faq,…\]"),
+        (["data=desk_faq.csv", "dataset=csts"], r"For both type dataset=\[desk_faq,…\]"),
         (
             ["data=lcqmc.csv"],
             "there is a data set of this name. Choose another: juzhen dataset lcqmc.csv --name my_lcqmc",
