@@ -114,6 +114,15 @@ PAGES = (
         "docs/tutorials/which_data_helps.md",
         by_hand=True,
     ),
+    Page(
+        " ".join(
+            f"docs/tutorials/{name}{ending}"
+            for name in ("distill_export_serve", "faq_search", "finetune_lora", "mine_train_rerank")
+            for ending in (".svg", ".zh.svg")
+        ),
+        "python -m tools.docs.tutorial_pictures docs/tutorials",
+        "docs/tutorials/*.md",
+    ),
     Page("results/leaks/*.md", "juzhen leaks --all", "results/leaks/*.json", by_hand=True),
     _of_runs("cot/runs", "scores.svg"),
     _of_runs("encoders/runs", "spearman.*", chosen="--split dev --metric spearman"),

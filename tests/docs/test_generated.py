@@ -7,12 +7,12 @@ import subprocess
 
 import pytest
 from forks import ROOT
-from pages import EDITIONS, quoted
+from pages import EDITIONS, blocks, quoted
 
 from juzhen.cli.main import main
 from juzhen.core.file_guard import check_overwritable
 from tools import generated
-from tools.docs import speed_picture
+from tools.docs import speed_picture, tutorial_pictures
 from tools.generated import PAGES, _content, stale
 
 
@@ -145,6 +145,22 @@ def test_the_chart_of_speed_has_the_numbers_of_its_caption():
     for name in EDITIONS:
         (caption,) = re.findall(r"!\[(.*)\]\(docs/speed\.svg\)", (ROOT / name).read_text("utf-8"))
         assert sorted(re.findall(r"\d\.\d\d", caption)) == sorted(drawn), name
+
+
+@pytest.mark.parametrize(
+    "page", sorted((ROOT / "docs" / "tutorials").glob("*.md")), ids=lambda page: page.name
+)
+def test_each_tutorial_has_a_picture_with_the_numbers_of_its_output(page):
+    ((words, name),) = re.findall(r"!\[(.*)\]\((.*\.svg)\)", page.read_text(encoding="utf-8"))
+    stem, is_chinese = page.name.partition(".")[0], page.name.endswith(".zh.md")
+    if stem in tutorial_pictures.PICTURES:  # the other one is written by `juzhen table`
+        assert name == page.name.replace(".md", ".svg")
+        picture = tutorial_pictures.draw(stem, int(is_chinese))
+        assert picture == (page.parent / name).read_text(encoding="utf-8")
+        drawn = re.findall(r">(\d+\.\d)</text>", picture)
+        assert sorted(re.findall(r"\d+\.\d", words)) == sorted(drawn)
+    others = [one.body for one in blocks(f"docs/tutorials/{stem}.md") if one.language == "text"]
+    assert [one.body for one in blocks(f"docs/tutorials/{page.name}") if one.language == "text"] == others
 
 
 def test_no_page_names_a_folder_of_the_machine_that_wrote_it():
