@@ -35,7 +35,7 @@ def console_table(
     title: str | None = None,
     bold: Container[int] = (),
 ) -> "Table":
-    """Make a table of rich, which wraps wide cells.
+    """Make a table of rich. Wide cells are wrapped, of numbers only where they do not fit.
 
     Args:
         head: Headings.
@@ -47,10 +47,17 @@ def console_table(
     from rich.table import Table
     from rich.text import Text
 
+    rows = [*rows]
+    widths = [max(len(str(cell)) for cell in column) for column in zip(head, *rows, strict=True)]
+    needed = sum(3 + width if name in numbers else 10 for name, width in zip(head, widths, strict=True))
+    fits = needed < shutil.get_terminal_size().columns
     table = Table(title=title and Text(title), title_justify="left")
     for name in head:
         # Text, not str: a name may hold square brackets, which rich would read as markup.
-        table.add_column(Text(name), justify="right" if name in numbers else "left", overflow="fold")
+        right = name in numbers
+        table.add_column(
+            Text(name), justify="right" if right else "left", overflow="fold", no_wrap=fits and right
+        )
     for number, (label, *cells) in enumerate(rows):
         first = Text(str(label), style="bold" if number in bold else "")
         table.add_row(first, *(cell if isinstance(cell, Text) else Text(cell) for cell in cells))

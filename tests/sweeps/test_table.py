@@ -7,7 +7,7 @@ from rich.console import Console
 
 from juzhen.report.matrix import build_matrix
 from juzhen.report.table import to_console, to_csv, to_markdown
-from juzhen.report.terminal import for_people
+from juzhen.report.terminal import console_table, for_people
 
 GOLDEN = Path(__file__).parent / "golden_matrix.md"
 
@@ -23,6 +23,19 @@ def test_console_shows_every_row_and_column(small_matrix_results):
     text = console.file.getvalue()
     for word in ("lexical", "lcqmc → csts", "[40.0, 44.0]", "± 1.4", "80.5", "(test)"):
         assert word in text
+
+
+def test_an_interval_is_not_broken_where_names_can_be(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    head = ["evaluated on", "metric", "before", "dev", "95 %", "test", "95 %", "accuracy"]
+    row = ["demo_retrieval", "nDCG@10", "44.9", "49.5", "47.7–51.4", "48.8", "47.2–50.5", "–"]
+    console = Console(file=io.StringIO(), width=80)
+    console.print(console_table(head, [row], numbers=head[2:]))
+    text = console.file.getvalue()
+    assert all(cell in text for cell in row[1:])
+    assert max(map(len, text.splitlines())) <= 80
+    console.print(console_table(head, [[*row[:4], 12 * "9", row[5], 12 * "9", "–"]], numbers=head[2:]))
+    assert console.file.getvalue().count("9") == 24 + 2 * text.count("9")  # nothing is cut off
 
 
 def test_labels_with_brackets_are_shown_as_they_are(make_result):

@@ -79,7 +79,7 @@ REFUSED = {
         (lambda f: trained(f, GRADED[:1], loss="ce"), "unknown loss"),
         (
             lambda f: trained(f, [("今天", "明天", 0.4), ("今天", "后天", 1)], loss="info_nce"),
-            "loss=InfoNCE needs .*scored pairs.* Losses that take rows: .*CoSENT",
+            "loss=InfoNCE needs .*scored pairs.* Losses for rows: .*CoSENT",
         ),
         (lambda f: fit(broken(f.encoder), PAIRS), "^learning_rate="),
     ],
