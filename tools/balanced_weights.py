@@ -17,8 +17,7 @@ from juzhen.advice.target import with_rows
 from juzhen.core.examples import Examples, Kind
 from juzhen.core.kinds import main_metric_keys
 from juzhen.core.result import Score
-from juzhen.data.source import load_examples
-from juzhen.data.spec import Source, configured_set
+from juzhen.data.source import load_named
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.evaluation.run import evaluate
 from juzhen.evaluation.settings import EvaluationSettings
@@ -93,12 +92,7 @@ def row(target: str, count: int, data_dir: Path, seed: int, *, replays: bool) ->
 
 
 def read(name: str, split: str, data_dir: Path) -> Examples:
-    examples = load_examples(
-        configured_set(name), split, source=Source.LOCAL, data_dir=data_dir, on_bad_row="drop"
-    )
-    if examples is None:
-        raise SystemExit(f"{name}: its {split} split is not below {data_dir}")
-    return examples
+    return load_named(name, split, data_dir=data_dir, on_bad_row="drop")
 
 
 def drawn(examples: Examples, count: int, draw: np.random.Generator) -> Examples:

@@ -17,8 +17,7 @@ import torch
 
 from juzhen.advice.target import with_rows
 from juzhen.core.examples import Examples
-from juzhen.data.source import load_examples
-from juzhen.data.spec import Source, configured_set
+from juzhen.data.source import load_named
 from juzhen.encoders import load_backbone
 from juzhen.encoders.backbone_config import BackboneConfig
 from juzhen.evaluation.run import evaluate
@@ -70,12 +69,7 @@ def verdicts(start: torch.nn.Module, seed: int, rate: float, *, shuffles: bool) 
 
 @cache
 def rows(name: str, split: str) -> Examples:
-    examples = load_examples(
-        configured_set(name), split, source=Source.LOCAL, data_dir=".", on_bad_row="error"
-    )
-    if examples is None:
-        raise SystemExit(f"{name}: its {split} split is not there")
-    return examples
+    return load_named(name, split, data_dir=".", on_bad_row="error")
 
 
 def drawn(name: str, split: str, draw: np.random.Generator) -> Examples:
