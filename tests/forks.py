@@ -16,10 +16,11 @@ def python(*words: object, cwd: Path = ROOT, **more) -> subprocess.CompletedProc
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, **more)
 
 
-def printed(*words: object, **more) -> str:
-    """What `python <words>` prints. A program that fails, fails the test with what it said."""
+def printed(*words: object, silent: bool = False, **more) -> str:
+    """What `python <words>` prints. A program that fails, or that should be silent and is not, fails the test."""
     ended = python(*words, **more)
     assert ended.returncode == 0, ended.stderr
+    assert not silent or ended.stderr == ""
     return ended.stdout
 
 

@@ -12,7 +12,6 @@ from jobs import compose_job
 from omegaconf import OmegaConf
 
 from juzhen.core import machine
-from juzhen.core.errors import UserError
 from juzhen.core.machine import (
     HARDWARE,
     cuda_devices,
@@ -130,17 +129,6 @@ def test_it_is_said_once_for_all_runs_of_a_sweep(another_machine, capsys):
     assert capsys.readouterr().err == ""
 
 
-@pytest.mark.parametrize("launcher", ["slurm", "ray"])
-def test_runs_of_a_cluster_are_elsewhere(another_machine, launcher):
-    another_machine()
-    with pytest.raises(
-        UserError, match=f"hardware=auto looks at this machine, and hydra/launcher={launcher}"
-    ):
-        check_command_line(
-            ["-m", "hardware=auto", f"hydra/launcher={launcher}", "benchmark=none"], conf_dir=CONFIGURATION
-        )
-
-
 def test_torch_is_not_loaded_for_it():
     code = (
         "import sys; from juzhen.core import machine as a; a.found_hardware(); print('torch' in sys.modules)"
@@ -155,34 +143,18 @@ def test_the_driver_is_asked_by_its_name(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("there", "words", "message"),
+    ("there", "words"),
     [
-        (
-            {"devices": None, "built_for": "'12.6'"},
-            {"accelerator": "cuda"},
-            r"the driver of NVIDIA is missing.*Available: cpu. Choose accelerator=cpu",
-        ),
-        ({"devices": 0, "built_for": "'12.6'"}, {"accelerator": "cuda"}, "shows no device"),
-        ({"devices": 1}, {"accelerator": "cuda"}, "built without CUDA. Choose accelerator=cpu"),
-        (
-            {},
-            {"accelerator": "mps"},
-            "Metal is Apple's, and this is Linux. There is: cpu. Choose accelerator=cpu",
-        ),
-        ({}, {"precision": "16-mixed"}, "needs CUDA.*bf16-mixed or 32-true"),
-        ({"devices": 1, "built_for": "'12.6'"}, {"accelerator": "cuda", "precision": "16-mixed"}, None),
-        ({"mac": "15.1"}, {"accelerator": "mps"}, None),
-        ({}, {}, None),
+        ({"devices": 1, "built_for": "'12.6'"}, {"accelerator": "cuda", "precision": "16-mixed"}),
+        ({"mac": "15.1"}, {"accelerator": "mps"}),
+        ({}, {}),
     ],
 )
-def test_hardware_that_cannot_be_is_refused_without_torch(another_machine, there, words, message):
+def test_hardware_that_is_there_is_taken(another_machine, there, words):
     another_machine(**there)
-    hardware = SimpleNamespace(**{"accelerator": "cpu", "devices": 1, "precision": "32-true"} | words)
-    if message is None:
-        require_accelerator(hardware)
-        return
-    with pytest.raises(UserError, match=message):
-        require_accelerator(hardware)
+    require_accelerator(
+        SimpleNamespace(**{"accelerator": "cpu", "devices": 1, "precision": "32-true"} | words)
+    )
 
 
 def test_a_torch_for_another_maker_of_gpus_is_left_to_torch(another_machine, tmp_path):

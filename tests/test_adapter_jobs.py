@@ -7,11 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from jobs import interrupt, key_of, logged, run_job, typed_job, weights
+from jobs import interrupt, key_of, logged, run_job, weights
 from safetensors.torch import load_file
 
 from juzhen import MultiVectorEncoder, SparseEncoder
-from juzhen.core.errors import UserError
 from juzhen.core.paths import BUILTIN
 from juzhen.core.row_scores import RowScores
 from juzhen.encoders import SentenceEncoder
@@ -196,18 +195,6 @@ def test_the_key_holds_the_adapter():
         key_of("adapter=dora"),
     }
     assert len(keys) == 6
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("backbone.adapter.rank=0",), r"rank=0"),
-        (("backbone.adapter.kind=lorra",), "kind=lorra"),
-    ],
-)
-def test_slips_of_the_pen(words, message):
-    with pytest.raises(UserError, match=message):
-        typed_job("adapter=lora", *words)
 
 
 @pytest.mark.slow

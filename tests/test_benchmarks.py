@@ -1,8 +1,6 @@
 """The benchmarks: the same work on both sides, honest turns and ratios, and pages that come from the results."""
 
 import json
-import os
-import signal
 
 import pytest
 import torch
@@ -11,7 +9,6 @@ from benchmarks import measure, report
 from benchmarks.__main__ import build_parser
 from benchmarks.measure import StepClock, alternate, apart, medians
 from benchmarks.table import BENCHMARKS, OPTIONS, SCALES, resolve
-from juzhen.core.errors import UserError
 
 RATIO = {"ratio": 2.5, "ratio_low": 2.4, "ratio_high": 2.6}
 
@@ -62,33 +59,17 @@ def test_a_clock_waits_for_a_gpu_where_steps_begin_to_count_and_at_the_end(gpu, 
     assert clock.seconds(skipped=4) == 2  # the median
 
 
-@pytest.mark.parametrize("device", ["cuda", "mps"])
-def test_a_device_that_is_not_there_is_refused(device, monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
-    with pytest.raises(UserError, match=f"--device {device}: torch sees no such device"):
-        measure.choose_device(device)
-
-
 def answer(number):
     held = bytearray(64 * 2**20)
     held[::4096] = b"x" * len(held[::4096])
     return {"answer": 2 * number, "held": len(held)}
 
 
-def be_killed():
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
 @pytest.mark.slow
-def test_a_process_of_its_own_gives_numbers_and_its_peak_or_says_why_not():
+def test_a_process_of_its_own_gives_numbers_and_its_peak():
     numbers = apart(answer, 21)
     assert numbers["answer"] == 42
     assert numbers["mib_peak"] > 64
-    with pytest.raises(TypeError, match="unsupported operand"):
-        apart(answer, None)
-    with pytest.raises(MemoryError, match="killed"):
-        apart(be_killed)
 
 
 def test_what_is_typed_comes_before_the_scale():
@@ -97,21 +78,6 @@ def test_what_is_typed_comes_before_the_scale():
     assert options["rounds"] == OPTIONS["rounds"][1]
     assert resolve("training", "full", [], has_bf16=False)["precisions"] == ["fp32"]  # bf16 would be imitated
     assert resolve("training", "full", ["precisions=bf16"], has_bf16=False)["precisions"] == ["bf16"]
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["stps=9"], "stps=9: not an option of training. Did you mean steps"),
-        (["sizes=S,XL"], "sizes=XL"),
-        (["rounds=0"], "from 1 on"),
-        (["steps=4"], "from 5 on"),  # all would be left out of the time
-        (["memory_steps=1"], "from 2 on"),
-    ],
-)
-def test_a_word_that_is_no_option_is_refused(words, message):
-    with pytest.raises(UserError, match=message):
-        resolve("training", "tiny", words)
 
 
 def test_help_names_every_benchmark_and_option():
@@ -176,8 +142,6 @@ def test_what_is_written_is_read_back_and_drawn_the_same_again(made, tmp_path):
     assert report.read(path) == made
     picture = path.with_suffix(".svg").read_bytes()
     assert picture.count(b"<path") > 3
-    with pytest.raises(ValueError, match="not JSON compliant"):
-        report.write(result("mining", {"cpu_seconds": float("nan")}), tmp_path)
     report.draw(made, path.with_suffix(".svg"))
     assert path.with_suffix(".svg").read_bytes() == picture
 
@@ -197,9 +161,6 @@ def test_only_what_is_between_the_markers_changes(tmp_path):
     page.write_text(f"before\n{report.START}\nold\n{report.END}\nafter\n", encoding="utf-8")
     report.write_into(page, "new")
     assert page.read_text(encoding="utf-8") == f"before\n{report.START}\nnew\n{report.END}\nafter\n"
-    page.write_text("no markers", encoding="utf-8")
-    with pytest.raises(ValueError, match="expected a line"):
-        report.write_into(page, "new")
 
 
 @pytest.mark.slow

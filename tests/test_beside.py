@@ -7,7 +7,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from forks import ROOT, python
+from forks import ROOT, printed
 
 IMPORT = """
 import juzhen
@@ -31,10 +31,9 @@ def parent(tmp_path):
 def test_the_package_wins_over_the_folder_of_its_name(parent, tmp_path, place):
     """PYTHONPATH stands where the line of a .pth file stands: behind the current folder."""
     cwd = {"parent": parent, "clone": parent / "juzhen", "home": tmp_path}[place]
-    done = python("-c", IMPORT, cwd=cwd, env=os.environ | {"PYTHONPATH": str(parent / "juzhen")})
-    assert done.returncode == 0, done.stderr
+    told = printed("-c", IMPORT, cwd=cwd, env=os.environ | {"PYTHONPATH": str(parent / "juzhen")})
     files = ("__init__.py", "core/paths.py", "encoders/__init__.py")
-    for shown, file in zip(done.stdout.splitlines(), files, strict=True):
+    for shown, file in zip(told.splitlines(), files, strict=True):
         assert Path(shown).samefile(ROOT / "juzhen" / file)
 
 
@@ -60,5 +59,5 @@ def test_a_fresh_editable_installation(tmp_path):
     subprocess.run(install, check=True, capture_output=True)
     code = "import juzhen; print(juzhen.__file__)"
     for cwd in (clone.parent, clone, tmp_path):
-        done = subprocess.run([venv / "bin" / "python", "-c", code], cwd=cwd, capture_output=True, text=True)
-        assert Path(done.stdout.strip()) == clone / "juzhen" / "__init__.py", done.stderr
+        told = subprocess.check_output([venv / "bin" / "python", "-c", code], cwd=cwd, text=True)
+        assert Path(told.strip()) == clone / "juzhen" / "__init__.py"

@@ -13,7 +13,6 @@ from jobs import SMALL, as_program, compose_job
 
 import train
 from callbacks import resume
-from juzhen.cli.main import main
 from juzhen.core import process
 from juzhen.core.result import Result
 from juzhen.losses.pairwise_ranking import CoSENT
@@ -324,31 +323,27 @@ def test_online_without_a_key(desk, monkeypatch, tmp_path):
     says(desk.refuses("logger.wandb=online"), "logger.wandb=online", "WANDB_API_KEY", "logger.wandb=offline")
 
 
-@pytest.mark.parametrize("words", [["loss=cosnet"], ["training.batch_size=[1"], ["source=cloud"]])
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (["loss=cosnet"], "cosnet"),
+        (["training.batch_size=[1"], "training.batch_size"),
+        (["source=cloud"], "cloud"),
+        (OWN, "train.tsv:3: "),
+    ],
+)
 @pytest.mark.slow
-def test_the_program_refuses_at_once(desk, project_root, words):
-    told = python(project_root / "train.py", *desk.words(*words), cwd=desk.root, timeout=120)
-    assert (told.returncode, told.stdout) == (2, "")
-    assert told.stderr.startswith("error: ")
-    assert "Traceback" not in told.stderr
-    assert len(told.stderr.splitlines()) <= 2
-
-
-@pytest.mark.slow
-def test_the_program_names_a_broken_line(desk, project_root):
+def test_the_program_refuses_at_once(desk, project_root, words, part):
     desk.write("train.tsv", GOOD.replace("1.0", "x").encode())
-    told = python(project_root / "train.py", *desk.words(*OWN), cwd=desk.root, timeout=120)
+    told = python(project_root / "train.py", *desk.words(*words), cwd=desk.root, timeout=120)
     assert told.returncode == 2
     assert "Traceback" not in told.stderr
     (line,) = (line for line in told.stderr.splitlines() if line.startswith("error: "))
-    says(line, "train.tsv:3:", "'x', not a number")
-
-
-def test_predict_from_nowhere(desk, capsys):
-    assert main(["score", str(desk.root / "nowhere"), "今天", "明天"]) == 2
-    told = capsys.readouterr().err
-    says(told, "error: ", "nowhere", "no such folder")
-    assert "Traceback" not in told
+    assert part in line
+    if words is not OWN:  # whose rows are read after torch has been loaded, with a line about it
+        assert told.stdout == ""
+        assert told.stderr.startswith("error: ")
+        assert len(told.stderr.splitlines()) <= 2
 
 
 @pytest.mark.slow

@@ -16,9 +16,7 @@ from juzhen.calibration.run_scores import (
     row_frame,
     worst_rows,
 )
-from juzhen.cli.compare import compare
 from juzhen.cli.main import main
-from juzhen.core.errors import UserError
 from juzhen.core.result import Result
 from juzhen.core.row_scores import ROWS_FILE, RowScores, SetRows
 from juzhen.metrics.comparison import Scored
@@ -161,8 +159,6 @@ def test_the_file_of_rows_has_their_texts_where_no_pairs_are_listed(two_runs, tm
         rows = list(csv.DictReader(file))
     assert len({row["set"] for row in rows}) > 3  # more than are listed without --sets
     assert all(sum(bool(row[name]) for name in row if name in TEXTS) >= 2 for row in rows)
-    with pytest.raises(UserError, match="27 runs: at most 26"):
-        compare([tmp_path] * 27)
 
 
 def runs_file(result):
@@ -188,17 +184,3 @@ def test_nothing_is_computed_where_rows_were_kept_and_other_rows_are_not_compare
     (copy / "result.json").write_text(json.dumps(content))
     shutil.copy(two_runs[1] / ROWS_FILE, copy / ROWS_FILE)
     assert not RowScores.read(copy).of(Result.read(copy))
-
-
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (["{run}"], "juzhen compare runs/FIRST runs/SECOND"),
-        (["{run}", "{other}", "--sets", "lcqmc"], "--sets lcqmc: not all of these runs were scored on it"),
-        (["{run}", "nowhere"], "nowhere: no result in this folder"),
-        (["--published", "{run}", "{run}"], "juzhen compare --published runs"),
-    ],
-)
-def test_what_cannot_be_compared_is_said(two_runs, words, told, capsys):
-    assert main(["compare", *(word.format(run=two_runs[0], other=two_runs[1]) for word in words)]) == 2
-    assert told in capsys.readouterr().err

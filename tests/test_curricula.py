@@ -11,7 +11,6 @@ import pytorch_lightning as pl
 from jobs import compose_job, interrupt, logged, run_job, weights
 from rich.console import Console
 
-from juzhen.core.errors import UserError
 from juzhen.core.result import Result
 from launch import stage_store
 from launch.console import set_lines, stage_table
@@ -43,15 +42,13 @@ def values(run: Path) -> dict[str, float]:
 
 
 @pytest.mark.slow
-def test_what_two_runs_begin_with_is_trained_and_measured_once(tmp_path, tiny_backbone, steps, tests, capsys):
+def test_what_two_runs_begin_with_is_trained_and_measured_once(tmp_path, tiny_backbone, steps, tests):
     words = (*WORDS, "benchmark=demo")
     first = run_job(tmp_path, tiny_backbone, *words, "dataset=[demo_nli,demo_sts]")
     assert len(steps) == 2 * STEPS
     assert len(tests) == 2
-    capsys.readouterr()
     other = run_job(tmp_path, tiny_backbone, *words, "dataset=[demo_nli,demo_qmc]")
     assert [task for task, *_ in steps[2 * STEPS :]] == STEPS * ["demo_qmc"]
-    assert "stage demo_nli: its weights are there already and are reused" in capsys.readouterr().err
     shared = [run / "stages" / "0-demo_nli" for run in (first, other)]
     assert len(tests) == 3
     assert weights(shared[0]) == weights(shared[1])
@@ -235,16 +232,9 @@ def test_a_mixture_that_was_killed_goes_on(tmp_path, tiny_backbone, sample_by):
     assert of_sets[0] == of_sets[1]
 
 
-def test_a_loss_that_does_not_fit_a_late_stage_is_refused_before_the_first(tmp_path, tiny_backbone, steps):
-    words = (*WORDS, "dataset=[demo_nli,demo_sts]", "+loss@schedule.stages.demo_sts.loss=softmax")
-    with pytest.raises(UserError, match="loss=softmax needs"):
-        run_job(tmp_path, tiny_backbone, *words)
-    assert steps == []
-
-
 @pytest.mark.slow
 def test_the_three_stages_learn_what_the_recipe_says_and_the_end_says_what_each_changed(
-    tmp_path, tiny_backbone, steps, capsys
+    tmp_path, tiny_backbone, steps
 ):
     run = run_job(
         tmp_path,

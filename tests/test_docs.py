@@ -11,7 +11,7 @@ from textwrap import indent
 
 import pytest
 import torch
-from forks import ROOT, in_a_fork, python
+from forks import ROOT, in_a_fork, printed
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 from pages import EDITIONS, WORKED_CHANGES, appended, commands, page, programs, shown_files, site_pages
@@ -302,9 +302,9 @@ def take_a_step(root):
     assert {"positive_score", "negative_score"} <= set(logs)
 
 
-def test_the_loss_of_contributing_takes_a_step(extended_root, capfd):
+def test_the_loss_of_contributing_takes_a_step(extended_root):
     """In a process of its own: the class would stay among the losses that other tests look at."""
-    assert in_a_fork(take_a_step, extended_root) == 0, capfd.readouterr().err
+    assert in_a_fork(take_a_step, extended_root) == 0
 
 
 PLACED = re.compile(
@@ -320,7 +320,7 @@ def train_there(root, backbone, folder):
 
 
 @pytest.mark.slow
-def test_a_loss_over_a_new_tensor_is_four_files_and_trains(tmp_path, tiny_backbone, capfd):
+def test_a_loss_over_a_new_tensor_is_four_files_and_trains(tmp_path, tiny_backbone):
     places = PLACED.findall(page(WORKED_CHANGES))
     assert len({path for path, *_ in places}) == len(places) <= 4
     root = tmp_path / "project"
@@ -335,7 +335,7 @@ def test_a_loss_over_a_new_tensor_is_four_files_and_trains(tmp_path, tiny_backbo
             margin = " " * (len(found) - len(line) + 4 * line.endswith("{"))
             new = old.replace(f"{found}\n", f"{found}\n{indent(text, margin)}")
         (root / path).write_text(new, encoding="utf-8")
-    assert in_a_fork(train_there, root, tiny_backbone, tmp_path / "runs") == 0, capfd.readouterr().err
+    assert in_a_fork(train_there, root, tiny_backbone, tmp_path / "runs") == 0
     (result,) = tmp_path.glob("runs/*/result.json")
     assert json.loads(result.read_text())["config"]["loss"]["name"] == "squared_error_of_long"
 
@@ -359,8 +359,8 @@ def watch_a_run(root, backbone, folder):
 
 
 @pytest.mark.slow
-def test_the_callback_of_contributing_watches_a_run(extended_root, tiny_backbone, tmp_path, capfd):
-    assert in_a_fork(watch_a_run, extended_root, tiny_backbone, tmp_path) == 0, capfd.readouterr().err
+def test_the_callback_of_contributing_watches_a_run(extended_root, tiny_backbone, tmp_path):
+    assert in_a_fork(watch_a_run, extended_root, tiny_backbone, tmp_path) == 0
 
 
 @pytest.mark.slow
@@ -382,10 +382,9 @@ def test_the_loss_of_contributing_needs_one_line_of_test_data(extended_root):
     of_another_page = extended_root / "conf" / "loss" / "absolute_error.yaml"
     of_another_page.rename(extended_root / "absolute_error.yaml")
     try:
-        done = python("-m", "pytest", *words, cwd=extended_root)
+        printed("-m", "pytest", *words, cwd=extended_root)
     finally:
         (extended_root / "absolute_error.yaml").rename(of_another_page)
-    assert done.returncode == 0, done.stdout
     assert "two_sided_margin" in line
 
 
@@ -405,8 +404,7 @@ def test_all_examples_train_together(extended_root, tiny_backbone, tmp_path):
         f"backbone.path={tiny_backbone}",
     ]
     words = (*choices, *places, "hardware.threads=1", "logger.progress=false")
-    done = python("train.py", *words, cwd=extended_root)
-    assert done.returncode == 0, done.stderr
+    printed("train.py", *words, cwd=extended_root)
     (path,) = tmp_path.glob("*/result.json")
     result = json.loads(path.read_text(encoding="utf-8"))
     assert result["trained_on"] == ["my_questions"]

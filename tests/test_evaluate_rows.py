@@ -122,34 +122,6 @@ def test_their_queries_and_documents_are_read_by_their_methods():
     assert scores["test/mine/mrr_at_10"].value == pytest.approx((1 + (1 / 2 + 1 / 3) / 2) / 2)
 
 
-@pytest.mark.parametrize(
-    ("encoder_of", "rows", "words"),
-    [
-        (lambda texts: np.zeros((1, 2)), FAQ, "shape"),
-        (lambda texts: np.full((len(texts), 2), np.nan), FAQ, "NaN"),
-        (object(), FAQ, "encode"),
-        ("builtin/mini_zh", ["怎么退货", "几天发货"], "set"),
-        ("builtin/mini_zh", [("怎么退货",), ("几天发货",)], "compared"),
-        ("builtin/mini_zh", [], "rows"),
-        ("builtin/mini_zh", 3, "rows"),
-    ],
-)
-def test_what_cannot_be_scored_is_refused(encoder_of, rows, words):
-    with pytest.raises(UserError, match=words):
-        evaluate(encoder_of, rows)
-
-
-@pytest.mark.slow
-def test_a_threshold_of_other_weights_is_gone_after_fit(tmp_path):
-    """The fused optimizer of `fit` changes weights without a sign, and the old threshold was given."""
-    encoder = fit("builtin/mini_zh", FAQ, loss="info_nce", dev=FAQ, epochs=1, progress=False)
-    encoder = SentenceEncoder.load(encoder.save(tmp_path / "saved"))
-    assert 0 < encoder.threshold() < 1
-    fit(encoder, FAQ, loss="info_nce", epochs=1)
-    with pytest.raises(UserError, match=r"juzhen calibrate"):
-        encoder.threshold()
-
-
 def test_texts_with_classes_and_a_cross_encoder(encoder):
     texts = [(f"足球比赛{n}", "体育") for n in range(6)] + [(f"手机电脑{n}", "科技") for n in range(6)]
     named = [{"text": text, "label": label} for text, label in texts]
@@ -160,8 +132,6 @@ def test_texts_with_classes_and_a_cross_encoder(encoder):
     found = evaluate(pairs.eval(), FAQ)
     assert found.scores["dev/rows/ranking_accuracy"].count == len(FAQ)
     assert "dev/rows/recall_at_1" not in found.scores
-    with pytest.raises(UserError, match="classes"):
-        evaluate(pairs, named)
 
 
 @pytest.mark.parametrize(
@@ -188,19 +158,17 @@ def test_fit_says_what_dev_was_and_became_and_leaves_a_threshold(rows, measure, 
     kept = SentenceEncoder.load(encoder.save(tmp_path / "saved"))
     assert kept.threshold() == encoder.threshold()
     fit(encoder, rows, loss=loss, epochs=1, learning_rate=1e-3)  # other weights, and nobody has measured them
-    with pytest.raises(UserError, match="threshold"):
+    with pytest.raises(UserError, match="juzhen calibrate"):
         encoder.threshold()
     assert not (encoder.save(tmp_path / "again") / "thresholds.json").exists()
 
 
-def test_fit_without_dev_is_silent_and_refuses_dev_rows_without_a_measure(capsys):
+def test_fit_without_dev_is_silent(capsys):
     encoder = fit("builtin/mini_zh", FAQ, loss="info_nce", epochs=1)
     assert encoder.fit_scores is None
     assert capsys.readouterr().err == ""
     fit("builtin/mini_zh", FAQ, loss="info_nce", epochs=1, dev=FAQ, progress=False)
     assert capsys.readouterr().err == ""
-    with pytest.raises(UserError, match="dev=rows"):
-        fit("builtin/mini_zh", FAQ, loss="info_nce", dev=["一句话", "另一句"])
 
 
 def test_the_package_offers_it():

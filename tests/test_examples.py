@@ -75,8 +75,8 @@ def test_a_mistake_is_one_line(name, words, way_out, tmp_path, capfd):
 
 
 @pytest.mark.slow
-def test_the_notebook_runs(tmp_path, capfd):
-    assert in_a_fork(run_notebook, EXAMPLES / "quickstart.ipynb", tmp_path) == 0, capfd.readouterr().err
+def test_the_notebook_runs(tmp_path):
+    assert in_a_fork(run_notebook, EXAMPLES / "quickstart.ipynb", tmp_path) == 0
 
 
 def test_every_example_is_tested_and_told_of():

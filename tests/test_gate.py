@@ -72,7 +72,6 @@ def test_the_mean_of_independent_changes_has_the_error_of_a_mean():
         ([], 0, "gate: passed"),  # the run against its copy: TIE
         (["--must-win"], 1, "TIE, +0.0 [0.0, 0.0] on demo_qmc"),
         (["--target", "demo_order", "demo_qmc"], 0, "on demo_qmc + demo_order"),
-        (["--target", "nowhere"], 2, "--target nowhere"),
     ],
 )
 def test_the_status_of_the_gate(two_runs, words, status, seen, tmp_path, capsys):

@@ -11,11 +11,10 @@ from urllib.request import urlopen
 
 import numpy as np
 import pytest
-from forks import python
+from forks import printed, python
 
 from juzhen import SentenceEncoder
-from juzhen.core.errors import UserError
-from juzhen.encoders.resolve_path import download, locate_folder
+from juzhen.encoders.resolve_path import locate_folder
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 SECONDS_OF_A_START = 60
@@ -137,8 +136,7 @@ def test_a_mirror_gives_the_encoder_and_the_cache_gives_it_again(mirror, tmp_pat
     assert first.stdout == "(1, 32)\n", first.stderr
     assert "\r" not in first.stderr
     assert any("/resolve/" in path for path in handler.asked)
-    again = python("-c", LOAD, "acme/tiny", env=environment("http://127.0.0.1:9", tmp_path))
-    assert again.stdout == "(1, 32)\n", again.stderr
+    assert printed("-c", LOAD, "acme/tiny", env=environment("http://127.0.0.1:9", tmp_path)) == "(1, 32)\n"
 
 
 @pytest.mark.slow  # it waits
@@ -151,11 +149,9 @@ def test_a_hub_that_is_silent_is_given_up_within_half_a_minute(mirror, tmp_path)
     assert time.monotonic() - begun < 30 + SECONDS_OF_A_START
 
 
-def test_a_name_below_a_folder_that_is_there_is_not_asked_of_the_hub(tmp_path, monkeypatch):
+def test_a_name_below_no_folder_is_asked_of_the_hub(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "runs" / "csts").mkdir(parents=True)
-    with pytest.raises(UserError, match=r"runs/cst: no such folder. Did you mean runs/csts"):
-        locate_folder("runs/cst")
     assert locate_folder("acme/tiny") is None
 
 
@@ -173,16 +169,3 @@ def test_what_modelscope_gives_is_an_encoder_by_its_folder(model_scope, encoder_
         for folder in (encoder_folder, tmp_path / "models" / "tiny")
     )
     assert np.array_equal(first, again)
-
-
-def test_an_address_that_is_no_such_hub_is_named(monkeypatch):
-    def answer(*words, **options):
-        raise KeyError("id")  # what its client raises where ModelScope answers
-
-    monkeypatch.setattr("huggingface_hub.snapshot_download", answer)
-    monkeypatch.setattr("juzhen.encoders.resolve_path.hub_problem", lambda: None)
-    monkeypatch.setenv("HF_ENDPOINT", "https://modelscope.cn")
-    with pytest.raises(
-        UserError, match=r"the hub at HF_ENDPOINT=https://modelscope.cn: what answers there is no such"
-    ):
-        download("acme/tiny", None)

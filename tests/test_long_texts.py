@@ -7,10 +7,8 @@ import pytest
 from jobs import tiny_encoder
 
 from juzhen.cli.main import main
-from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
 from juzhen.encoders import save_encoder
-from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.evaluation import evaluate
 from juzhen.evaluation.run import EvaluationRun
 from juzhen.evaluation.settings import EvaluationSettings
@@ -61,12 +59,6 @@ def test_queries_and_documents_keep_their_prompts(encoder):
     assert whole == again
 
 
-def test_a_cross_encoder_has_no_chunks(encoder, tiny_backbone):
-    joint = CrossEncoder(tiny_encoder(tiny_backbone), outputs=1, segments=True, symmetric=False, seed=0)
-    with pytest.raises(UserError, match="gives no text vectors"):
-        evaluate(joint, ["demo_reranking"], settings=CHUNKS)
-
-
 @pytest.mark.slow
 def test_the_command_line_compares_both(encoder, tmp_path, capsys):
     folder = save_encoder(encoder, tmp_path / "encoder", card={})
@@ -77,6 +69,3 @@ def test_the_command_line_compares_both(encoder, tmp_path, capsys):
     (path,) = (tmp_path / "out").glob("long_texts-*.json")
     numbers = json.loads(path.read_text())
     assert numbers["cut"].keys() == numbers["chunk"].keys()
-    assert main([*start, "--overlap", "3"]) == 2
-    assert main([*start, "--long-texts", "chunk", "--again"]) == 2
-    assert "--again" in capsys.readouterr().err

@@ -7,11 +7,10 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from jobs import NEWS, compose_job, run_job, typed_job
+from jobs import NEWS, run_job, typed_job
 
 from juzhen.calibration.run_scores import ScoredRun
 from juzhen.cli.main import main
-from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.core.kinds import MEASURES
 from juzhen.core.paths import DATASETS
@@ -23,8 +22,6 @@ from juzhen.encoders import load_encoder
 from juzhen.evaluation.evaluators import CrossEncoderPlan
 from juzhen.metrics.ranking import score_ranking
 from juzhen.report.matrix import build_matrix
-from launch.job import read_job
-from lightning_modules.biencoder import BiEncoder
 from lightning_modules.crossencoder import CrossEncoderModule
 
 FEW = ("training.duration=2 steps", "debug_rows=40", "evaluation.bootstrap_samples=20")
@@ -224,44 +221,6 @@ def test_a_cross_encoder_ranks_by_the_scores_of_its_pairs(data, tmp_path, tiny_b
     assert score_ranking(scores, dev, **how)["ranking_accuracy"].count == 9
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["model=crossencoder", "+dataset@evaluate.tnews=tnews"], "tnews cannot be scored .*has none"),
-        (
-            ["+dataset@evaluate.wiki1m=wiki1m"],
-            "wiki1m cannot be scored .*masked language model.*built-in sets",
-        ),
-        (["+dataset@evaluate.csts=csts"], "there is nothing to evaluate: no file of csts"),
-        (["evaluation.transfer=[mrpcc]"], "evaluation.transfer.*Did you mean mrpc"),
-        (["evaluation.transfer=[mrpc]"], "mrpc has no file.*data_dir"),
-        (["evaluation.transfer=[demo_sts]"], "demo_sts has scored pairs.*classes"),
-        (
-            ["evaluation.transfer=[demo_qmc]", "model=crossencoder"],
-            "transfer: classes .*Leave it at",
-        ),
-        (
-            ["evaluation.transfer=[demo_qmc]", "debug_rows=1"],
-            "transfer: demo_qmc: 1 row .* one class",
-        ),
-    ],
-)
-@pytest.mark.sampled(3)
-def test_what_cannot_be_measured_is_named_with_the_true_reason(words, message, tmp_path):
-    (tmp_path / "wiki1m").mkdir()
-    (tmp_path / "wiki1m" / "dev.txt").write_text("some\nlines\n")
-    (tmp_path / "tnews").mkdir()
-    (tmp_path / "tnews" / "dev.tsv").write_text("text\tlabel\na\tnews_story\n")
-    model = CrossEncoderModule if "model=crossencoder" in words else BiEncoder
-
-    def load():
-        job = typed_job("dataset=[]", "benchmark=none", f"data_dir={tmp_path}", *words)
-        loading.load_job_data(job, {}, unscored=model.unscored)
-
-    with pytest.raises(UserError, match=message):
-        load()
-
-
 @pytest.mark.slow
 def test_a_set_that_comes_later_is_filled_in_with_its_measure(run, data, tmp_path, tiny_backbone, capsys):
     late = run_job(tmp_path, tiny_backbone, *FEW, f"data_dir={data}")
@@ -312,25 +271,3 @@ def test_text_alone_says_that_the_last_weights_are_kept(data, tmp_path, tiny_bac
     assert "the weights of the last step are kept, and training does not stop early" in caplog.text
     assert "benchmark=demo" in caplog.text
     assert "weights of the last step" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("monitor", "message"),
-    [
-        ("dev/demo_nli/triplet_accuracy", "nli pairs, which have no triplet_accuracy .* spearman"),
-        ("dev/tnews/spearman", "labelled texts, which have no spearman .* class_mean_accuracy"),
-        ("dev/tnews/transfer_accuracy", "transfer_accuracy chooses no checkpoint"),
-        ("dev/demo_sts/mlm_accuracy", "have no mlm_accuracy while this model learns. Choose spearman"),
-        ("dev/demo_nli/macro_f1", "have no macro_f1 while this model learns. Choose spearman or pearson"),
-    ],
-)
-@pytest.mark.sampled(3)
-def test_what_a_set_does_not_have_chooses_nothing(monitor, message):
-    words = ("benchmark=demo", "+dataset@evaluate.tnews=tnews", f"training.monitor={monitor}")
-    with pytest.raises(UserError, match=message):
-        read_job(compose_job(*words))
-
-
-def test_sets_for_classifiers_are_known_before_anything_is_loaded():
-    with pytest.raises(UserError, match=r"evaluation.transfer=mrpcc: unknown set. Did you mean mrpc"):
-        read_job(compose_job("evaluation.transfer=[snli,mrpcc]"))

@@ -4,11 +4,10 @@ import json
 
 import numpy as np
 import pytest
-from jobs import forbid_reading, run_job
+from jobs import run_job
 
 from juzhen import SentenceEncoder
 from juzhen.cli.main import main as juzhen
-from juzhen.core.errors import UserError
 from juzhen.core.result import Result
 from juzhen.data.loading import load_examples
 from juzhen.data.spec import configured_set
@@ -88,33 +87,6 @@ def test_a_table_shows_sizes_beside_whole_embeddings(run, capsys):
     assert "@" not in matrix
     assert "| trained on | set | 8 |" in sizes
     assert " %)" in sizes
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (
-            ["loss=matryoshka", "loss.dims=[8,4096]"],
-            r"loss\.dims=\[8, 4096\]: 4096 are more than the \d+ dimensions of",
-        ),
-        (["loss=matryoshka", "loss.dims=[]"], r"loss\.dims=\[\]: expected distinct sizes"),
-        (
-            ["loss=matryoshka", "loss@loss.of=softmax", "dataset=[demo_qmc]"],
-            "owns a head of one size of embedding",
-        ),
-        (["loss=matryoshka", "loss@loss.of=cosent_layers"], "it reads layers. Choose a loss of scores"),
-        (["loss=matryoshka", "loss@loss.of=by_kind"], r"loss\.of: expected a class"),
-        (["loss=matryoshka", "model=crossencoder"], "loss=matryoshka needs an embedding of each sentence"),
-        (["loss=matryoshka", "model.score=bilinear"], "does not read the score of a pair"),
-    ],
-)
-@pytest.mark.sampled(3)
-def test_what_cannot_be_learnt_at_several_sizes_is_refused_before_rows_are_read(
-    words, message, tmp_path, tiny_backbone, monkeypatch
-):
-    forbid_reading(monkeypatch)
-    with pytest.raises(UserError, match=message):
-        run_job(tmp_path, tiny_backbone, *words)
 
 
 @pytest.mark.slow

@@ -9,7 +9,6 @@ import torch
 from torch import nn
 
 from juzhen.cli.main import main
-from juzhen.core.errors import UserError
 from juzhen.encoders.collate import SentenceCollator
 from juzhen.encoders.forward import pack
 from juzhen.evaluation import evaluate
@@ -86,8 +85,6 @@ def test_it_is_found_evaluated_and_scored(folder):
     scores = scorer([TEXTS[0]] * 2, TEXTS[1:], batch_tokens=64, show_progress=False)
     assert scores[0] > scores[1]
     assert cut_in_training(encoder, None, {"demo_sts": None}) == {}
-    with pytest.raises(UserError, match="not exported as a graph"):
-        family_of(encoder).export(encoder, folder / "e.onnx", quantised=False)
 
 
 def test_a_verb_takes_it(folder, capsys):

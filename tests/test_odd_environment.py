@@ -7,32 +7,28 @@ import pytest
 from juzhen.cli.main import main
 from juzhen.cli.options import data_folder
 from juzhen.cli.program import THREADS, drop_odd_threads
-from juzhen.core.errors import UserError
 from juzhen.report.terminal import for_people
 
 
-@pytest.mark.parametrize("value", ["abc", "", "0", "-1", "1.5", "4,"])
-def test_a_number_of_threads_that_is_none_is_said_and_dropped(value, monkeypatch, capsys):
+@pytest.mark.parametrize(
+    ("value", "stays"),
+    [
+        *((value, False) for value in ("abc", "", "0", "-1", "1.5", "4,")),
+        *((value, True) for value in ("1", " 8 ", "4,2")),
+    ],
+)
+def test_a_number_of_threads_that_is_none_is_said_and_dropped(value, stays, monkeypatch, capsys):
     monkeypatch.setenv(THREADS, value)
     drop_odd_threads()
-    assert THREADS not in os.environ
-    assert f"{THREADS}={value}" in capsys.readouterr().err
+    assert os.environ.get(THREADS) == (value if stays else None)
+    told = capsys.readouterr().err
+    assert told == "" if stays else f"{THREADS}={value}" in told
 
 
-@pytest.mark.parametrize("value", ["1", " 8 ", "4,2"])
-def test_a_number_of_threads_stays(value, monkeypatch, capsys):
-    monkeypatch.setenv(THREADS, value)
-    drop_odd_threads()
-    assert os.environ[THREADS] == value
-    assert capsys.readouterr().err == ""
-
-
-def test_a_file_is_no_folder_of_data_sets(tmp_path, monkeypatch, capsys):
+def test_a_file_is_no_folder_of_data_sets(tmp_path, monkeypatch):
     file = tmp_path / "data"
     file.touch()
     monkeypatch.setenv("JUZHEN_DATA", str(file))
-    with pytest.raises(UserError, match="JUZHEN_DATA"):
-        data_folder(None)
     assert main(["leaks", "--train", "demo_sts"]) == 2
     monkeypatch.setenv("JUZHEN_DATA", "")
     assert str(data_folder(None)) == "data"

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from forks import python
 from jobs import compose_job
+from refusals import rows
 from test_broken_inputs import GOOD, OWN, Desk, says
 
 from hydra_plugins.juzhen_sweeps.sweeper import ProcessLauncher, SlurmLauncher, require_data_of
@@ -72,54 +73,95 @@ def test_equal_rows_in_another_place_are_the_same_data(desk):
     assert again(desk, data_dir=str(desk.root / "copy"))
 
 
-@pytest.mark.parametrize("split", ["train", "dev"])
-@pytest.mark.parametrize("has_record", [True, False])
-def test_other_rows_are_refused(desk, made, split, has_record):
-    if not has_record:  # a run of a version that kept none
-        (made[1] / RECORD_FILE).unlink()
-    desk.write(f"{split}.tsv", CHANGED.encode())
-    with pytest.raises(UserError) as caught:
-        again(desk)
-    says(str(caught.value), str(made[1]), f"{split}/demo_sts has changed", "run_dir=…", "resume=never")
+BROKEN = ("", "[]", '{"train/demo_sts": 7}', "\0", "[" * 9999)
 
 
-def test_other_rows_of_the_same_size_and_time_are_refused(desk, made):
-    path = desk.data_dir / "demo_sts" / "train.tsv"
+def record(desk):
+    (folder,) = (path.parent for path in desk.root.rglob(RECORD_FILE))
+    return folder / RECORD_FILE
+
+
+def over_other_rows(f, split="train", kept=True):
+    if kept is False:  # a run of a version that kept no record
+        record(f.desk).unlink()
+    if isinstance(kept, str):  # a broken record is none
+        record(f.desk).write_text(kept, encoding="utf-8")
+        assert again(f.desk)
+    f.desk.write(f"{split}.tsv", CHANGED.encode())
+    again(f.desk)
+
+
+def of_the_same_size_and_time(f):
+    path = f.desk.data_dir / "demo_sts" / "train.tsv"
     before = path.stat()
     path.write_bytes(CHANGED.encode())
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-    with pytest.raises(UserError, match="has changed"):
-        again(desk)
+    again(f.desk)
 
 
-def test_data_that_is_gone_is_an_error_that_says_how_to_see_the_numbers(desk, made):
-    with pytest.raises(UserError, match="nowhere: no such folder") as caught:
-        again(desk, data_dir=str(desk.root / "nowhere"))
-    says(str(caught.value), "cannot be read again", f"juzhen table {made[1]}")
-    (desk.data_dir / "demo_sts" / "dev.tsv").unlink()
-    with pytest.raises(UserError, match=r"dev/demo_sts.*cannot be read again: .*file .* not found"):
-        again(desk)
+def without_dev(f):
+    (f.desk.data_dir / "demo_sts" / "dev.tsv").unlink()
+    again(f.desk)
 
 
-@pytest.mark.parametrize("broken", ["", "[]", '{"train/demo_sts": 7}', "\0", "[" * 9999])
-@pytest.mark.sampled(3)
-def test_a_broken_record_is_none(desk, made, broken):
-    (made[1] / RECORD_FILE).write_text(broken, encoding="utf-8")
-    assert again(desk)
-    desk.write("train.tsv", CHANGED.encode())
-    with pytest.raises(UserError, match="has changed"):
-        again(desk)
+def cell_over_other_rows(f):
+    require_data_of(f.desk.config, ProcessLauncher)
+    f.desk.write("train.tsv", CHANGED.encode())
+    require_data_of(f.desk.config, SlurmLauncher)
 
 
-def test_a_finished_cell_of_a_sweep_is_held_to_its_data(desk, made):
-    require_data_of(desk.config, ProcessLauncher)
-    desk.write("train.tsv", CHANGED.encode())
-    with pytest.raises(UserError, match="move its folder away"):
-        require_data_of(desk.config, SlurmLauncher)
-    shutil.rmtree(desk.data_dir / "demo_sts")
-    with pytest.raises(UserError, match="cannot be read again"):
-        require_data_of(desk.config, ProcessLauncher)
-    require_data_of(desk.config, SlurmLauncher)  # its nodes may have what this machine lacks
+def cell_without_data(f):
+    shutil.rmtree(f.desk.data_dir / "demo_sts")
+    require_data_of(f.desk.config, SlurmLauncher)  # its nodes may have what this machine lacks
+    require_data_of(f.desk.config, ProcessLauncher)
+
+
+def goes_on(f, progress, now):
+    remember_data(f.tmp_path, {"train/a": {"fingerprint": "1"}})
+    (f.tmp_path / progress).parent.mkdir(parents=True, exist_ok=True)
+    (f.tmp_path / progress).touch()
+    found = {} if now is None else {"train/a": {"fingerprint": now}}
+    remember_data(f.tmp_path, found)
+    return found
+
+
+REFUSED = {
+    "rows": [
+        *(
+            (
+                lambda f, split=split, kept=kept: over_other_rows(f, split, kept),
+                f"runs/.*{split}/demo_sts has changed.*(?=.*run_dir=…)(?=.*resume=never)",
+            )
+            for split in ("train", "dev")
+            for kept in (True, False)
+        ),
+        *((lambda f, text=text: over_other_rows(f, kept=text), "has changed") for text in BROKEN),
+        (of_the_same_size_and_time, "has changed"),
+        (
+            lambda f: again(f.desk, data_dir=str(f.desk.root / "nowhere")),
+            "(?=.*nowhere: no such folder)(?=.*cannot be read again).*juzhen table .*runs/",
+        ),
+        (without_dev, "dev/demo_sts.*cannot be read again: .*not found"),
+    ],
+    "a cell": [(cell_over_other_rows, "move its folder away"), (cell_without_data, "cannot be read again")],
+    "a run that was begun": [
+        (lambda f: goes_on(f, "checkpoints/resume.ckpt", "2"), "train/a has changed"),
+        (lambda f: goes_on(f, "stages/0-a/result.json", "2"), "train/a has changed"),
+        (lambda f: goes_on(f, "stages/1-b/checkpoints/best.ckpt", None), "train/a is not there any more"),
+    ],
+}
+
+
+@pytest.mark.parametrize(("call", "words"), rows(REFUSED))
+def test_other_rows_are_refused(f, call, words):
+    with pytest.raises(UserError, match=words):
+        call(f)
+
+
+@pytest.mark.parametrize(("progress", "now"), [("checkpoints/resume.ckpt", "1"), ("train.log", "2")])
+def test_what_was_begun_goes_on_over_the_same_rows(f, tmp_path, progress, now):
+    found = goes_on(f, progress, now)
+    assert json.loads((tmp_path / RECORD_FILE).read_text(encoding="utf-8")) == found
 
 
 @pytest.mark.slow
@@ -131,29 +173,6 @@ def test_a_sweep_over_other_data_starts_nothing(desk, made):
         assert told.returncode == status, told.stderr
     says(told.stderr, "error: ", "train/demo_sts has changed", "move its folder away")
     assert "finished in" not in told.stderr
-
-
-@pytest.mark.parametrize(
-    ("progress", "now", "message"),
-    [
-        ("checkpoints/resume.ckpt", "2", "train/a has changed"),
-        ("stages/0-a/result.json", "2", "train/a has changed"),
-        ("stages/1-b/checkpoints/best.ckpt", None, "train/a is not there any more"),
-        ("checkpoints/resume.ckpt", "1", None),
-        ("train.log", "2", None),
-    ],
-)
-def test_what_was_begun_goes_on_only_over_the_same_rows(tmp_path, progress, now, message):
-    remember_data(tmp_path, {"train/a": {"fingerprint": "1"}})
-    (tmp_path / progress).parent.mkdir(parents=True, exist_ok=True)
-    (tmp_path / progress).touch()
-    record = {} if now is None else {"train/a": {"fingerprint": now}}
-    if message is None:
-        remember_data(tmp_path, record)
-        assert json.loads((tmp_path / RECORD_FILE).read_text(encoding="utf-8")) == record
-        return
-    with pytest.raises(UserError, match=message):
-        remember_data(tmp_path, record)
 
 
 @pytest.mark.slow

@@ -87,8 +87,8 @@ def run_blocks(name, folder, backbone):
 
 @pytest.mark.parametrize("name", with_programs())
 @pytest.mark.slow
-def test_the_programs_of_a_page_run_in_order(name, tiny_backbone, tmp_path, capfd):
-    assert in_a_fork(run_blocks, name, tmp_path, tiny_backbone) == 0, capfd.readouterr().err
+def test_the_programs_of_a_page_run_in_order(name, tiny_backbone, tmp_path):
+    assert in_a_fork(run_blocks, name, tmp_path, tiny_backbone) == 0
 
 
 def outline(name):

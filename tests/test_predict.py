@@ -3,7 +3,7 @@ import re
 
 import numpy as np
 import pytest
-from forks import python
+from forks import printed
 
 from juzhen.calibration.pair_scorer import Scorer
 from juzhen.cli.main import main
@@ -165,30 +165,6 @@ def test_a_bad_file_is_named_and_nothing_is_written(run, tmp_path, capsys, conte
     assert [one.name for one in tmp_path.iterdir()] == ["pairs.tsv"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["{run}-not", "今天", "明天"], "no such folder"),
-        (["{empty}", "今天", "明天"], "neither a run nor an encoder"),
-        (["{run}", "今天"], "--file"),
-        (["{run}", "今天", " "], "is empty"),
-        (
-            ["{run}", "今天", "明天", "--backend", "onx"],
-            "'--backend': 'onx' is not one of 'torch', 'torch_bf16', 'onnx', 'onnx_int8'",
-        ),
-        (["{run}", "--file", "{empty}/none.tsv"], "none.tsv: No such file"),
-        (["{run}", "--file", "{empty}/pairs.docx"], ".csv, .tsv"),
-    ],
-)
-def test_mistakes_on_the_command_line(run, tmp_path, capsys, arguments, message):
-    (tmp_path / "empty").mkdir()
-    if "docx" in arguments[-1]:
-        (tmp_path / "empty" / "pairs.docx").write_bytes(b"x")
-    filled = [one.format(run=run, empty=tmp_path / "empty") for one in arguments]
-    assert main(["score", *filled]) == 2
-    assert message in capsys.readouterr().err
-
-
 def test_a_score_column_may_be_renamed(run, tmp_path):
     path = tmp_path / "sts.tsv"
     path.write_text("sentence1\tsentence2\tscore\n今天\t明天\t2.5\n", encoding="utf-8")
@@ -203,9 +179,7 @@ def test_a_score_column_may_be_renamed(run, tmp_path):
 def test_torch_waits_until_the_command_line_is_right():
     lines = (["nowhere", "--file", "no.tsv"], ["nowhere"], ["nowhere", "a", "b", "--backend", "onx"])
     code = f"for words in {lines}: main(['score', *words]); print('torch' in sys.modules)"
-    told = python("-c", f"import sys; from juzhen.cli.main import main\n{code}", check=True)
-    assert told.stdout == 3 * "False\n"
-    assert "Traceback" not in told.stderr
+    assert printed("-c", f"import sys; from juzhen.cli.main import main\n{code}") == 3 * "False\n"
 
 
 def test_a_link_that_was_planted_beside_the_output_is_not_followed(run, tmp_path):

@@ -52,6 +52,8 @@ REFUSED = {
     "export.json": lambda path: loaders.read_settings(path.parent),
     "stage.json": lambda path: StageEntry(path.parent, shared=True).record(),
     "own.yaml": read_description,
+    "mined/mining.json": lambda path: _claim(path.parent, {"depth": 3}),
+    "lcqmc.json": lambda path: require_same_weights([path], "a"),
 }
 EMPTY_IS_FINE = {
     "either.json": is_fusion,
@@ -80,11 +82,13 @@ def put(path, content):
 def test_what_has_another_shape_is_refused_by_its_name(tmp_path, name, content):
     if (name, content) == ("own.yaml", "deep"):
         pytest.skip("the parser of YAML takes seconds for it")
+    if name == "mined/mining.json":
+        _claim(tmp_path / "mined", {"depth": 3})
     path = put(tmp_path / name, CONTENTS[content])
     if content == "object" and name in EMPTY_IS_FINE:
         assert not EMPTY_IS_FINE[name](path)
         return
-    with pytest.raises(UserError, match=name):
+    with pytest.raises(UserError, match=name.partition("/")[0]):
         (REFUSED | EMPTY_IS_FINE)[name](path)
 
 
@@ -93,24 +97,6 @@ def test_what_has_another_shape_is_refused_by_its_name(tmp_path, name, content):
 def test_what_is_kept_for_speed_or_hints_is_as_if_it_were_not_there(tmp_path, name, content):
     read, expected = FALLBACK[name]
     assert read(put(tmp_path / name, CONTENTS[content])) == expected
-
-
-@pytest.mark.parametrize("content", CONTENTS)
-def test_a_folder_of_a_mining_with_a_damaged_identity(tmp_path, content):
-    _claim(tmp_path / "mined", {"depth": 3})
-    put(tmp_path / "mined" / "mining.json", CONTENTS[content])
-    with pytest.raises(UserError, match=r"mined|depth"):
-        _claim(tmp_path / "mined", {"depth": 3})
-
-
-@pytest.mark.parametrize("content", CONTENTS)
-def test_a_calibration_in_the_way(tmp_path, content):
-    path = tmp_path / "lcqmc.json"
-    write_json(path, {"weights": "a"})
-    require_same_weights([path], "a")
-    put(path, CONTENTS[content])
-    with pytest.raises(UserError, match=r"lcqmc\.json"):
-        require_same_weights([path], "a")
 
 
 def test_a_result_without_evaluation_sets_is_read():
@@ -126,3 +112,8 @@ def test_a_result_without_evaluation_sets_is_read():
     result.config["filter_leaks"] = True
     assert identify(result, before_training=False)
     json.dumps(result.config)
+
+
+def test_a_calibration_of_the_same_weights_may_be_replaced(tmp_path):
+    write_json(tmp_path / "lcqmc.json", {"weights": "a"})
+    require_same_weights([tmp_path / "lcqmc.json"], "a")

@@ -5,10 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 import pandas as pd
-import pytest
 from jobs import run_job
 
-from juzhen.core.errors import UserError
 from juzhen.core.result import Result
 from juzhen.core.row_scores import ROWS_FILE, RowScores, SetRows
 from juzhen.metrics.correlation import spearman
@@ -46,13 +44,6 @@ def test_further_sets_join_those_of_the_same_weights_alone():
     further = {"dev/b": rows_of(score=[4, 5, 6])}
     assert list(first.with_sets("w", further).sets) == ["dev/a", "dev/b"]
     assert list(first.with_sets("other", further).sets) == ["dev/b"]
-
-
-@pytest.mark.parametrize("content", [b"", b"no parquet", b"PAR1"])
-def test_a_file_that_is_none_is_named(tmp_path, content):
-    (tmp_path / ROWS_FILE).write_bytes(content)
-    with pytest.raises(UserError, match=f"{ROWS_FILE}: no scores of single rows"):
-        RowScores.read(tmp_path)
 
 
 def test_a_run_leaves_the_scores_that_its_numbers_are_made_of(tmp_path, tiny_backbone):

@@ -6,7 +6,7 @@ import shutil
 import tomllib
 
 import pytest
-from forks import python
+from forks import printed
 from sources import FRAMEWORKS
 
 from tools.archives import unpacked
@@ -57,6 +57,5 @@ def test_load_fit_encode_score_mine_evaluate_and_report(project_root, encoder_fo
         shutil.copytree(run, tmp_path / "runs" / run.name)
     places = f"RUNS, ENCODER = Path('runs'), Path({str(encoder_folder)!r})"
     code = f"{WITHOUT}\nfrom pathlib import Path\n{places}\n{USES}"
-    done = python("-c", code, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(project_root)})
-    assert done.returncode == 0, done.stderr
+    printed("-c", code, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(project_root)})
     assert (tmp_path / "report").is_dir()

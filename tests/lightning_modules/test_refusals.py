@@ -44,6 +44,15 @@ REFUSED = {
         "callbacks.loss_gradient.low=20": r"callbacks\.loss_gradient.*the lower number first",
         "callbacks.throughput._target_=callbacks.trainer.Callback": "no class of juzhen's",
         "callbacks.throughput._target_=callbacks.trainer.ModelCheckpoint": "no class of juzhen's",
+        "loss=matryoshka loss.dims=[8,4096]": r"loss\.dims=\[8, 4096\]: 4096 are more than the \d+",
+        "loss=matryoshka loss.dims=[]": r"loss\.dims=\[\]: expected distinct sizes",
+        "loss=matryoshka loss@loss.of=softmax dataset=[demo_qmc]": "a head of one size",
+        "loss=matryoshka loss@loss.of=cosent_layers": "it reads layers. Choose a loss of scores",
+        "loss=matryoshka loss@loss.of=by_kind": r"loss\.of: expected a class",
+        "loss=matryoshka model=crossencoder": "loss=matryoshka needs an embedding of each sentence",
+        "loss=matryoshka model.score=bilinear": "does not read the score of a pair",
+        "schedule=serial loss=by_kind dataset=[demo_nli,demo_sts] +loss@schedule.stages.demo_sts.loss=softmax": "loss"
+        "=softmax needs",
         "weights=uncertainty": "no stage of this job mixes any",
         "dataset=[demo_sts,demo_qmc] weights=pcgrad": "callbacks.weights: .*schedule.sample_by=blend",
         "dataset=[demo_sts,demo_qmc] weights=gradnorm": "GradNorm compares the gradients",
@@ -104,7 +113,7 @@ REFUSED = {
         "loss=by_kind dataset=[demo_nli]": "loss=softmax does not read the score",
     },
     "backbone.prompts={query:'问：'} backbone.default_prompt_name=query": {
-        "model=crossencoder": r"two sentences in one input.*'问：'.*default_prompt_name=none",
+        "model=crossencoder": "'问：'.*two sentences in one input.*default_prompt_name=none",
         "model=simcse loss=info_nce_pool model.language=zh": r"templates.*'问：'.*default_prompt_name=none",
     },
     "augmentation=noise": {
@@ -156,6 +165,19 @@ def test_refusals_come_before_rows_are_read(words, message, tmp_path, tiny_backb
 QLORA, BFLOAT16 = "+backbone.adapter={kind:lora,base:nf4}", "+backbone.adapter={kind:lora,base:bfloat16}"
 UNSUITABLE = {
     "": {
+        "adapter=lora backbone.adapter.rank=0": "rank=0",
+        "adapter=lora backbone.adapter.kind=lorra": "kind=lorra",
+        "training.monitor=dev/csts/spearman": "does not score csts. .*demo_sts",
+        "evaluation.transfer=[snli,mrpcc]": "evaluation.transfer=mrpcc: .*Did you mean mrpc",
+    },
+    "benchmark=demo +dataset@evaluate.tnews=tnews": {
+        "training.monitor=dev/demo_nli/triplet_accuracy": "nli pairs, .* no triplet_accuracy .* spearman",
+        "training.monitor=dev/tnews/spearman": "labelled texts, .* no spearman .* class_mean_accuracy",
+        "training.monitor=dev/tnews/transfer_accuracy": "transfer_accuracy chooses no checkpoint",
+        "training.monitor=dev/demo_sts/mlm_accuracy": "no mlm_accuracy .* Choose spearman",
+        "training.monitor=dev/demo_nli/macro_f1": "no macro_f1 .* Choose spearman or pearson",
+    },
+    "dataset=[demo_sts]": {
         "model=cot dataset=[demo_sts,wiki1m]": r"demo_sts \(zh\), wiki1m \(en\)"
         ".* model.language=en or model.language=zh",
         "dataset=[demo_nli] loss=softmax dataset.demo_nli.convert_to=triplet": "softmax needs NLI pairs",

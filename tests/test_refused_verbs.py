@@ -1,0 +1,152 @@
+"""Slips on the command line of a verb: one line that says what to type, status 2, and nothing written."""
+
+import shutil
+
+import pytest
+from refusals import Fixtures
+
+import juzhen.cli.main as program
+
+TOKENS = (
+    "score x a b",
+    "encode x a.txt",
+    "evaluate runs",
+    "calibrate x",
+    "fuse x y",
+    "transfer x mrpc",
+    "space x",
+    "distill x mrpc --out of_tests_a.tsv",
+    "mine mrpc bm25 --out of_tests_a.tsv",
+)
+MINE = "mine x bm25 --out of_tests_a.tsv"
+SLIPS = {
+    "tabel runs": ("tabel: unknown command. Did you mean table?", "compare, gate, report"),
+    "calibrat runs/x": "unknown command. Did you mean calibrate?",
+    "destill": "destill: unknown command. Did you mean distill?",
+    "table runs --markdwon x": "--markdwon: unknown option. Did you mean --markdown?",
+    "archive runs --split dev": "--split: unknown option. It is an option of space, mteb",
+    "index search x --file a": ("--file: unknown option. It is an option of", "index remove"),
+    "table EMPTY": "error: folder: ",
+    "table runs --csv BLANK": "error: --csv",
+    f"table {'a' * 300}": "(300 characters): File name too long",
+    "table": "'folder'. See juzhen table --help",
+    "mine lcqmc bm25": "'--out'. See juzhen mine --help",
+    "table runs --split tset": ("'--split': 'tset' is not one of 'dev', 'test', 'both'", "See juzhen table"),
+    "fuse a": "See juzhen fuse --help",
+    "calibrate a --sets": ("'--sets'", "See juzhen calibrate --help"),
+    "models": ("python train.py --help", "docs/guides/choose.md"),
+    "curves runs": ("juzhen report", "metrics/"),
+    "": "See juzhen --help",
+    "table a split=dev": ("split=dev", "Type --split dev. See juzhen table --help"),
+    "table a b": "(b)",
+    "table a -5度": "after --",
+}
+NUMBERS = {
+    **{
+        f"{verb} --batch-tokens={value}": "'--batch-tokens'"
+        for verb in TOKENS
+        for value in ("0", "-1", "３", "1e3", "x", "")
+    },
+    "space x --seed=-1": ("'--seed'", "to 0"),
+    "space x --texts=9": ("'--texts'", "to 10"),
+    f"transfer x mrpc --seed={2**32}": ("'--seed'", "less than or equal to"),
+    "leaks --all --threshold=nan": "--threshold nan: ",
+    f"{MINE} --range-max=0": ("'--range-max'", "greater"),
+    f"{MINE} --relative-margin=all": ("'--relative-margin'", "'all'"),
+    f"{MINE} --relative-margin=nan": ("--relative-margin nan", "a number from 0"),
+}
+FILES = {
+    "encode x no.txt": "no.txt: No such file",
+    "encode x -": "--output FILE.npy",
+    "encode x {good} --output no/x.npy": "error: juzhen encode: ",
+    "encode x {good} --precision int8 --ranges {good}": "--precision int8",
+    "score x --file {good} --output no/x.csv": "no",
+    "evaluate builtin/mini_zh --dataset own.csv": "juzhen dataset own.csv",
+    "encode x pairs.docx": ".csv, .tsv, .txt",
+    "encode x {gap}": "gap.txt:2: the line is empty",
+    "encode x {gap} --backend onx": "'--backend': 'onx' is not one of 'torch'",
+    "export x out --format onxn": "'--format': 'onxn' is not one of",
+    "export nowhere out": "nowhere",
+    "score {encoder}-not 今天 明天": "no such folder",
+    "score {empty} 今天 明天": "neither a run nor an encoder",
+    "score {encoder} 今天": "--file",
+    "score {encoder} 今天 BLANK": "is empty",
+    "score {encoder} 今天 明天 --backend onx": "'onx' is not one of 'torch', 'torch_bf16', 'onnx', 'onnx_int8'",
+    "score {encoder} --file {empty}/none.tsv": "none.tsv: No such file",
+    "score {encoder} --file {docx}": ".csv, .tsv",
+    "advise demo_sts --sources nosuchset --out {empty}/a": "--sources nosuchset",
+    "score bm25 a b": "juzhen evaluate",
+    "characters bm25": "juzhen evaluate",
+    "verify bm25": "juzhen evaluate",
+    "evaluate {encoder} --dataset demo_retrieval --overlap 3": "overlap",
+    "evaluate {encoder} --dataset demo_retrieval --long-texts chunk --again": "--again",
+}
+RUNS = {
+    "compare {run}": "juzhen compare runs/FIRST runs/SECOND",
+    "compare {run} {other} --sets lcqmc": "--sets lcqmc",
+    "compare {run} nowhere": "nowhere: no result in this folder",
+    "compare --published {run} {run}": "juzhen compare --published runs",
+    "gate {run} --against {other} --target nowhere": "--target nowhere",
+    "evaluate {empty}/none": "no such folder",
+    "evaluate {empty}": "no result.json below",
+    "evaluate {run} --dataset demo_qcm": "Did you mean demo_qmc",
+    **{
+        words.format(other=other): told
+        for other in ("{run}", "{run}/.", "{link}")
+        for words, told in (
+            ("compare {{run}} {other}", "different runs"),
+            ("gate {{run}} --against {other}", "different runs"),
+            ("fuse {{run}} {other} --output {{empty}}/out", "different runs"),
+            ("merge {{run}} {other} {{empty}}/out", "each model once"),
+        )
+    },
+    "fuse {run} {copy} --output {empty}/out": "same weights",
+    "merge {run} {copy} {empty}/out": "same weights",
+    "mine demo_qmc {run} {copy} --limit 5 --out {empty}/of_tests_m.tsv": "once",
+    "index build {copy} {copy} {good}": "copy-index",
+}
+
+
+@pytest.fixture
+def places(f: Fixtures, tmp_path):
+    """Name → file or folder that a slip may name; runs are made for those that name them."""
+    for name, text in {"gap": "好\n\n好\n", "good": "好\n", "docx": "x"}.items():
+        (tmp_path / f"{name}.{'docx' if name == 'docx' else 'txt'}").write_text(text, encoding="utf-8")
+    (tmp_path / "empty").mkdir()
+
+    def find(words):
+        found = {name: tmp_path / f"{name}.txt" for name in ("gap", "good")}
+        found |= {"empty": tmp_path / "empty", "docx": tmp_path / "docx.docx", "encoder": f.encoder_folder}
+        if "{run}" in words or "{copy}" in words:
+            first, second = f.two_runs
+            (tmp_path / "link").symlink_to(first)
+            shutil.copytree(first, tmp_path / "copy")
+            found |= {"run": first, "other": second, "link": tmp_path / "link", "copy": tmp_path / "copy"}
+        return found
+
+    return find
+
+
+def all_below(folder):
+    return sorted(path for path in folder.rglob("*"))
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [*SLIPS.items(), *NUMBERS.items(), *FILES.items(), *RUNS.items()],
+    ids=lambda value: str(value)[:60],
+)
+@pytest.mark.sampled(2)
+def test_a_slip_is_met_with_what_to_type(words, told, places, tmp_path, capsys):
+    found = places(words)
+    before = all_below(tmp_path)
+    capsys.readouterr()
+    spaces = {"EMPTY": "", "BLANK": " "}
+    assert program.main([spaces.get(word, word).format(**found) for word in words.split()]) == 2
+    output = capsys.readouterr()
+    assert output.err.startswith("error: ")
+    assert output.err.count("\n") == 1
+    assert "{" in words or output.out == ""
+    for part in (told,) if isinstance(told, str) else told:
+        assert part in output.err
+    assert all_below(tmp_path) == before
