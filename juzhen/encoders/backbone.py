@@ -241,8 +241,8 @@ def without_cache(backbone: PreTrainedModel) -> dict[str, Any]:
 
 def first_position(architecture: PretrainedConfig) -> int:
     """The number of the first position of a sentence, for architectures that are packed."""
-    after_pad = ARCHITECTURES[architecture.model_type].positions == "after_pad"
-    return 1 + architecture.pad_token_id if after_pad else 0
+    entry = ARCHITECTURES.get(architecture.model_type)
+    return 1 + architecture.pad_token_id if entry is not None and entry.positions == "after_pad" else 0
 
 
 DROPOUTS = (
@@ -276,6 +276,9 @@ def read_architecture(folder: Path, *, dropout: float | None) -> PretrainedConfi
         architecture = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     # How layers are computed is ours to choose: a name of the hub here would fetch code from there and run it.
     architecture._attn_implementation_internal = architecture._experts_implementation_internal = None
+    architecture.return_dict = True
+    if getattr(architecture, "chunk_size_feed_forward", 0):  # less memory, the same numbers
+        architecture.chunk_size_feed_forward = 0
     if has_decoder(architecture) and model_class(architecture) is None:
         raise UserError(
             f"{folder}: {architecture.model_type} is an encoder with decoder. Expected an encoder alone"

@@ -16,6 +16,7 @@ from juzhen.core.lazy_names import offered
 from juzhen.core.machine import limit_threads
 from juzhen.encoders.backbone import (
     ARCHITECTURES,
+    first_position,
     from_scratch,
     from_weights,
     looks_ahead,
@@ -210,6 +211,11 @@ def read_components(
     check_vocabulary(
         without_added(tokenizer.get_vocab(), files), len(token_embeddings(backbone).weight), shown=config.path
     )
+    first, padding = first_position(backbone.config), tokenizer.pad_token_id
+    if first and padding is not None and first != padding + 1:  # a text could hold what they take for padding
+        raise UserError(
+            f"{config.path}: pad_token_id={first - 1} in config.json, {padding} in the tokenizer. Copy both again."
+        )
     pooling = layout.pooling_for(config.pooling)
     options = {
         "pooling": pooling,

@@ -191,6 +191,11 @@ def load_projections(
             layers.append(OutputNorm.load(folder))
         else:
             layers.append(Projection.load(folder, of_tokens=number < token_layers))
+        if layers[-1].in_features != width:
+            raise UserError(
+                f"{folder}/config.json: a layer of {layers[-1].in_features} numbers, where {width} come from the one "
+                "before. Copy the folder and modules.json again"
+            )
         width = layers[-1].out_features
     if layer_norm is False:
         return [layer for layer in layers if not isinstance(layer, OutputNorm)]

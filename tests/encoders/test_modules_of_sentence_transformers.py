@@ -1,5 +1,6 @@
 """What is saved here, sentence-transformers computes or refuses; what it saves is computed here or refused."""
 
+import json
 from functools import partial
 from pathlib import Path
 
@@ -192,6 +193,33 @@ def test_we_read_their_modules(theirs, parts, tmp_path):
             again = save_encoder(encoder, tmp_path / f"{name} again", card={})
             near(theirs.SentenceTransformer(str(again), device="cpu").encode(TEXTS), expected)
             assert SentenceEncoder.load(again).encode(TEXTS).tobytes() == encoder.encode(TEXTS).tobytes()
+
+
+@pytest.mark.parametrize(
+    ("family", "changes", "refusal"),
+    [
+        ("bert", {"return_dict": False}, None),
+        ("bert", {"chunk_size_feed_forward": 2}, None),
+        ("roberta", {"pad_token_id": 5}, "pad_token_id=5"),
+    ],
+)
+def test_what_config_json_says_beside_the_sizes(family, changes, refusal, tmp_path):
+    expected = SentenceEncoder.load(folder := written(family, tmp_path / "m")).encode(TEXTS)
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    if refusal is None:
+        near(SentenceEncoder.load(folder).encode(TEXTS), expected)
+    else:
+        with pytest.raises(UserError, match=refusal):
+            SentenceEncoder.load(folder)
+
+
+def test_a_pooling_without_its_file_is_not_taken_for_the_mean(theirs, parts, tmp_path):
+    modules = [parts.Transformer(str(written("bert", tmp_path / "m"))), parts.Pooling(32, "cls")]
+    theirs.SentenceTransformer(modules=modules, device="cpu").save(str(tmp_path / "saved"))
+    (tmp_path / "saved" / "1_Pooling" / "config.json").unlink()
+    with pytest.raises(UserError, match=r"1_Pooling/config\.json"):
+        SentenceEncoder.load(tmp_path / "saved")
 
 
 @pytest.mark.parametrize("family", ["t5", "umt5", "xlnet", "gpt2"])

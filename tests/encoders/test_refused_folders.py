@@ -342,6 +342,14 @@ TOGETHER = [
         ),
         at(r"2_Dense/config\.json"),
     ),
+    (
+        lambda f: load_encoder(
+            written(
+                projection(f).parent, "juzhen.json", json.dumps(OWN | {"projections": ["2_Dense", "2_Dense"]})
+            )
+        ),
+        at(r"2_Dense/config\.json.*of 32 numbers, where 8"),
+    ),
     (lambda f: Projection.load(projection(f, out_features=9)), at(r"config\.json and model\.safetensors")),
     (lambda f: Projection.load(projection(f, activation_function="os.system")), at("os.system.*Known")),
     (
