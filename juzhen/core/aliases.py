@@ -45,6 +45,7 @@ LOSSES = _by_name(
         "loss=quantile": "pinball",
         "loss=huber": "smoothl1 mae",
         "loss=info_nce_weighted": "embeddinggemma",
+        "model=splade": "splade cachedsplade flops",
     }
 )
 MODELS = _by_name(
