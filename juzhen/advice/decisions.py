@@ -50,7 +50,6 @@ def decision_accuracy(
     *,
     least: float = 0.0,
     counted: Bool[np.ndarray, "source source target"] | None = None,
-    seed: int = 0,
 ) -> Interval:
     """Compute the share of decisions between two sources that both matrices make alike, in percent.
 
@@ -61,7 +60,6 @@ def decision_accuracy(
         reference: Scores of the trainings that are to be predicted.
         least: Count only decisions where the reference differs by at least so many points.
         counted: Count only these decisions, by the sources and targets that both matrices have (`shared`).
-        seed: Of the bootstrap.
 
     Returns:
         Percent with a 95 % interval over sources and targets.
@@ -86,7 +84,7 @@ def decision_accuracy(
         total = np.einsum(terms, sources, sources, targets, known.astype(float), optimize=True)
         return 100 * np.divide(right, total, out=np.full(len(total), np.nan), where=total > 0)
 
-    return _bootstrapped(share, known.any(axis=(0, 1)), len(cheap), int(known.sum()), seed)
+    return _bootstrapped(share, known.any(axis=(0, 1)), len(cheap), int(known.sum()))
 
 
 def surest(
@@ -121,14 +119,13 @@ def _decisions(ours: np.ndarray, theirs: np.ndarray) -> Bool[np.ndarray, "source
     return np.isfinite(ours) & np.isfinite(theirs) & (theirs != 0) & once
 
 
-def regret(cheap: pd.DataFrame, reference: pd.DataFrame, *, picks: int = 1, seed: int = 0) -> Interval:
+def regret(cheap: pd.DataFrame, reference: pd.DataFrame, *, picks: int = 1) -> Interval:
     """Compute how many points are lost by following the cheap matrix, on average over the targets.
 
     Args:
         cheap: Scores of cheap trainings.
         reference: Scores of the trainings that are to be predicted.
         picks: Take the best in the reference of so many first choices of the cheap matrix.
-        seed: Of the bootstrap.
 
     Returns:
         Points below the best source of the reference, with a 95 % interval over targets and sources.
@@ -154,7 +151,7 @@ def regret(cheap: pd.DataFrame, reference: pd.DataFrame, *, picks: int = 1, seed
             values[draw] = np.average(losses[there], weights=of_targets[there]) if there.any() else np.nan
         return values
 
-    return _bootstrapped(lost, known.any(axis=0), len(cheap), int(known.any(axis=0).sum()), seed)
+    return _bootstrapped(lost, known.any(axis=0), len(cheap), int(known.any(axis=0).sum()))
 
 
 def random_regret(reference: pd.DataFrame) -> float:
@@ -187,12 +184,11 @@ def _bootstrapped(
     has_some: Bool[np.ndarray, " target"],
     num_sources: int,
     count: int,
-    seed: int,
 ) -> Interval:
     """Evaluate a statistic of weights of sources and targets, once on all and on DRAWS resamples."""
     if not count:
         return Interval(np.nan, np.nan, np.nan, 0)
-    draw, targets = np.random.default_rng(seed), has_some.astype(float)
+    draw, targets = np.random.default_rng(0), has_some.astype(float)
     value = float(statistic(np.ones((1, num_sources)), targets[None])[0])
     sources = draw.multinomial(num_sources, np.full(num_sources, 1 / num_sources), size=DRAWS).astype(float)
     of_targets = draw.multinomial(int(targets.sum()), targets / targets.sum(), size=DRAWS).astype(float)

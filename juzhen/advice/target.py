@@ -217,13 +217,8 @@ def with_fewer_documents(rows: Examples, seed: int) -> Examples:
     )
     number = {int(place): now for now, place in enumerate(used.tolist())}
     return replace(
-        rows,
-        sentences=[rows.sentences[place] for place in used.tolist()],
-        columns={
-            name: np.searchsorted(used, values).astype(np.int32) for name, values in rows.columns.items()
-        },
+        _with_sentences(rows, used),
         documents=np.searchsorted(used, kept).astype(np.int32),
-        sides=None if rows.sides is None else rows.sides[used],
         unreachable={number[query]: gains for query, gains in rows.unreachable.items()},
         own={number[query]: number[document] for query, document in rows.own.items() if query in number},
     )
@@ -284,14 +279,18 @@ def read_sources(
 def with_rows(examples: Examples, rows: np.ndarray) -> Examples:
     """Take some rows with a table of their sentences alone: a table of a whole set would be encoded whole."""
     chosen = examples.select(rows)
-    used = np.unique(np.concatenate(list(chosen.columns.values())))
+    return _with_sentences(chosen, np.unique(np.concatenate(list(chosen.columns.values()))))
+
+
+def _with_sentences(rows: Examples, used: np.ndarray) -> Examples:
+    """Leave out the sentences that are not used, of which no column has one."""
     return replace(
-        chosen,
-        sentences=[examples.sentences[place] for place in used.tolist()],
+        rows,
+        sentences=[rows.sentences[place] for place in used.tolist()],
         columns={
-            name: np.searchsorted(used, values).astype(np.int32) for name, values in chosen.columns.items()
+            name: np.searchsorted(used, values).astype(np.int32) for name, values in rows.columns.items()
         },
-        sides=None if examples.sides is None else examples.sides[used],
+        sides=None if rows.sides is None else rows.sides[used],
     )
 
 
