@@ -1,13 +1,13 @@
 """What single sources say of a mixture or a curriculum of them: the part of results/decide on sweep=decide_mixtures."""
 
-from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from jaxtyping import Float
 from sklearn.linear_model import Ridge
 
-from juzhen.advice.decisions import decision_accuracy
+from juzhen.advice.decisions import decision_accuracy, random_regret, regret
 from juzhen.core.result import Result
 from juzhen.core.text import markdown_table
 
@@ -19,64 +19,77 @@ FILES = {
     "simclue-rank": "simclue_rank",
 }
 """Row of a sweep → the set that it reads, where it has another name."""
-ENCODER, BUDGET = "mini_zh", 2000
+ROWS = {name: row for row, name in FILES.items()}
+ENCODER, BUDGET, SEED = "mini_zh", 2000, 42
 PREDICTIONS = {
     "column": "mean of the other recipes, without single sources",
     "mean": "mean of the gains of its sets",
+    "one_seed": f"mean of the gains, seed {SEED} alone",
     "best": "best gain of its sets",
     "last": "gain of its last set",
     "sum": "sum of the gains",
+    "merged": f"gain of the merged models of its sets, seed {SEED}",
     "regression": "ridge regression on shares (RegMix), each left out once",
 }
 RIDGE = 0.1
 """Weight of the penalty of the regression, whose features are shares from 0 to 1."""
+DRAWS = 1000
 
 
 def is_of_several(result: Result) -> bool:
-    """True for a run of sweep=decide_mixtures."""
+    """True for a run of sweep=decide_mixtures, and for a merged model."""
     return len(result.config["dataset"]) > 1
 
 
 def gains_of(
-    runs: Path, singles: pd.DataFrame, untrained: pd.Series, leaky: set[tuple[str, str]]
+    runs: Path,
+    singles: pd.DataFrame,
+    one_seed: pd.DataFrame,
+    untrained: pd.Series,
+    leaky: set[tuple[str, str]],
 ) -> pd.DataFrame:
     """Read the runs of several sets.
 
     Args:
         runs: Folder of runs.
         singles: Gains in points of single sources: a row per source, a column per target.
+        one_seed: The same of the seed that the recipes have.
         untrained: Scores of the untrained encoder by target.
         leaky: Pairs of set and target that are left out.
 
     Returns:
         A line per recipe and target: the gain, and the predictions of it.
     """
-    lines, alone = [], {name: row for row, name in FILES.items()}
-    for path in sorted(runs.glob("*/result.json")):
-        result = Result.read(path)
-        if not is_of_several(result):
+    lines = []
+    results = [
+        result for path in sorted(runs.glob("*/result.json")) if is_of_several(result := Result.read(path))
+    ]
+    merged = {
+        frozenset(each.config["dataset"]): scores_of(each) for each in results if "merge" in each.config
+    }
+    for result in results:
+        if "merge" in result.config:
             continue
-        sets, name = list(result.config["dataset"]), str(result.config["sweep_row"])
+        sets = list(result.config["dataset"])
         serial = result.config["schedule"]["name"] == "serial"
-        rows = [alone.get(each, each) for each in sets]
-        for key, score in result.scores.items():
-            _, target, metric = key.split("/")
-            if metric not in ("spearman", "triplet_accuracy") or score.value is None:
-                continue
+        rows = [ROWS.get(each, each) for each in sets]
+        for target, score in scores_of(result).items():
             if target not in singles or any((each, target) in leaky for each in sets):
                 continue
             gains = singles.reindex(rows)[target].to_numpy()
             lines.append(
                 {
-                    "recipe": name,
+                    "recipe": str(result.config["sweep_row"]),
                     "way": "curriculum" if serial else "mixture",
                     "sets": " ".join(rows),
                     "target": target,
-                    "gain": 100 * score.value - untrained[target],
+                    "gain": score - untrained[target],
                     "mean": gains.mean(),
+                    "one_seed": one_seed.reindex(rows)[target].mean(),
                     "best": gains.max(),
                     "last": gains[-1] if serial else np.nan,
                     "sum": gains.sum(),
+                    "merged": merged.get(frozenset(sets), {}).get(target, np.nan) - untrained[target],
                 }
             )
     frame = pd.DataFrame(lines)
@@ -85,6 +98,16 @@ def gains_of(
     of_column = frame.groupby(["way", "target"])["gain"]
     others = (of_column.transform("sum") - frame["gain"]) / (of_column.transform("count") - 1)
     return frame.assign(regression=regressed(frame, singles), column=others)
+
+
+def scores_of(result: Result) -> dict[str, float]:
+    """Target → its main metric in points."""
+    parts = {tuple(key.split("/")): score.value for key, score in result.scores.items()}
+    return {
+        target: 100 * value
+        for (_, target, metric), value in parts.items()
+        if metric in ("spearman", "triplet_accuracy") and value is not None
+    }
 
 
 def regressed(frame: pd.DataFrame, singles: pd.DataFrame) -> np.ndarray:
@@ -121,27 +144,90 @@ def _shares(sets: list[str], names: list[str], *, serial: bool) -> np.ndarray:
     return shares
 
 
-def section(frame: pd.DataFrame, singles: pd.DataFrame) -> str:
-    """The part of the page: how well each prediction meets the gains, and what mixing brings."""
+Tables = Float[np.ndarray, "draw recipe target"]
+
+
+def error(predicted: Tables, gains: Tables) -> Float[np.ndarray, " draw"]:
+    """Root mean squared error over all known cells."""
+    return np.sqrt(np.nanmean((predicted - gains) ** 2, axis=(1, 2)))
+
+
+def rank_correlation(predicted: Tables, gains: Tables) -> Float[np.ndarray, " draw"]:
+    """Spearman correlation over the recipes of each target, on average over the targets."""
+    first, second = (
+        each - np.nanmean(each, axis=1, keepdims=True) for each in (_ranks(predicted), _ranks(gains))
+    )
+    products, *squares = (np.nansum(each, axis=1) for each in (first * second, first**2, second**2))
+    with np.errstate(invalid="ignore"):  # a draw that has one recipe only
+        return np.nanmean(products / np.sqrt(squares[0] * squares[1]), axis=1)
+
+
+def _ranks(tables: Tables) -> Tables:
+    one, other = tables[:, :, None], tables[:, None]
+    ranks = (one > other).sum(axis=2) + (one == other).sum(axis=2) / 2
+    return np.where(np.isnan(tables), np.nan, ranks)
+
+
+def drawn(table: pd.DataFrame) -> Tables:
+    """The table, then DRAWS tables of recipes and targets drawn anew, the same for all tables of a shape."""
+    draw, (rows, columns) = np.random.default_rng(0), table.shape
+    recipes = draw.integers(0, rows, size=(DRAWS + 1, rows, 1))
+    targets = draw.integers(0, columns, size=(DRAWS + 1, 1, columns))
+    recipes[0, :, 0], targets[0, 0] = np.arange(rows), np.arange(columns)
+    return table.to_numpy(float)[recipes, targets]
+
+
+def _shown(values: Float[np.ndarray, " draw"], form: str = ".2f") -> str:
+    low, high = np.nanpercentile(values[1:], (2.5, 97.5))
+    return f"{values[0]:{form}} [{low:{form}}, {high:{form}}]"
+
+
+def section(frame: pd.DataFrame, singles: pd.DataFrame, seconds: float) -> str:
+    """The part of the page: how well each prediction meets the gains, what it costs, and what mixing brings.
+
+    Args:
+        frame: Of `gains_of`.
+        singles: Gains of single sources.
+        seconds: Of a training, the median.
+    """
     if not len(frame):
         return ""
     body = []
     for way, part in frame.groupby("way", sort=False):
+        known = part.dropna(subset=["gain"])
+        gains = known.pivot(index="recipe", columns="target", values="gain")
+        base = error(
+            *(drawn(known.pivot(index="recipe", columns="target", values=each)) for each in ("mean", "gain"))
+        )
+        sources, others = len({*" ".join(part["sets"]).split()}), len(gains) - 1
+        needed = {"column": others, "mean": 3 * sources, "best": 3 * sources, "last": 3 * sources}
+        needed |= {
+            "sum": 3 * sources,
+            "one_seed": sources,
+            "merged": sources,
+            "regression": 3 * sources + others,
+        }
         for column, words in PREDICTIONS.items():
-            known = part.dropna(subset=[column, "gain"]) if column in part else part[:0]
-            if not len(known):
+            if column not in known or known[column].isna().any():
                 continue
-            tables: Mapping[str, pd.DataFrame] = {
-                each: known.pivot(index="recipe", columns="target", values=each) for each in (column, "gain")
-            }
-            alike = str(decision_accuracy(tables[column], tables["gain"])) if column != "column" else "–"
-            error = float(np.sqrt(np.mean((known[column] - known["gain"]) ** 2)))
-            correlation = float(known[column].corr(known["gain"]))
+            table = known.pivot(index="recipe", columns="target", values=column)
+            errors, is_constant = error(drawn(table), drawn(gains)), column == "column"
             body.append(
-                (way, words, f"{known['recipe'].nunique()}", f"{error:.2f}", f"{correlation:.3f}", alike)
+                (
+                    f"{way} ({len(gains)})",
+                    words,
+                    _shown(errors),
+                    "–" if column == "mean" else _shown(errors - base, "+.2f"),
+                    "–" if is_constant else _shown(rank_correlation(drawn(table), drawn(gains))),
+                    "50.0" if is_constant else str(decision_accuracy(table, gains)),
+                    f"{random_regret(gains):.1f}" if is_constant else str(regret(table, gains)),
+                    f"{needed[column]}",
+                    f"{needed[column] * seconds:.0f}",
+                )
             )
-    head = ["recipes", "predicted by", "number", "error, points", "correlation", "decisions alike, %"]
-    table = markdown_table(head, body, numbers=(2, 3, 4))
+    head = ["recipes", "predicted by", "error, points", "less that of the mean", "rank correlation"]
+    head += ["decisions alike, %", "regret@1", "trainings", "seconds"]
+    table = markdown_table(head, body, numbers=(7, 8))
     best = frame.pivot_table(index="recipe", columns="target", values="gain").max()
     alone = singles[best.index].max()
     ahead = best - alone
@@ -149,7 +235,11 @@ def section(frame: pd.DataFrame, singles: pd.DataFrame) -> str:
         "## Mixtures and curricula from single sets\n\n"
         f"{frame['recipe'].nunique()} recipes of two to four sources, drawn at random, with {BUDGET:,} rows of the "
         "built-in encoder in all. A mixture takes equal shares of its sets. Each is predicted from the gains over "
-        f"untrained weights that its sources reach alone with {BUDGET:,} rows.\n\n{table}\n\n"
+        f"untrained weights that its sources reach alone with {BUDGET:,} rows and three seeds. A merged model is the "
+        "mean of the weights of these sources (`juzhen merge`), whatever their order. Rank correlation is over the "
+        "recipes of a target, regret the points that the first choice among them loses. Seconds are the trainings that "
+        "predict all recipes, times their median. Scoring is not counted.\n\n"
+        f"{table}\n\n"
         f"The best of these recipes is above the best single source in {(ahead > 0).sum()} of {len(ahead)} targets, "
         f"on average by {ahead.mean():+.2f} points.\n"
     )

@@ -36,7 +36,7 @@ from juzhen.core.result import Result
 from juzhen.core.text import markdown_table
 from juzhen.metrics.matrix_statistics import LEVEL, leave_one_out, low_rank, seeds_needed
 from tools.archives import unpacked
-from tools.decide_mixtures import BUDGET, ENCODER, FILES, gains_of, is_of_several, section
+from tools.decide_mixtures import BUDGET, ENCODER, FILES, SEED, gains_of, is_of_several, scores_of, section
 
 FOLDER = ROOT / "results" / "decide"
 CHEAP_SCORES = FOLDER / "cheap_scores.csv"
@@ -78,10 +78,10 @@ def collect(runs: Path) -> pd.DataFrame:
             encoder += f", {backbone['layers']} layer{'s' * (backbone['layers'] > 1)}"
         seconds = float(result.training.get("train_seconds") or 0.0)
         name, budget = str(result.config["sweep_row"]), int(str(training["duration"]).split()[0])
-        for key, score in result.scores.items():
-            _, target, metric = key.split("/")
-            if metric in ("spearman", "triplet_accuracy") and score.value is not None:
-                lines.append((name, encoder, budget, result.seed, target, 100 * score.value, seconds))
+        lines += [
+            (name, encoder, budget, result.seed, target, score, seconds)
+            for target, score in scores_of(result).items()
+        ]
     names = ["source", "encoder", "budget", "seed", "target", "score", "seconds"]
     return pd.DataFrame(lines, columns=names).sort_values(names[:5], ignore_index=True)
 
@@ -134,13 +134,13 @@ def _transfer(folder: Path, *, triplets: bool = False) -> pd.DataFrame:
         name = OF_TRANSFER.get(name, name)
         if triplets and name == "ocnli":
             name = "ocnli-triplets"
-        for key, score in result.scores.items():
-            _, target, metric = key.split("/")
-            if metric == "spearman" and score.value is not None and target not in TWICE:
-                seconds = float(result.training.get("train_seconds") or 0.0)
-                lines.append(
-                    (name, tuple(result.trained_on), result.seed, target, 100 * score.value, seconds)
-                )
+        about = name, tuple(result.trained_on), result.seed
+        seconds = float(result.training.get("train_seconds") or 0.0)
+        lines += [
+            (*about, target, score, seconds)
+            for target, score in scores_of(result).items()
+            if target not in TWICE
+        ]
     return pd.DataFrame(lines, columns=["source", "stages", "seed", "target", "score", "seconds"])
 
 
@@ -369,8 +369,10 @@ def mixtures(runs: Path, scores: pd.DataFrame) -> str:
     """The part of the page on recipes of several sets."""
     like = scores[(scores["encoder"] == ENCODER) & (scores["budget"] == BUDGET)]
     untrained = _untrained(scores[scores["encoder"] == ENCODER])
-    singles = matrix(like) - untrained
-    return section(gains_of(runs, singles, untrained, _leaky_cells()), singles)
+    singles, one_seed = (matrix(each) - untrained for each in (like, like[like["seed"] == SEED]))
+    trained = like[like["source"] != UNTRAINED].drop_duplicates(["source", "seed"])
+    seconds = float(trained["seconds"].median())
+    return section(gains_of(runs, singles, one_seed, untrained, _leaky_cells()), singles, seconds)
 
 
 def page(scores: pd.DataFrame, table: pd.DataFrame, sure: pd.DataFrame, of_several: str) -> str:

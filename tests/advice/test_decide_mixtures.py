@@ -1,8 +1,10 @@
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import spearmanr
 
-from tools.decide_mixtures import regressed, section
+from juzhen.core.result import Result, Score
+from tools.decide_mixtures import drawn, error, gains_of, rank_correlation, regressed, section
 
 
 @pytest.fixture
@@ -49,9 +51,45 @@ def test_a_recipe_does_not_predict_itself(singles):
 def test_the_page_has_the_error_of_each_prediction(singles):
     mixed = recipes(singles, [0.5, 0.5], "mixture")
     mixed["regression"] = mixed["mean"] + 1
-    lines = [
-        line.split(" | ") for line in section(mixed, singles).splitlines() if line.startswith("| mixture")
-    ]
-    errors = {line[1]: line[3].strip() for line in lines}
-    assert errors["mean of the gains of its sets"] == "0.00"
-    assert errors["ridge regression on shares (RegMix), each left out once"] == "1.00"
+    page = section(mixed, singles, 20.0)
+    lines = [line.split(" | ") for line in page.splitlines() if line.startswith("| mixture")]
+    errors = {line[1]: line[2:4] for line in lines}
+    assert errors["mean of the gains of its sets"] == ["0.00 [0.00, 0.00]", "–"]
+    shifted = errors["ridge regression on shares (RegMix), each left out once"]
+    assert shifted == ["1.00 [1.00, 1.00]", "+1.00 [+1.00, +1.00]"]
+
+
+def test_intervals_are_of_recipes_and_targets_drawn_anew():
+    rng = np.random.default_rng(1)
+    gains = pd.DataFrame(rng.normal(size=(9, 4)))
+    guesses = gains + rng.normal(size=(9, 4))
+    gains.iloc[2, 1] = guesses.iloc[2, 1] = np.nan
+    of_targets = [spearmanr(guesses[each], gains[each], nan_policy="omit").statistic for each in gains]
+    correlations = rank_correlation(drawn(guesses), drawn(gains))
+    assert correlations[0] == pytest.approx(np.mean(of_targets))
+    assert correlations[1:].std() > 0.05
+    assert error(drawn(guesses), drawn(gains))[0] == pytest.approx(
+        np.sqrt(((guesses - gains) ** 2).stack().mean())
+    )
+    assert rank_correlation(drawn(gains), drawn(2 * gains)) == pytest.approx(1.0)
+
+
+def test_a_merged_model_predicts_the_recipes_of_its_sets(tmp_path, singles):
+    """Whatever their order, and it is no recipe itself."""
+    for name, sets, serial, score in (
+        ("mix", "ab", False, 0.6),
+        ("then", "ba", True, 0.5),
+        ("", "ab", False, 0.7),
+    ):
+        config = {"dataset": {each: {} for each in sets}, "schedule": {"name": "serial" if serial else "mix"}}
+        config |= {"sweep_row": name} if name else {"merge": {"method": "linear", "parents": []}}
+        scores = {"dev/one/spearman": Score(score), "dev/one/ks": Score(0.1)}
+        result = Result(
+            name or "merged", "k", [], scores, config, data={}, training={}, environment={}, seed=42
+        )
+        (tmp_path / result.name).mkdir()
+        result.write(tmp_path / result.name)
+    frame = gains_of(tmp_path, singles, 2 * singles, pd.Series({"one": 40.0}), set()).set_index("recipe")
+    assert frame["gain"].to_dict() == pytest.approx({"mix": 20.0, "then": 10.0})
+    assert frame["merged"].to_list() == pytest.approx([30.0, 30.0])
+    assert frame["one_seed"].to_list() == pytest.approx([2 * singles.loc[["a", "b"], "one"].mean()] * 2)

@@ -1,6 +1,7 @@
 """results/ is small, and an archive gives back the runs and the page that is made from them."""
 
 import io
+import json
 import lzma
 import tarfile
 
@@ -81,6 +82,24 @@ def test_only_runs_are_packed_and_none_is_lost(tmp_path, monkeypatch):
     (folder / kept[2]).unlink()
     with pytest.raises(UserError, match=r"runs/b/result\.json.*unpack new"):
         pack("new", folder)
+
+
+def test_an_archive_has_the_metrics_that_its_page_reads(tmp_path, monkeypatch):
+    monkeypatch.setattr(packed, "RESULTS", tmp_path)
+    scores = {f"dev/csts/{metric}": {"value": 0.1} for metric in ("spearman", "ks", "triplet_accuracy")}
+    whole = {"name": "句", "scores": scores, "thresholds": {"dev/csts": {"value": 0.5}}, "seed": 42}
+    path = tmp_path / "new" / "runs" / "a" / RESULT_FILE
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(whole, ensure_ascii=False) + "\n", encoding="utf-8")
+    for page in ("decide", "transfer"):
+        pack(page, tmp_path / "new")
+        packed.extract(page, tmp_path / "to" / page)
+    kept = {
+        each.parts[-4]: json.loads(each.read_text("utf-8")) for each in (tmp_path / "to").rglob(RESULT_FILE)
+    }
+    assert kept["transfer"] == whole
+    del scores["dev/csts/ks"]
+    assert kept["decide"] == whole | {"scores": scores, "thresholds": {}}
 
 
 @pytest.mark.parametrize("name", ["../outside", "/outside", "link"])
