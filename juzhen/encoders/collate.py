@@ -31,10 +31,10 @@ class SideTable:
     def __init__(self, sentences: Sequence[str], tokenizer: CachedTokenizer) -> None:
         self.sentences = sentences
         self._tokenizer = tokenizer
-        size = len(Side) * len(sentences)
-        self._known = np.zeros(size, dtype=bool)
-        nothing = np.zeros(size, dtype=np.int64)
-        self.tokens = TokenTable(np.empty(0, dtype=np.int32), nothing, nothing)
+        starts, ends = np.zeros((2, len(Side) * len(sentences)), dtype=np.int64)
+        self._known = np.zeros(len(starts), dtype=bool)
+        self._used = 0
+        self.tokens = TokenTable(np.empty(0, dtype=np.int32), starts, ends)
 
     def places(
         self, numbers: Int[np.ndarray, "*texts"], sides: Int[np.ndarray, "*texts"]
@@ -57,12 +57,19 @@ class SideTable:
                 continue
             tokenize = self._tokenizer.reading(side)
             fresh = tokenize([self.sentences[slot] for slot in (chosen % len(self.sentences)).tolist()])
-            old = self.tokens
-            starts, ends = old.starts.copy(), old.ends.copy()
-            ends[chosen] = len(old.ids) + np.cumsum(fresh.lengths)
-            starts[chosen] = ends[chosen] - fresh.lengths
-            self.tokens = TokenTable(np.concatenate([old.ids, fresh.flat()]), starts, ends)
+            ends = self._used + np.cumsum(fresh.lengths)
+            self._reserve(int(ends[-1]))
+            self.tokens.ids[self._used : ends[-1]] = fresh.flat()
+            self.tokens.ends[chosen], self.tokens.starts[chosen] = ends, ends - fresh.lengths
+            self._used = int(ends[-1])
             self._known[chosen] = True
+
+    def _reserve(self, size: int) -> None:
+        """Make room for `size` tokens, twice as much as before, so that all copies take as long as the last."""
+        if size > len(self.tokens.ids):
+            ids = np.empty(max(size, 2 * self._used), dtype=np.int32)
+            ids[: self._used] = self.tokens.ids[: self._used]
+            self.tokens.ids = ids
 
 
 class SentenceCollator:
@@ -76,6 +83,7 @@ class SentenceCollator:
         augmentation: Changes of the sentences of a training batch.
         sides: `tokenize`, if queries and documents are read differently (`Examples.read_as`). A sentence that is both
             then occurs twice in a batch, with the same number.
+        on_demand: Tokenize a sentence when a batch first has it. Needs `sides`.
     """
 
     def __init__(
@@ -86,10 +94,12 @@ class SentenceCollator:
         sharing: Mapping[str, Sharing] = MappingProxyType({}),
         augmentation: Augmentation | None = None,
         sides: CachedTokenizer | None = None,
+        on_demand: bool = False,
     ) -> None:
         self._tokenize = tokenize
         self._pack = pack
-        self._sides = sides if sides is not None and sides.encoder.sides.any() else None
+        self._on_demand = on_demand
+        self._sides = sides if sides is not None and (on_demand or sides.encoder.sides.any()) else None
         self._augmentation = augmentation
         self._sharing = dict(sharing)
         # Found by identity and not by id(): an id means nothing in a worker process that was not forked.
@@ -192,8 +202,8 @@ class SentenceCollator:
         )
 
     def _apart(self, examples: Examples) -> SideTable | None:
-        """Side table of a set whose queries or documents have their own prompt. None if all texts are read alike."""
-        if self._sides is None or not self._sides.encoder.sides[examples.reads].any():
+        """Side table of a set whose texts are tokenized on demand or read by side. None if all are read alike."""
+        if self._sides is None or not (self._on_demand or self._sides.encoder.sides[examples.reads].any()):
             return None
         for table in self._side_tables:
             if table.sentences is examples.sentences:

@@ -63,6 +63,9 @@ OPTIONS = {
 }
 """Option of the suite → class of another name."""
 
+LOOKED_AT = 20_000
+"""Rows in which truncated texts and unknown characters are counted before the first step."""
+
 
 def fit(
     encoder: SentenceEncoder | str | Path,
@@ -93,7 +96,7 @@ def fit(
     Args:
         encoder: A loaded encoder, or anything `SentenceEncoder.load` takes.
         rows: Rows for `juzhen.data.rows.as_examples`: tuples or dicts, a DataFrame or another table, a file, the
-            name of a set, or Examples.
+            name of a set, or Examples. Truncated texts and unknown characters are counted in at most 20,000 of them.
         loss: A loss of `juzhen.losses`: an object, a class or a name. Name a loss with a head, so that it gets its
             size.
         epochs: Passes over the rows.
@@ -173,7 +176,7 @@ def fit(
 
     tokenize = CachedTokenizer(encoder, None, progress=False)
     sharing = {examples.name: Sharing.COLUMN if criterion.needs_two_views else Sharing.BATCH}
-    collate = SentenceCollator(tokenize, encoder.collate, sharing=sharing, sides=tokenize)
+    collate = SentenceCollator(tokenize, encoder.collate, sharing=sharing, sides=tokenize, on_demand=True)
     stream = BatchStream({examples.name: len(examples)}, batch_size=batch_size, num_batches=0, seed=seed)
     stream.num_batches = max(round(epochs * stream.batches_per_epoch), 1)
     optimizer = adamw(learner, lr=learning_rate, weight_decay=weight_decay, layer_decay=layer_decay)
@@ -183,11 +186,14 @@ def fit(
     best = None if dev is None else _Best(encoder, rows_to_score(dev, **reading))
     with reported() as seen:
         for each in (examples, *(() if best is None else (best.dev,))):
-            cut = truncated_sentences(encoder, each, collate.token_counts(each))
+            looked_at = each.select(np.arange(0, len(each), -(-len(each) // LOOKED_AT)))
+            cut = truncated_sentences(encoder, looked_at, collate.token_counts(looked_at))
             seen.add(cut.unit, cut.max_length, cut.cut, cut.looked_at)
-            read = collate.read_sentences(each)
+            numbers = np.unique(np.stack(list(looked_at.columns.values())))
+            texts = [each.sentences[number] for number in numbers.tolist()]
+            read = collate.read_sentences(looked_at)
             characters_of = partial(characters, encoder.tokenizer)
-            seen.read(encoder.tokenizer, each.sentences, read.is_unknown, read.codes, characters_of)
+            seen.read(encoder.tokenizer, texts, read.is_unknown[numbers], read.codes[numbers], characters_of)
     encoder.keep_fit(None, {})  # what was fitted to other weights no longer holds
     learner.to(device)  # an evaluation puts the encoder where it computes
     idle = at_rate_0 = 0
