@@ -68,6 +68,24 @@ def test_it_learns_the_weights_of_the_suite(loss, dataset, kind, words, encoder,
     assert max((there[name] - weight).abs().max() for name, weight in before.items()) > 1e-3
 
 
+def test_few_steps_on_many_rows_tokenise_few_texts(encoder, encoder_folder, monkeypatch):
+    rows = cut(as_examples("demo_qmc"), 400, 3)
+    whole = fit(encoder, rows, epochs=16 / 400, batch_size=8, learning_rate=1e-3)
+    read, tokenize = [], SentenceEncoder.tokenize
+
+    def counting(self, texts, **options):
+        read.extend(texts)
+        return tokenize(self, texts, **options)
+
+    monkeypatch.setattr(training, "LOOKED_AT", 20)
+    monkeypatch.setattr(SentenceEncoder, "tokenize", counting)
+    few = fit(encoder_folder, rows, epochs=16 / 400, batch_size=8, learning_rate=1e-3)
+    assert 0 < len(read) <= 2 * (20 + 16) < len(rows.sentences)
+    assert len(read) == len({*read})  # each once
+    for name, weight in few.state_dict().items():
+        assert torch.equal(weight, whole.state_dict()[name])
+
+
 @pytest.mark.parametrize(
     ("rows", "kind"),
     [
