@@ -51,12 +51,12 @@ def declared_losses() -> set[str]:
 
 
 def base_of(module: str) -> str:
-    """What the classes of a module are subclasses of. Of a package that declares losses, of a loss."""
+    """Return the base class of a module's classes. For a package that declares losses: Loss."""
     return BASES.get(module.rpartition(".")[0], BASES[LOSSES])
 
 
 def refusal(target: object) -> str:
-    """Why a target is not looked up, in words."""
+    """Describe why a target is refused."""
     return (
         f"{target}: no class of juzhen's. A file may name the models of lightning_modules/, the losses of "
         "juzhen/losses/, those that an installed package declares (entry points, group juzhen.losses) and the "
@@ -65,7 +65,7 @@ def refusal(target: object) -> str:
 
 
 def own_class(target: object) -> type:
-    """The model, loss or callback of that name. Raises UserError for any other, of which no module is imported."""
+    """Import the model, loss or callback of that name. Raises UserError for any other, without an import."""
     if not is_own(target):
         raise UserError(refusal(target))
     module, _, name = current_target(target).rpartition(".")
@@ -133,7 +133,7 @@ HEAD = ("dim", "num_classes")
 
 @cache
 def keys_of(target: str) -> type[BaseModel]:
-    """The keys that a configuration may set of a model, a loss or a callback, with their types.
+    """Return the configurable keys of a model, a loss or a callback, with their types.
 
     Losses and callbacks are loaded for it, models are not. Raises UserError for a path to no class of juzhen's.
     """

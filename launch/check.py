@@ -240,11 +240,11 @@ class Command:
 
     @property
     def is_run(self) -> bool:
-        """A single run is to be computed."""
+        """True for a command line that computes a single run."""
         return self.config is not None and self.config.hydra.mode is not RunMode.MULTIRUN
 
     def run(self, task: Callable[[DictConfig], Any]) -> None:
-        """Does what the command line asks for. `task` runs one composed job, as often as need be."""
+        """Execute the command line. `task` runs one composed job, once per cell."""
         hydra = self.check.hydra
         if self.is_run:
             take_folder(Path(self.job.run_dir))
@@ -303,7 +303,7 @@ def check_command_line(arguments: Sequence[str], *, conf_dir: Path) -> Command:
 
 
 def checked_job(overrides: Sequence[str], *, conf_dir: Path, extra: str | None) -> JobConfig:
-    """The job that a command line means. `extra` as its --config-dir."""
+    """Compose, check and type the job of a command line. `extra` is its --config-dir."""
     arguments = [*overrides, *(["--config-dir", extra] if extra is not None else [])]
     job = check_command_line(arguments, conf_dir=conf_dir).job
     assert job is not None  # these words ask for a run
@@ -357,7 +357,7 @@ class Check:
                     raise UserError(f"{choice}: {', '.join(repeated)} is repeated. A job takes each once")
 
     def single(self, words: Sequence[str]) -> tuple[DictConfig, list[CheckedCell]]:
-        """The composition of one run, and what it means."""
+        """Compose and check a single run."""
         overrides = {word: self.groups.parse(word) for word in words}
         for word, override in overrides.items():
             if override.is_sweep_override():
@@ -383,7 +383,7 @@ class Check:
         return config, [CheckedCell(tuple(words), config, job, {})]
 
     def sweep(self, words: Sequence[str]) -> tuple[DictConfig, list[CheckedCell]]:
-        """The composition of a sweep, and its cells. Of a search, those at the ends of what it varies."""
+        """Compose and check a sweep with its cells. Of a search: cells at both ends of each range."""
         config = self._known([*words, "hydra.mode=MULTIRUN"])
         self._check_launcher(config)
         loader = self.hydra.config_loader
@@ -457,13 +457,13 @@ class Check:
         ]
 
     def compose(self, words: Sequence[str], *, run_mode: RunMode = RunMode.RUN) -> DictConfig:
-        """What the words compose to."""
+        """Compose the words."""
         loader = self.hydra.config_loader
         return loader.load_configuration(self.name, list(words), run_mode=run_mode, from_shell=False)
 
     @contextmanager
     def explained(self, words: Sequence[str]) -> Iterator[None]:
-        """What Hydra cannot compose becomes a ConfigError."""
+        """Turn errors of Hydra into ConfigError."""
         with self._placed(words):
             try:
                 yield
@@ -481,7 +481,7 @@ class Check:
 
 
 def hardware_note(choices: Mapping[str, str]) -> str | None:
-    """What hardware=auto is here. None where it is not among the choices of a composition.
+    """Describe the choice of hardware=auto on this machine. None without that setting.
 
     Raises ConfigError where the runs will be on machines that cannot be looked at.
     """

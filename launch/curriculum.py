@@ -113,7 +113,7 @@ class StageRun:
     seen: SeenRows | None = None
 
     def run(self) -> None:
-        """Trains the encoder, tests it, and leaves it and a Result behind."""
+        """Train and test the encoder, and write the encoder and its Result."""
         try:
             self._run()
         except SIGTERMException:
@@ -213,7 +213,7 @@ class StageRun:
         return self._model(encoder=self.encoder, losses=losses, job=self.job, **steps)
 
     def _fit(self) -> int:
-        """Gives the step whose weights are kept."""
+        """Train, and return the optimizer step of the kept weights."""
         parameters = parameter_counts(self.module.parameters())["learnt"]
         require_free_space(self.entry.path, needed_bytes=parameters * BYTES_PER_PARAMETER)
         newest = saved_state(self.entry.checkpoints)
@@ -250,7 +250,7 @@ class StageRun:
         cut: Mapping[str, TruncationStats],
         unknown: Mapping[str, Unknown],
     ) -> None:
-        """Tells everything measured in the stage that was just tested. `training` as `describe_training` gives it."""
+        """Write the Result of the stage that was just tested. `training` comes from `describe_training`."""
         job, data, read = self.job, self.data, self.rows
         rows = {f"train/{name}": examples for name, examples in data.train.items()}
         rows |= {f"{examples.split}/{examples.name}": examples for examples in read.evaluation}
@@ -303,7 +303,7 @@ class StageRun:
             self.trainer.test(self.module, datamodule=self.data, verbose=False)
 
     def _start_rows(self) -> dict[str, SetRows]:
-        """Rows of the start for the verdict, scored before training. {} if `evaluation.verdict` asks for none."""
+        """Score each row with the initial weights, for the verdict. {} if `evaluation.verdict` needs none."""
         asked, data = self.job.evaluation.verdict, self.data
         sets = compared_sets(self.rows.evaluation)
         if asked == "never" or not sets:
@@ -350,14 +350,14 @@ class StageRun:
         return self.entry.record()["training"]
 
     def _hand_over(self, training: dict[str, Any]) -> None:
-        """Leaves the weights of this stage to all runs that begin alike."""
+        """Store the weights of this stage for all runs with the same stages up to here."""
         training["weights"] = self.entry.path.name
         card = {"name": self.job.name, "trained_on": list(self.stage.history), "seed": self.job.seed}
         self._model.save_encoder(self.encoder, self.entry.path / ENCODER_FOLDER, card=card)
         self.entry.finish({"training": training, "settings": self.settings, **card})
 
     def _leave_behind(self, result: Result) -> None:
-        """The encoder first, the Result last: a result means that everything before it is there."""
+        """Write the encoder first and the Result last: a Result means that all other files exist."""
         if self.encoder is not None:
             ours = self.folder / ENCODER_FOLDER
             spearman = {
@@ -404,7 +404,7 @@ def _chooses(data: SentenceDataModule) -> str:
 
 
 def early_stop_line(training: Mapping[str, Any], patience: int | None) -> str | None:
-    """That patience ended training before its last step. None where it did not."""
+    """Describe an early stop by patience. None if training took all its steps."""
     steps, planned = training["steps"], training["planned_steps"]
     if patience is None or steps >= planned:
         return None
@@ -415,7 +415,7 @@ def early_stop_line(training: Mapping[str, Any], patience: int | None) -> str | 
 
 
 def trained_line(training: Mapping[str, Any]) -> str | None:
-    """How many numbers have learnt, and the memory of the process. None where all have."""
+    """Describe the share of trained parameters and the memory of the process in MiB. None if all were trained."""
     parameters, before, peak = (
         training[key] for key in ("parameters", "memory_before_mib", "peak_memory_mib")
     )
@@ -429,7 +429,7 @@ def trained_line(training: Mapping[str, Any]) -> str | None:
 
 
 def planned_lines(data: SentenceDataModule, matches: Mapping[str, Match]) -> list[str]:
-    """What a stage of several sets will draw, a line for each, before it does. None where there is one set."""
+    """Describe how many batches a mixture will draw, one line per set. Empty for a single set."""
     stream, schedule = data.stream, data.job.schedule
     if len(data.train) < 2:
         return []
@@ -470,7 +470,7 @@ class Curriculum:
         self.store = StageStore(self.job.schedule.store)
 
     def run(self, folder: RunFolder) -> None:
-        """Every stage that is not finished. All rows are read and checked before the first."""
+        """Run every unfinished stage. All rows are read and checked before the first."""
         matches = [match_losses(job) for job in self.jobs]
         for job in self.jobs:
             self.model.check_start(job)
@@ -523,7 +523,7 @@ class Curriculum:
                     print(f"warning: {stage_name}{line}", file=sys.stderr)
 
     def _carried_on(self, job: JobConfig, previous: Path) -> nn.Module:
-        """The encoder of the stage before, as this stage's job reads it: its loss may ask for another head.
+        """Load the encoder of the stage before for this stage, whose loss may need another head.
 
         Read from the disk also by the process that has it in memory, so that a continued run has the same.
         """

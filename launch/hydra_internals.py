@@ -61,18 +61,18 @@ flag_parser = get_args_parser
 
 
 def known_flags(parser: argparse.ArgumentParser) -> list[str]:
-    """Every spelling of every flag, for hints. Argparse has no public list of them."""
+    """Return all spellings of all flags, for hints. Argparse has no public list."""
     return [flag for action in parser._actions for flag in action.option_strings]
 
 
 def root_of(node: Container | None) -> DictConfig | None:
-    """The whole configuration that a node is part of, in which a misspelt key is looked for."""
+    """Return the root configuration of a node, to search for a misspelt key."""
     return None if node is None else node._get_root()
 
 
 @contextmanager
 def opened(folder: Path, extra: str | None) -> Iterator[Hydra]:
-    """Hydra over a configuration tree, `extra` in front of it. Its global state is then as before."""
+    """Open Hydra on a configuration tree after `extra`. Its global state is restored at the end."""
     for flag, path in (("--config-path", folder), ("--config-dir", Path(extra or folder))):
         if not path.is_dir():  # which Hydra passes over
             raise UserError(f"{flag} {path}: no such folder")
@@ -98,7 +98,7 @@ Task = Callable[[DictConfig], Any]
 
 
 def run_composed(hydra: Hydra, config: DictConfig, task: Task) -> None:
-    """Runs a task as `Hydra.run` does: log, folder and notes in it. Of a configuration that is composed already."""
+    """Run a task with a composed configuration. Log and folder are made as by `Hydra.run`."""
     configure_log(config.hydra.hydra_logging, config.hydra.verbose)
     config.hydra.mode = RunMode.RUN
     callbacks = Callbacks(config)
@@ -116,7 +116,7 @@ def run_composed(hydra: Hydra, config: DictConfig, task: Task) -> None:
 
 
 def run_sweep(hydra: Hydra, config: DictConfig, task: Task, words: Sequence[str]) -> None:
-    """Runs a sweep as `Hydra.multirun` does, of a configuration that is composed already."""
+    """Run a sweep with a composed configuration, as `Hydra.multirun` does."""
     configure_log(config.hydra.hydra_logging, config.hydra.verbose)
     callbacks = Callbacks(config)
     context = HydraContext(config_loader=hydra.config_loader, callbacks=callbacks)
@@ -127,7 +127,7 @@ def run_sweep(hydra: Hydra, config: DictConfig, task: Task, words: Sequence[str]
 
 
 def words_of_job() -> dict[str, list[str]]:
-    """Command line of the present job, where the program runs a whole sweep; else nothing."""
+    """Return `command` → the command line of the current cell of a sweep. {} for a single run."""
     config = HydraConfig.get() if HydraConfig.initialized() else None
     if config is None or config.mode is not RunMode.MULTIRUN:
         return {}
@@ -135,7 +135,7 @@ def words_of_job() -> dict[str, list[str]]:
 
 
 def show(hydra: Hydra, flags: argparse.Namespace, name: str) -> None:
-    """What --help, --hydra-help, --cfg, --info and --shell-completion ask for."""
+    """Print the answer to --help, --hydra-help, --cfg, --info or --shell-completion."""
     options = {"config_name": name, "args_parser": flag_parser(), "args": flags}
     if flags.help:
         hydra.app_help(**options)

@@ -79,7 +79,7 @@ def run_name(config: Mapping[str, Any]) -> str:
 
 
 def this_machine(key: str) -> Any:
-    """`${this_machine:key}`: the value of a key in the file of conf/hardware that suits this machine."""
+    """Resolve `${this_machine:key}`: a value from the file of conf/hardware that suits this machine."""
     return read_yaml(HARDWARE / f"{found_hardware()[0]}.yaml")[key]
 
 
@@ -114,7 +114,7 @@ MONITORED = MONITORED - {*AFTER_TRAINING, *NO_GOAL} | {OF_ANY_TEXT, CLASS_MEANS}
 
 
 def read_job(config: DictConfig) -> JobConfig:
-    """The job that a composition means. Raises ConfigError for the first mistake in it. Needs no torch."""
+    """Turn a composed configuration into a typed job, without torch. Raises ConfigError for its first mistake."""
     register_resolvers()
     names = [key for key in config if key != "hydra"]  # `in` would work out what each ${…} stands for
     written: Any = OmegaConf.to_container(config, resolve=False)
@@ -160,7 +160,7 @@ def read_job(config: DictConfig) -> JobConfig:
 
 
 def _by_current_names(plain: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings with today's keys. Of a file with those of 0.2, a notice."""
+    """Rename the keys of juzhen 0.2 to today's, with a notice if there are any."""
     for key, _ in leaves(plain):
         if (name := current_key(key)) != key:
             note_once(f"the key {key}", name)
@@ -243,7 +243,7 @@ def _check_revisions(named: Mapping[str, str]) -> None:
 
 
 def _settle_language(job: JobConfig) -> None:
-    """Fills `model.language` in. Raises ConfigError where the sets that the job learns from do not agree."""
+    """Fill in `model.language`. Raises ConfigError if the training sets have several languages."""
     if job.model.get("language", "") is not None:
         return
     language = job.model["language"] = with_language(asdict(job))["language"]
@@ -257,7 +257,7 @@ def _settle_language(job: JobConfig) -> None:
 
 
 def _check_monitor(job: JobConfig) -> None:
-    """`auto`, or `dev/<set>/<metric>` of a set that the job scores."""
+    """Require `auto`, or `dev/<set>/<metric>` of a set that the job scores. Raises ConfigError otherwise."""
     key = f"training.monitor={job.training.monitor}"
     match = re.fullmatch(r"dev/([^/]+)/([^/]+)", job.training.monitor)
     if job.training.monitor == "auto":
@@ -306,7 +306,7 @@ class StagePlan:
 
 
 def plan_job(job: JobConfig) -> list[StagePlan]:
-    """The stages of a job, in order. Always at least one.
+    """Return the stages of a job in order, at least one.
 
     Raises ConfigError for stages that name no set of the job, for sets that no stage learns from, and for keys or
     types that a stage's own numbers do not have.
@@ -400,7 +400,7 @@ def _plan(name: str, job: JobConfig) -> StagePlan:
 
 
 def _part(duration: str, percent: float) -> str:
-    """That part of a duration, in its own unit.
+    """Return that percentage of a duration, in its unit.
 
     >>> _part("3 epochs", 80)
     '2.4 epochs'

@@ -132,7 +132,7 @@ class RunFolder:
 
     @staticmethod
     def is_done(stage_folder: Path) -> bool:
-        """A stage is done when its Result is written, which comes last."""
+        """True if the stage's Result exists, which is written last."""
         return (stage_folder / RESULT_FILE).exists()
 
     def result(self) -> Result:
@@ -366,7 +366,7 @@ class GoneError(UserError):
 
 
 def is_finished(job: JobConfig) -> bool:
-    """Nothing is left to do for a job, and nothing is to be done afresh."""
+    """True if a job is finished and must not run again (`resume`)."""
     return job.resume == "auto" and RunFolder.is_done(Path(job.run_dir))
 
 

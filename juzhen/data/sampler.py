@@ -322,7 +322,7 @@ def apportion(total: int, shares: Mapping[str, float]) -> dict[str, int]:
 
 
 def _cut(order: np.ndarray, batch_size: int) -> list[np.ndarray]:
-    """Pieces of `batch_size`. The last two are evened out if the rest is less than half a batch.
+    """Cut rows into batches. The last two get equal sizes if the rest is less than half a batch.
 
     A tail of one or two rows would teach a loss over the batch nothing and leave a process without work.
     """

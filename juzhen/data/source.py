@@ -136,7 +136,7 @@ def _is_document(text_id: str, texts: Mapping[str, Mapping[str, str]]) -> bool:
 def _texts(
     table: FileTable, request: SplitRequest, columns: Mapping[str, Any], field: str
 ) -> tuple[dict[str, str], int, int]:
-    """id → text of one file, the number of faulty rows, and that of documents without text."""
+    """Read one file: id → text, the number of faulty rows, and the number of documents without text."""
     key = request.key
     ids = _ids(table, "id", columns, key)
     texts = raw_values(table, "text", columns["text"], key)
@@ -553,7 +553,7 @@ def _file(request: SplitRequest, split: str, folder: Path, *, required: bool) ->
 
 
 def _absence(request: SplitRequest, split: str, folder: Path) -> str:
-    """Where a required split was searched, and what to type."""
+    """Describe where a missing split was searched, and the remedy."""
     config, layout, key = request.config, request.layout, request.key
     named = layout.files.get(split)
     named = named[0] if isinstance(named, list) else named

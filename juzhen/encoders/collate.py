@@ -39,14 +39,14 @@ class SideTable:
     def places(
         self, numbers: Int[np.ndarray, "*texts"], sides: Int[np.ndarray, "*texts"]
     ) -> Int[np.ndarray, "*texts"]:
-        """Index of each sentence read by its side. Two sides with the same prompt share an index."""
+        """Return the index of each text and side in the token table. Two sides with the same prompt share an index."""
         codes = self._tokenizer.encoder.sides[sides].astype(np.int64)
         slots = codes * len(self.sentences) + numbers
         self._learn(np.unique(slots[~self._known[slots]]))
         return slots
 
     def unpooled(self, slots: Int[np.ndarray, "sentences"]) -> Int[np.ndarray, "sentences"]:
-        """Number of first tokens of each text that pooling leaves out."""
+        """Return how many first tokens of each text pooling leaves out."""
         of_sides = np.array([self._tokenizer.encoder.reading(side).unpooled for side in Side])
         return of_sides[slots // len(self.sentences)]
 
@@ -131,7 +131,7 @@ class SentenceCollator:
         return lengths.reshape(-1, max(len(examples.sentences), 1)).max(axis=0, initial=0)
 
     def read_sentences(self, examples: Examples) -> ReadSentences:
-        """What the tokenizer knows of every sentence of the table, read by each side that these rows ask for."""
+        """Read every sentence of the table by the tokenizers of all sides in these rows."""
         size, table = len(examples.sentences), self.token_lists(examples)
         read = ReadSentences.none(size)
         for start in range(0, len(table), max(size, 1)):
@@ -213,7 +213,7 @@ class SentenceCollator:
 
 
 def _leave_out(tokens: Tokens, unpooled: Int[np.ndarray, "sentences"]) -> Tokens:
-    """The tokens with what pooling leaves out of each sentence, which come in the order in which they were packed."""
+    """Set how many tokens pooling leaves out of each sentence. `unpooled` is in packed order."""
     if (unpooled == unpooled[0]).all():
         tokens.unpooled = int(unpooled[0])
     else:
@@ -223,7 +223,7 @@ def _leave_out(tokens: Tokens, unpooled: Int[np.ndarray, "sentences"]) -> Tokens
 
 
 def given_tensors(examples: Examples, rows: np.ndarray) -> dict[str, torch.Tensor]:
-    """Labels and scores of rows, by the names of `juzhen.core.batch`."""
+    """Return labels and scores of rows as tensors (rows, …), by the names of `juzhen.core.batch`."""
     arrays = {
         "teacher_scores": examples.teacher_scores,
         "missing": examples.missing,

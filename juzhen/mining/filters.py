@@ -123,7 +123,7 @@ def refused(
     *,
     by_judge: bool,
 ) -> Codes:
-    """Return the position in REASONS for each candidate, int8. The cross-encoder is applied later.
+    """Return the reason of each candidate as its position in REASONS, int8. The cross-encoder is applied later.
 
     Args:
         lowest: Lowest score of a positive of the query.
