@@ -2,13 +2,14 @@
 
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
 
 import pytest
 from forks import ROOT
-from pages import EDITIONS, FENCE, blocks, page, shown_files, site_pages
+from pages import EDITIONS, FENCE, blocks, page, quoted, shown_files, site_pages
 
 pytestmark = pytest.mark.slow  # it trains what the pages train, on few rows
 
@@ -64,23 +65,26 @@ def shortened(line):
     return f"{command}{mark}{comment}"
 
 
-def paste(name, folder):
-    """Runs the blocks; those of Python share their names, as in a notebook, and run again up to each new one."""
-    for path, text in shown_files(name).items():
-        (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        (folder / path).write_text(text, encoding="utf-8")
-    environment = os.environ | {
+def environment(folder):
+    return os.environ | {
         "PATH": f"{folder / '.venv' / 'bin'}:{os.environ['PATH']}",
         "PYTHONPATH": str(folder),
         "HOME": str(folder.parent),
         "OMP_NUM_THREADS": "1",
         "JUZHEN_CACHE": str(folder.parent / "cache"),
     }
+
+
+def paste(name, folder):
+    """Runs the blocks; those of Python share their names, as in a notebook, and run again up to each new one."""
+    for path, text in shown_files(name).items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text, encoding="utf-8")
     (folder.parent / "driver.py").write_text(DRIVER, encoding="utf-8")
     waiting = []
 
     def run(*command):
-        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+        done = subprocess.run(command, cwd=folder, env=environment(folder), capture_output=True, text=True)
         assert done.returncode == 0, f"{name}: {command[-1]}\n{done.stdout[-2000:]}\n{done.stderr[-3000:]}"
 
     def run_programs():
@@ -109,3 +113,29 @@ def paste(name, folder):
 def test_the_blocks_of_a_page_run_in_its_order(name, clean_copy):
     assert FENCE.search(page(name))
     paste(name, clean_copy())
+
+
+def scores(table):
+    """Numbers of the one line of results of the table of a training."""
+    (line,) = [line for line in table.splitlines() if line.startswith("│ ")][:1]
+    return [float(number) for number in re.findall(r"\d+\.\d", line)]
+
+
+def test_the_readme_trains_to_the_table_that_it_quotes(clean_copy):
+    """Two editions, one training. Another processor rounds otherwise and may keep weights of another step."""
+    (block,) = [one for one in blocks("README.md") if "data=faq.csv run_dir=runs/faq\n" in one.body][:1]
+    folder = clean_copy()
+    done = subprocess.run(
+        ["bash", "-c", block.body], cwd=folder, env=environment(folder), capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    printed = done.stdout.partition("Same or not")[0]
+    for name in EDITIONS:
+        table = quoted(name, "Spearman ×100, trained on faq")
+        before, *after = scores(table)
+        assert scores(printed)[0] == pytest.approx(before, abs=0.11)  # not trained
+        assert scores(printed)[1:] == pytest.approx(after, abs=1.5)
+        strip = re.compile(r"[\d\s━─]+")
+        assert strip.sub("", table) == strip.sub("", printed)
+        rise = re.findall(r"\b\d+\.\d\b", page(name).partition(table)[2])[:2]
+        assert [float(number) for number in rise] == [before, after[3]]
