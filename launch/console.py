@@ -1,6 +1,5 @@
 """What a person sees at the end of a run."""
 
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from juzhen.core.result import WITHOUT_LEAKS, Result, Score, without_size
 from juzhen.core.text import counted
 from juzhen.encoders.resolve_path import ENCODER_FOLDER
 from juzhen.report.terminal import console_table, terminal
-from launch.run_folder import RunFolder, is_finished, offline_line, require_same_data
+from launch.run_folder import RunFolder, is_finished, is_helper, offline_line, require_same_data
 
 
 def show_result(result: Result, *, folder: str, earlier: Sequence[Result] = ()) -> None:
@@ -70,8 +69,7 @@ def show_finished(job: JobConfig) -> bool:
 
     Raises UserError where the run was made from other data than the job would read now.
     """
-    is_helper = int(os.environ.get("LOCAL_RANK", "0")) > 0
-    if is_helper or not is_finished(job):
+    if is_helper() or not is_finished(job):
         return False
     with RunFolder(job.run_dir, resume="auto") as folder:
         result = folder.result()

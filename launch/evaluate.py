@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from typer import Argument, Option
 
-from juzhen.cli.options import Columns, LongTexts, Overlap
+from juzhen.cli.options import Columns, LongTexts, Overlap, data_folder
 from juzhen.core.atomic_write import write_json
 from juzhen.core.errors import UserError
 from juzhen.core.file_guard import check_overwritable
@@ -477,8 +477,8 @@ def evaluate(
     """
     runs, dataset = runs or [], dataset or []
     options = SimpleNamespace(**locals())
-    if data_dir is not None and not Path(data_dir).expanduser().is_dir():
-        raise UserError(f"--data-dir {data_dir}: no such folder. Give the folder of the data sets")
+    if data_dir is not None:
+        data_folder(Path(data_dir))
     if overlap is not None and long_texts == "cut":
         raise UserError("--overlap is of --long-texts chunk")
     if runs and asks_for_encoders(options):

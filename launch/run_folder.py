@@ -67,6 +67,11 @@ WITH_LINKS = (WANDB, KEPT_ASIDE, ENCODER_FOLDER)
 """What may hold links: nothing is written into files there."""
 
 
+def is_helper() -> bool:
+    """True in a process that Lightning started for a further device, of a run that holds the folder already."""
+    return int(os.environ.get("LOCAL_RANK", "0")) > 0
+
+
 class RunFolder:
     """Folder of one run as a context manager: one process locks it, and earlier files are moved, not deleted.
 
@@ -85,8 +90,7 @@ class RunFolder:
         self.path = Path(path)
         self.resume = resume
         self.fills = fills
-        # Started by Lightning for a further device: a helper of a run that holds the folder already.
-        self.is_helper = int(os.environ.get("LOCAL_RANK", "0")) > 0
+        self.is_helper = is_helper()
         self._lock = None
 
     def __enter__(self) -> "RunFolder":
@@ -264,8 +268,7 @@ def require_same_job(config: DictConfig, job: JobConfig) -> None:
         UserError: The folder has the run of another job.
     """
     folder = Path(job.run_dir)
-    is_helper = int(os.environ.get("LOCAL_RANK", "0")) > 0
-    if is_helper or job.resume != "auto" or not has_begun(folder):
+    if is_helper() or job.resume != "auto" or not has_begun(folder):
         return
     deciding = deciding_settings(config)
     for key, settings in _recorded(folder):
