@@ -7,7 +7,6 @@ nothing slow, so that Ctrl-C finds the handler in place.
 import errno
 import io
 import os
-import re
 import signal
 import sys
 import tempfile
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
 
 SPINS = "4000"
 """Spins of a waiting thread before it sleeps, in libgomp, the OpenMP of torch on Linux."""
-
-THREADS = "OMP_NUM_THREADS"
 
 NOBODY_READS = (errno.EPIPE, errno.EIO)
 """The reader of a pipe has stopped, or the terminal is gone. Results must not be lost for that."""
@@ -81,7 +78,6 @@ def run_program(main: Callable[[], int | None], work: str = "") -> int:
     wait_briefly()
     collect_rarely()
     output = open_streams()
-    drop_odd_threads()
     quiet_libraries()
     warnings.formatwarning = _in_a_line
     status = status_of(main, work or Path(sys.argv[0]).name)
@@ -109,20 +105,6 @@ def wait_briefly() -> None:
     """
     if not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & os.environ.keys():
         os.environ["GOMP_SPINCOUNT"] = SPINS
-
-
-def drop_odd_threads() -> None:
-    """Take a number of threads that is none out of the environment, before torch is loaded, and say so.
-
-    libgomp would print its own line at each load, which names neither the value nor what to do.
-    """
-    value = os.environ.get(THREADS)
-    if value is not None and not re.fullmatch(r"\s*\+?0*[1-9]\d*(\s*,\s*\+?0*[1-9]\d*)*\s*", value):
-        del os.environ[THREADS]
-        print(
-            f"warning: {THREADS}={short(value)}: not a number of threads. It is not used. Unset it",
-            file=sys.stderr,
-        )
 
 
 def open_streams() -> "Lasting":

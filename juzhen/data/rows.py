@@ -125,16 +125,12 @@ def as_examples(
         raise UserError(
             f"score_range={score_range!r}: expected the lowest and then the highest score. Give such as (0, 5)."
         )
-    if not isinstance(columns or {}, Mapping):
-        raise UserError(
-            f"columns={short(repr(columns))}: expected field → column. Give such as {{'text_a': '问题', 'text_b': 2}}."
-        )
     if isinstance(rows, Examples):
         return rows
     if isinstance(rows, str | Path) and not Path(rows).suffix:
         return load_named(str(rows), split, data_dir=data_dir, on_bad_row=on_bad_row)
     reading = TableReading(
-        columns={field: str(column) for field, column in (columns or {}).items()},
+        columns=columns or {},
         header=header,
         sheet=sheet,
         split_cells=split_cells,

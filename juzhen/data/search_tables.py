@@ -142,7 +142,7 @@ def read_search(
     corpus: Any,
     answers: Any = None,
     *,
-    columns: Mapping[str, str] | None = None,
+    columns: Mapping[str, str | int] | None = None,
     sheet: str | None = None,
     split_cells: str | None = None,
     on_bad_row: str = "error",

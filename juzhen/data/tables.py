@@ -206,13 +206,20 @@ class TableReading:
         spell: Writes an option for a message.
     """
 
-    columns: Mapping[str, str] = field(default_factory=dict)
+    columns: Mapping[str, Any] = field(default_factory=dict)
     header: bool | None = None
     quoted: bool | None = None
     sheet: str | None = None
     split_cells: str | None = None
     on_bad_row: str = "error"
     spell: Callable[[str, object], str] = typed
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.columns, Mapping):
+            raise UserError(
+                f"columns={short(repr(self.columns))}: expected field → column, such as {{'text_a': 1, 'text_b': 2}}"
+            )
+        object.__setattr__(self, "columns", {field: str(column) for field, column in self.columns.items()})
 
 
 AS_IT_LOOKS = TableReading()

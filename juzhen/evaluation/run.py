@@ -193,7 +193,7 @@ def evaluate(
     encoder: str | Path | Any,
     sets: Any,
     *,
-    columns: Mapping[str, str] | None = None,
+    columns: Mapping[str, str | int] | None = None,
     sheet: str | None = None,
     on_bad_row: str = "error",
     score_range: tuple[float, float] = (0.0, 1.0),
@@ -242,6 +242,10 @@ def evaluate(
     reading = {"columns": columns, "sheet": sheet, "on_bad_row": on_bad_row, "score_range": score_range}
     settings = replace(settings or EvaluationSettings(), data_dir=str(data_dir), dataset={}, evaluate={})
     sets, trained_on = _listed(sets, reading), as_column(trained_on, "trained_on")
+    if not all(isinstance(rows, Examples) for rows in trained_on):
+        raise UserError(
+            "trained_on: expected a list of Examples. Read rows with juzhen.data.rows.as_examples."
+        )
     opened = open_encoder(encoder)
     loaded = [dataset for dataset in sets if isinstance(dataset, Examples | RankingSet)]
     named = [configured_set(dataset) if isinstance(dataset, str) else dataset for dataset in sets]

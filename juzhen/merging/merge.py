@@ -1,7 +1,6 @@
 """Merge encoders with given weights, or with the weights that score best on dev."""
 
 import copy
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -310,7 +309,7 @@ class MergeRecipe:
     def __post_init__(self) -> None:
         require_choice("method", self.method, METHODS)
         require_number("density", self.density, 0, 1, open_low=True)
-        require_number("scale", self.scale, -math.inf)
+        require_number("scale", self.scale, -1e4, 1e4)
 
     @property
     def needs_base(self) -> bool:
@@ -339,8 +338,10 @@ class MergeRecipe:
         numbers = [float(weight) for weight in self.weights]
         if len(numbers) != count:
             raise UserError(f"weights: {len(numbers)} for {count} models. Give one for each")
-        if not all(map(math.isfinite, numbers)) or not any(numbers):
-            raise UserError("weights: expected finite numbers that are not all 0")
+        for number in numbers:
+            require_number("weights", number, -1e4, 1e4)
+        if not any(numbers):
+            raise UserError("weights: expected numbers that are not all 0")
         if not method.is_sum and (min(numbers) < 0):
             raise UserError(f"weights: {self.method} takes shares, which are not negative")
 

@@ -51,6 +51,7 @@ def mine_paraphrases(vectors: Any, *, max_pairs: int = 500_000, min_score: float
         (0, 1)
     """
     require_number("min_score", min_score, -1, 1)
+    require_number("max_pairs", max_pairs, 1)
     vectors = _unit_vectors(vectors)
     (rows, columns), scores = np.empty((2, 0), dtype=np.int64), np.empty(0, dtype=np.float32)
     least = np.float32(min_score)

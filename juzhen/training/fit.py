@@ -85,7 +85,7 @@ def fit(
     device: str | torch.device = "cpu",
     bf16: bool = False,
     dev: Rows | None = None,
-    columns: Mapping[str, str] | None = None,
+    columns: Mapping[str, str | int] | None = None,
     sheet: str | None = None,
     on_bad_row: str = "error",
     score_range: tuple[float, float] = (0.0, 1.0),
@@ -196,7 +196,7 @@ def fit(
             seen.read(encoder.tokenizer, texts, read.is_unknown[numbers], read.codes[numbers], characters_of)
     encoder.keep_fit(None, {})  # what was fitted to other weights no longer holds
     learner.to(device)  # an evaluation puts the encoder where it computes
-    idle = at_rate_0 = 0
+    idle = 0
     before = _sample(learner)
     with progress_bar("training", stream.num_batches, shown=progress) as advance:
         for step in stream:
@@ -211,7 +211,6 @@ def fit(
             if compares(examples, step.rows, criterion):
                 if clip_norm is not None:
                     nn.utils.clip_grad_norm_(learner.parameters(), clip_norm)
-                at_rate_0 += not any(rates.get_last_lr())
                 optimizer.step()
             else:
                 idle += 1
@@ -231,10 +230,8 @@ def fit(
             f"learning_rate={learning_rate:g}: weights became NaN or infinite. Choose a lower one, and load the "
             "encoder again."
         )
-    note = _idle_note(stream.num_batches, idle, at_rate_0, f"loss={name}", learning_rate)
-    if not note and learning_rate and torch.equal(before, _sample(learner)):
-        note = f"learning_rate={learning_rate:g}: training changed no weight. Choose a higher one."
-    if note:
+    is_same = torch.equal(before, _sample(learner))
+    if note := _idle_note(stream.num_batches, idle, is_same, f"loss={name}", learning_rate):
         warnings.warn(note, stacklevel=2)
     if best is not None and progress is not False:
         print(encoder.fit_scores, file=sys.stderr)
@@ -247,16 +244,18 @@ def _sample(learner: nn.Module) -> Tensor:
     return torch.cat([values.float().cpu() for values in learnt])
 
 
-def _idle_note(batches: int, idle: int, at_rate_0: int, said: str, learning_rate: float) -> str:
+def _idle_note(batches: int, idle: int, is_same: bool, said: str, learning_rate: float) -> str:
     """Describe batches that changed no weight. "" if all did, but for the first one of a warm-up."""
     if idle:
         return (
             f"{said}: {idle:,} of {batches:,} batches changed no weight, because their rows do not differ in what the "
             "loss compares. Give rows of other labels or texts, or a larger batch_size."
         )
-    if at_rate_0 == batches and learning_rate:
+    if not is_same or not learning_rate:
+        return ""
+    if batches == 1:
         return "epochs: one batch, in the warm-up from 0, changed no weight. Give more epochs, or warmup=0."
-    return ""
+    return f"learning_rate={learning_rate:g}: training changed no weight. Choose a higher one."
 
 
 @dataclass(frozen=True)

@@ -53,6 +53,8 @@ REFUSED = {
             (3, {"method": "slerp"}, "method=slerp: 3 models .*Give 2"),
             (2, {"weights": [1.0]}, "1 for 2 models"),
             (2, {"weights": [0.0, 0.0]}, "not all 0"),
+            (2, {"weights": [1e30, 1.0]}, "weights=1e.30: "),
+            (2, {"method": "ties", "base": "no/such/base", "scale": 1e30}, "scale=1e.30: "),
             (2, {"weights": [2.0, -1.0]}, "not negative"),
             (2, {"method": "tie"}, "Did you mean ties"),
             (2, {"density": 0.0}, "above 0"),

@@ -153,6 +153,7 @@ REFUSED = {
         (lambda f: groups.cluster(np.eye(3), min_score=2), "min_score=2: .*1"),
         (lambda f: groups.mine_paraphrases(np.eye(3), min_score=-7), "min_score=-7: .*1"),
         (lambda f: groups.detect_communities(np.eye(3), min_score=7), "min_score=7: .*1"),
+        (lambda f: groups.mine_paraphrases(np.eye(3), max_pairs=-1), "max_pairs=-1: "),
     ],
     "a mining": [
         (lambda f: mined(f, BM25, of=EMPTY), "range_max=20: .*1 to 0"),
