@@ -117,6 +117,8 @@ def atomic_write_dir(path: str | Path) -> Iterator[Path]:
     path = Path(path)
     if path.is_file():
         raise not_overwritable(path, "is a file, where a folder would be written")
+    if not path.name:
+        raise not_overwritable(path, "is the folder you are in, or one above it")
     check_overwritable(path, are_folders=True)
     part, descriptor = _begun(path, is_folder=True)
     try:

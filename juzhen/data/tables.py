@@ -220,6 +220,7 @@ class TableReading:
                 f"columns={short(repr(self.columns))}: expected field → column, such as {{'text_a': 1, 'text_b': 2}}"
             )
         object.__setattr__(self, "columns", {field: str(column) for field, column in self.columns.items()})
+        object.__setattr__(self, "sheet", None if self.sheet is None else str(self.sheet))
 
 
 AS_IT_LOOKS = TableReading()

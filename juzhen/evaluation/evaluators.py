@@ -321,7 +321,7 @@ class VectorEvaluator(Evaluator):
                     f"encode: gives {vectors.dtype}. Expected a vector of real numbers for each text"
                 )
             vectors = vectors.astype(np.float32)
-            if vectors.ndim != 2 or len(vectors) != len(texts):
+            if vectors.ndim != 2 or len(vectors) != len(texts) or not vectors.shape[1]:
                 raise UserError(
                     f"encode: {counted(len(texts), 'texts')} became an array of shape {vectors.shape}. "
                     "Expected a vector for each"

@@ -26,6 +26,7 @@ from juzhen.core.lazy_names import offered
 from juzhen.core.machine import open_device
 from juzhen.core.progress import progress_bar
 from juzhen.core.schema import validated
+from juzhen.core.text import counted
 from juzhen.core.text_warnings import reported
 from juzhen.data.convert import convert_rows
 from juzhen.data.rows import Rows, as_examples
@@ -184,6 +185,10 @@ def fit(
     rates = learning_rates(optimizer, decay, total_steps=stream.num_batches, warmup_steps=warmup_steps)
     rounded = torch.autocast(device.type, torch.bfloat16) if bf16 else nullcontext()
     best = None if dev is None else _Best(encoder, rows_to_score(dev, **reading))
+    if best is not None and (shared := len(_texts(best.dev) & _texts(read_rows))):
+        warnings.warn(
+            f"dev: {counted(shared, 'rows')} of it are trained on, which flatters. Give others.", stacklevel=2
+        )
     with reported() as seen:
         for each in (examples, *(() if best is None else (best.dev,))):
             looked_at = each.select(np.arange(0, len(each), -(-len(each) // LOOKED_AT)))
@@ -236,6 +241,10 @@ def fit(
     if best is not None and progress is not False:
         print(encoder.fit_scores, file=sys.stderr)
     return encoder
+
+
+def _texts(rows: Examples) -> set[tuple[str, ...]]:
+    return {*zip(*(rows.texts(column) for column in rows.columns), strict=True)}
 
 
 def _sample(learner: nn.Module) -> Tensor:

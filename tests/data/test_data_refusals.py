@@ -13,6 +13,7 @@ from juzhen.data.leaks import LeakFilter
 from juzhen.data.rankings import RankingSet, as_ranking
 from juzhen.data.row_kinds import guess, read_raw
 from juzhen.data.rows import as_examples
+from juzhen.evaluation import evaluate
 
 PAIR = {"text_a": ["怎么还花呗"], "text_b": ["花呗怎么还"]}
 
@@ -77,6 +78,22 @@ CALLS = {
         )
         for ends in ((5, 0), (1,), "0-5", None, (0, math.nan))
     },
+    "a sheet by its number": (
+        lambda folder: as_examples(table(folder, {"anchor": "甲", "positive": "乙"}), sheet=2),
+        "sheet=.2.",
+    ),
+    "rows learnt that are no Examples": (
+        lambda folder: evaluate("lexical", [("a", "b", 1), ("c", "d", 0)], trained_on=[("a", "b")]),
+        "trained_on:",
+    ),
+    "vectors of texts": (
+        lambda folder: evaluate(lambda texts: texts, [("a", "b", 1), ("c", "d", 0)]),
+        "encode: ",
+    ),
+    "vectors of complex numbers": (
+        lambda folder: evaluate(lambda texts: np.ones((len(texts), 2)) * 1j, [("a", "b", 1), ("c", "d", 0)]),
+        "encode: .*complex",
+    ),
     "a file with a misspelt name": (
         lambda folder: as_examples(table(folder, {"anchor": "甲", "positive": "乙"}).with_name("row.jsonl")),
         "no such file. Did you mean",

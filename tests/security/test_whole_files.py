@@ -91,6 +91,18 @@ def test_a_long_name_has_room_for_what_is_added_to_it(tmp_path):
     assert names(tmp_path) == [path.name]
 
 
+@pytest.mark.parametrize(
+    ("write", "path"), [(atomic_write_dir, "."), (atomic_write, "."), (atomic_write, "b")]
+)
+def test_a_folder_is_not_replaced_by_a_file_and_the_working_folder_by_nothing(
+    tmp_path, monkeypatch, write, path
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "b").mkdir()
+    with pytest.raises(UserError, match=r"^[.b]: is "), write(path):
+        pytest.fail("began")
+
+
 def be_killed(path, write):
     with write(path) as unfinished:
         if isinstance(unfinished, Path):

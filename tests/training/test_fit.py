@@ -179,7 +179,8 @@ def test_the_best_weights_on_dev_are_kept(encoder, monkeypatch):
         return run
 
     monkeypatch.setattr(training, "EvaluationRun", evaluated)
-    learnt = fit(encoder, PAIRS, epochs=3, batch_size=4, learning_rate=1e-2, dev=PAIRS)
+    with pytest.warns(UserWarning, match=f"^dev: {len(PAIRS)} rows"):
+        learnt = fit(encoder, PAIRS, epochs=3, batch_size=4, learning_rate=1e-2, dev=PAIRS)
     kept = learnt.state_dict()["backbone.embeddings.word_embeddings.weight"]
     assert torch.equal(kept, weights[2])
     assert not torch.equal(kept, weights[3])
