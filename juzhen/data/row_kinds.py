@@ -64,6 +64,9 @@ NO_LABEL = ("-", "-1", "")
 TEACHER_SCORES = re.compile(TEACHER_SCORE.format(r"(positive|negative(_\d+)?)"))
 """Columns of a teacher's scores for the documents of a triplet."""
 
+ODD_SCORE = re.compile(r"\d+([.,]\d+)?\s*[%％]|\d+[,/]\d+")
+"""A score as 80 %, 0,8 or 4/5."""
+
 GOLD_NAMES = re.compile("(?i)(gold[ _]?)?(labels?|scores?)|标签|标注|分数|得分")
 """Columns of gold values, whatever their content. Other values in them are refused with their line."""
 
@@ -240,15 +243,18 @@ def guess(table: RawTable, *, kind: Kind | None = None, columns: Mapping[str, st
         if kind and apart:
             said = table.reading.spell("kind", str(kind))
             raise UserError(f"{said}: the values of {target} mark some rows as negatives")
-        if len(values) == 1 and apart:
+        is_one = len(values) == 1 or len({*classes.values()}) == 1  # 1 and 是 are one
+        if is_one and apart:
             raise UserError(f"{table.place}: {target} is {values[0]} in every row: there is nothing to learn")
-        if len(values) == 1 and classes:
+        if is_one and classes:
             gaps = cells.index[cells[target] == ""].tolist()
             rows = "every other row" if gaps else "every row"
             notes.append(f"{target} is {values[0]} in {rows}: all pairs belong together")
             for line in gaps:
                 table.faults.setdefault(line, f"{target} is empty, and {values[0]} in {rows}")
             kind = Kind.POSITIVE_PAIR
+    if target is None and kind is None and len(texts) == 2:
+        notes += _unread_labels(table, [*texts, *scores])
     if kind is None:
         kind = _kind(table, texts, target)
         if kind in (Kind.LABELLED_PAIR, Kind.SCORED_PAIR, Kind.NLI_PAIR) and target:
@@ -273,6 +279,22 @@ def guess(table: RawTable, *, kind: Kind | None = None, columns: Mapping[str, st
     if target_field and target:
         chosen[target_field] = target
     return _classified(table, kind, chosen, notes)
+
+
+def _unread_labels(table: RawTable, read: Sequence[str]) -> list[str]:
+    """Remarks on columns of few short words, perhaps labels. Raises UserError for percentages and without names."""
+    notes = []
+    for name in table.names:
+        column = table.cells[name]
+        values = [value for value in column.unique() if value]
+        if name in read or len(values) < 2:
+            continue
+        found = f"{name} holds {listed(values[:4])}, which are not known as labels or scores"
+        is_few = len(values) <= 5 and 3 * len(values) <= len(column) and max(map(len, values)) <= 8
+        if all(map(ODD_SCORE.fullmatch, values)) or (is_few and not table.table.names):
+            raise UserError(f"{table.place}: {found}. Write 1 and 0, or numbers. {_advice(table)}")
+        notes += [f"{found}, and is not read"] if is_few and not TOPIC_NAMES.fullmatch(name) else []
+    return notes
 
 
 def find_columns(table: RawTable) -> tuple[list[str], str | None]:

@@ -242,6 +242,9 @@ def _examples(
     scores = found.score_range if score_range is None else score_range
     if found.kind is Kind.SCORED_PAIR and scores is not None:
         _require_range(raw, found.columns["score"], scores)
+    labels = found.labels or {}
+    if len(labels) > 1 == len({*labels.values()}):
+        raise UserError(f"{raw.place}: {listed([*labels])} are one class. Give pairs without a label")
     config = DatasetConfig(
         name=name,
         kind=found.kind,

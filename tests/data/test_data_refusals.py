@@ -37,6 +37,12 @@ def table(folder, *rows):
     return path
 
 
+def table_without_names(folder, words):
+    path = folder / "rows.csv"
+    path.write_text("".join(f'第{n}句,第{n}文,"{words[n % 2]}"\n' for n in range(40)), encoding="utf-8")
+    return path
+
+
 def named(folder, name):
     raw = read_raw(
         table(folder, *({"text_a": f"句{n}", "text_b": f"文{n}", "label": n % 2} for n in range(40)))
@@ -47,7 +53,7 @@ def named(folder, name):
 CALLS = {
     "a ranking of single sentences": (
         lambda folder: as_ranking(some(Kind.SENTENCE, {"text": ["a"]})),
-        r"train/some: rows of kind sentence .*labelled_pair",
+        "train/some: .*labelled_pair",
     ),
     "an answer that is the query itself": (lambda folder: ranking(own=np.array([0])), "dev/mine: query 0"),
     "an answer known not to be one": (
@@ -78,6 +84,21 @@ CALLS = {
         )
         for ends in ((5, 0), (1,), "0-5", None, (0, math.nan))
     },
+    **{
+        f"labels {words} without a name": (
+            lambda folder, words=words: as_examples(table_without_names(folder, words)),
+            f"column 3 .*{words[0]}",
+        )
+        for words in (("好", "坏"), ("80%", "10%"), ("0,5", "0,9"), ("重复", "不重复"))
+    },
+    "percentages": (
+        lambda folder: as_examples([{"q": f"句{n}", "p": f"文{n}", "y": f"{n % 2}0%"} for n in range(40)]),
+        "y holds 00%",
+    ),
+    "labels of one class": (
+        lambda folder: as_examples([("a", "b", "1"), ("c", "d", "是")]),
+        "1, 是 are one class",
+    ),
     "a sheet by its number": (
         lambda folder: as_examples(table(folder, {"anchor": "甲", "positive": "乙"}), sheet=2),
         "sheet=.2.",
