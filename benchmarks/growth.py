@@ -41,8 +41,8 @@ TITLES = {
 }
 WORK = {
     "train": "`juzhen.fit` and the trainer of sentence-transformers read a CSV file and take 20 steps of 64 pairs. "
-    "juzhen checks all rows before the first step, and both tokenise a row when a step first has it. The other side maps "
-    "the file and tokenises each time.",
+    "juzhen reads all rows and tokenises a row when a step first has it. The other side maps the file and tokenises a "
+    "row whenever a step has it.",
     "evaluate": "`juzhen.evaluate` and EmbeddingSimilarityEvaluator score pairs of a CSV file. juzhen also computes "
     "accuracy, F1, average precision and intervals.",
     "index": "`juzhen.index.build` keeps texts and vectors on disk. FAISS (IndexFlatIP, vectors by "
