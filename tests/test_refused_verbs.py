@@ -73,6 +73,8 @@ FILES = {
     "score {encoder} 今天 BLANK": "is empty",
     "score {encoder} 今天 明天 --backend onx": "'onx' is not one of 'torch', 'torch_bf16', 'onnx', 'onnx_int8'",
     "score {encoder} --file {empty}/none.tsv": "none.tsv: No such file",
+    "score x --file {good} --output x.parquet": "--output x.parquet",
+    "encode x {good} --output x.csv": "--output x.csv",
     "score {encoder} --file {docx}": ".csv, .tsv",
     "advise demo_sts --sources nosuchset --out {empty}/a": "--sources nosuchset",
     "score bm25 a b": "juzhen evaluate",

@@ -256,7 +256,7 @@ def require_there(path: Path) -> None:
         names = os.listdir(path.parent) if path.parent.is_dir() else []
         hint = nearest(path.name, names) if names else ""
         raise UserError(
-            f"{path}: no such file. {hint if hint.startswith('Did') else 'Choose an existing path'}"
+            f"{path}: No such file. {hint if hint.startswith('Did') else 'Choose an existing path'}"
         )
 
 

@@ -117,7 +117,7 @@ CALLS = {
     ),
     "a file with a misspelt name": (
         lambda folder: as_examples(table(folder, {"anchor": "甲", "positive": "乙"}).with_name("row.jsonl")),
-        "no such file. Did you mean",
+        "No such file. Did you mean",
     ),
     "only faulty rows": (
         lambda folder: as_examples(

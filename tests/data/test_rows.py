@@ -240,7 +240,7 @@ def test_fit_learns_labels_and_not_their_words(encoder_folder, tmp_path):
         ([record | {"label": "maybe"} for record in RECORDS], "label holds maybe"),
         ([record | {"label": "矛盾"} for record in RECORDS], "nothing to learn"),
         ([("甲", "乙", "80%"), ("丙", "丁", "4/5")], "80%, 4/5.*scores"),
-        ("nofolder/faq.csv", "nofolder/faq.csv: no such file"),
+        ("nofolder/faq.csv", "nofolder/faq.csv: No such file"),
     ],
 )
 def test_what_is_not_clear_is_refused_by_its_name(rows, message):
