@@ -1,15 +1,12 @@
 """`evaluation.limit`: the same few rows in every run, told apart from the whole split."""
 
 import numpy as np
-import pytest
 from omegaconf import OmegaConf
 
-from juzhen.core.errors import UserError
 from juzhen.data.loading import load_job_data
 from juzhen.data.rankings import as_ranking
 from juzhen.data.spec import configured_set
 from juzhen.evaluation.settings import EvaluationSettings
-from launch.check import check_command_line
 from launch.job import run_key
 
 
@@ -50,8 +47,3 @@ def test_runs_without_a_limit_keep_their_key():
         for more in ({}, {"limit": None}, {"limit": 5})
     ]
     assert keys[0] == keys[1] != keys[2]
-
-
-def test_a_limit_below_one_is_refused(project_root):
-    with pytest.raises(UserError, match=r"evaluation\.limit"):
-        check_command_line(["evaluation.limit=0"], conf_dir=project_root / "conf")

@@ -7,7 +7,6 @@ import pytest
 import yaml
 from forks import ROOT, python
 
-from juzhen.core.errors import UserError
 from launch.check import check_command_line
 from tools.generated import users_files
 
@@ -59,10 +58,8 @@ def test_every_option_of_a_group_is_accepted(group: str) -> None:
     [("distill", "distill"), ("distill_translations", "distill_mse"), ("guided", "info_nce_guided")],
 )
 @pytest.mark.sampled(3)
-def test_a_student_needs_a_teacher(model: str, loss: str) -> None:
+def test_a_student_is_accepted_with_a_teacher(model: str, loss: str) -> None:
     check(f"model={model}", "model.teacher=folder", f"loss={loss}", "benchmark=none")
-    with pytest.raises(UserError, match=r"model.teacher is not set.* train.py model.teacher="):
-        check(f"model={model}", "loss=distill", "benchmark=none")
 
 
 @pytest.mark.parametrize("group", ["model", "loss", "backbone"])
@@ -105,26 +102,6 @@ def test_the_commands_in_the_help_text_are_accepted() -> None:
     assert len(commands) >= 8
     for command in commands:
         check(*(word for word in shlex.split(command) if not word.startswith("data=")))
-
-
-@pytest.mark.parametrize(
-    ("argument", "hint"),
-    [
-        ("loss=cosnet", "cosent"),
-        ("dataset=[csts,afqcm]", "Did you mean afqmc or afqmc_mined?"),
-        ("benchmark=zh_maching", "zh_matching"),
-        ("hardware=gpu", "cuda"),
-        ("model=biencodr", "Did you mean biencoder or crossencoder?"),
-        ("loss.temprature=0.1", "Did you mean temperature?"),
-        ("loss.temperature=low", "expected a valid number"),
-        ("backbone=local", "backbone.path is not set"),
-        ("optimizer.lr=abc", "expected a valid number"),
-    ],
-)
-@pytest.mark.sampled(3)
-def test_mistakes_in_the_real_tree_are_named(argument: str, hint: str) -> None:
-    with pytest.raises(UserError, match=re.escape(hint)):
-        check(argument)
 
 
 @pytest.mark.slow

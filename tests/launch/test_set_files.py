@@ -3,28 +3,12 @@
 import math
 
 import pytest
-from jobs import typed_job
+from forks import ROOT
 
 from juzhen.core.errors import UserError
 from juzhen.core.schema import validated
 from juzhen.data.spec import DatasetConfig, read_description
 from launch.check import check_command_line
-
-PLAIN = "name: {name}\nkind: labelled_pair\nlabels: {{0: 0, 1: 1}}\n"
-
-
-@pytest.fixture
-def tree(tmp_path):
-    """A folder of configuration, and a function that adds a file of a data set to it."""
-
-    def add(stem, header):
-        path = tmp_path / "dataset" / f"{stem}.yaml"
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(header + PLAIN.format(name=stem), encoding="utf-8")
-
-    add("other", "# @package dataset.other\n")
-    return tmp_path, add
-
 
 HEADER, NAME = "# @package dataset.mine\n", "name: mine\n"
 FILES = {
@@ -44,26 +28,6 @@ FILES = {
 }
 
 
-@pytest.mark.parametrize(("name", "content", "message"), FILES.values(), ids=FILES)
-def test_what_is_wrong_with_a_file_is_said_with_its_name(tree, project_root, name, content, message):
-    folder, _ = tree
-    (folder / "dataset" / name).write_text(content, encoding="utf-8")
-    with pytest.raises(UserError, match=rf"{message}") as caught:
-        check_command_line(("--config-dir", str(folder), "dataset=mine"), conf_dir=project_root / "conf")
-    assert name.removeprefix("../") in str(caught.value)
-
-
-def test_a_set_of_ones_own_does_not_hide_behind_one_of_ours(tree, project_root):
-    folder, add = tree
-    add("demo_qmc", "# @package dataset.demo_qmc\n")
-    with pytest.raises(UserError, match="two data sets with one name"):
-        check_command_line(("--config-dir", str(folder), "dataset=demo_qmc"), conf_dir=project_root / "conf")
-    with pytest.raises(UserError, match=r"--config-dir=.*no such folder"):
-        check_command_line(
-            ("--config-dir", str(folder / "no"), "dataset=demo_qmc"), conf_dir=project_root / "conf"
-        )
-
-
 def described(**changes):
     plain = {"name": "x", "kind": "labelled_pair", "language": "zh", "layout": "a"}
     layouts = {"a": {"files": {"train": "y"}, "columns": {"text_a": 0}}}
@@ -74,74 +38,15 @@ def laid(**changes):
     return {"layouts": {"a": {"files": {"train": "y"}, "columns": {"text_a": 0}} | changes}}
 
 
-@pytest.mark.parametrize("name", ["a/b", "a b", "a+b", "a>b", "<script>", "a|b", "", "a,b", "a\nb"])
-def test_a_name_that_tables_and_folders_cannot_bear(name):
-    with pytest.raises(UserError, match="letters, digits, _ and -"):
-        described(name=name)
-
-
 @pytest.mark.parametrize("name", ["lcqmc", "my-set_2", "问答"])
 def test_a_name_that_they_can_bear(name):
     assert described(name=name).name == name
-
-
-def test_a_set_goes_by_the_name_of_its_key():
-    with pytest.raises(UserError, match=r"dataset\.demo_sts\.name=lcqmc: expected demo_sts"):
-        typed_job("benchmark=none", "dataset.demo_sts.name=lcqmc")
-
-
-def test_a_label_there_twice_is_refused():
-    with pytest.raises(UserError, match="a key is there twice, as a number and as a text"):
-        described(labels={"0": 0, 0: 1})
 
 
 @pytest.mark.parametrize("labels", [{0: 0, 1: 1}, {"0": 0, 1: 1}, {0.5: 0, "b": 1}])
 def test_labels_need_no_quotes(labels):
     assert described(labels=labels).labels == {str(label): number for label, number in labels.items()}
     assert described(ignore_labels=[-1, "-"]).ignore_labels == ["-1", "-"]
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"labels": {True: 1, False: 0}}, "in quotes: YAML reads yes, no"),
-        ({"labels": {None: 0}}, "dataset.x.labels"),
-        ({"ignore_labels": [False]}, "dataset.x.ignore_labels[0]=false: expected a valid string. In a file"),
-        ({"columns": {}}, "dataset.x.columns: unknown key"),
-        ({"rows": {None: 2}}, "dataset.x.rows"),
-        ({"score_range": [5, 0]}, "dataset.x.score_range=[5.0, 0.0]: expected the lowest"),
-        ({"score_range": [0, math.inf]}, "dataset.x.score_range=[0.0, inf]: expected the lowest"),
-        ({"labels": {"a": 0, "b": 0}}, "dataset.x.labels: all labels are one class"),
-        ({"kind": "triplet", "labels": {"a": 0, "b": 1}}, "dataset.x.labels: a triplet has none"),
-        ({"rows": {"validation": 5}}, "dataset.x.rows.validation: unknown split"),
-        (laid(files={"validation": "y"}), "dataset.x.layouts.a.files.validation: unknown split"),
-        *(
-            (laid(files={"train": path}), "dataset.x.layouts.a.files.train")
-            for path in ("", 5, [], ["y", 5], {"a": "y"}, "/")
-        ),
-        *(
-            (laid(columns={"text_a": column}), "dataset.x.layouts.a.columns.text_a")
-            for column in (1.5, ["a"], True)
-        ),
-        (laid(columns={"text_a": "a", "text_b": "a"}), "text_b=a: text_a is read from the same column"),
-    ],
-)
-def test_keys_that_do_not_fit_end_in_a_line(changes, message):
-    with pytest.raises(UserError) as caught:
-        described(**changes)
-    assert message in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    "content", ["", "[]", "7", "a: [", "\x00", "name: {a: b}", "labels: {yes: 1}", "x: 1", "- 1"]
-)
-def test_a_file_that_describes_no_set_ends_in_a_line(tmp_path, content):
-    path = tmp_path / "x.yaml"
-    path.write_text(content, encoding="utf-8")
-    with pytest.raises(UserError) as caught:
-        read_description(path)
-    assert str(path) in str(caught.value)
 
 
 def test_a_set_of_ones_own_need_say_no_more_than_what_its_rows_are(tmp_path, project_root):
@@ -155,3 +60,80 @@ def test_a_set_of_ones_own_need_say_no_more_than_what_its_rows_are(tmp_path, pro
     (tmp_path / "mine.csv").write_text("a,b,y\n甲,乙,1\n甲,丙,0\n", encoding="utf-8")
     words = ("--config-dir", str(tmp_path), "dataset=mine", f"data_dir={tmp_path}", "benchmark=none")
     check_command_line(words, conf_dir=project_root / "conf")
+
+
+def chosen(folder, name, content, word="dataset=mine"):
+    """Chooses a set by a command line whose folder of configuration has this file."""
+    path = folder / "dataset" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content, encoding="utf-8")
+    check_command_line(("--config-dir", str(folder), word), conf_dir=ROOT / "conf")
+
+
+def read(folder, content):
+    (folder / "x.yaml").write_text(content, encoding="utf-8")
+    read_description(folder / "x.yaml")
+
+
+CHANGES = [
+    *(
+        ({"name": name}, "letters, digits, _ and -")
+        for name in ("a/b", "a b", "a+b", "a>b", "<script>", "a|b")
+    ),
+    *(({"name": name}, "letters, digits, _ and -") for name in ("", "a,b", "a\nb")),
+    ({"labels": {"0": 0, 0: 1}}, "key is there twice, as a number and as a text"),
+    ({"labels": {True: 1, False: 0}}, "in quotes: YAML reads yes, no"),
+    ({"labels": {None: 0}}, "dataset.x.labels"),
+    ({"labels": {"a": 0, "b": 0}}, "dataset.x.labels: all labels are one class"),
+    ({"kind": "triplet", "labels": {"a": 0, "b": 1}}, "dataset.x.labels: a triplet has none"),
+    ({"ignore_labels": [False]}, r"dataset.x.ignore_labels\[0\]=false: .*string. In a file"),
+    ({"columns": {}}, "dataset.x.columns: unknown key"),
+    ({"rows": {None: 2}}, "dataset.x.rows"),
+    ({"rows": {"validation": 5}}, "dataset.x.rows.validation: unknown split"),
+    ({"score_range": [5, 0]}, r"dataset.x.score_range=\[5.0, 0.0\]: .*the lowest"),
+    ({"score_range": [0, math.inf]}, r"dataset.x.score_range=\[0.0, inf\]: .*the lowest"),
+    ({"layout": "aa"}, "layout=aa: .*Did you mean a"),
+    (laid(files={"validation": "y"}), "dataset.x.layouts.a.files.validation: unknown split"),
+    *(
+        (laid(files={"train": path}), "dataset.x.layouts.a.files.train")
+        for path in ("", 5, [], ["y", 5], {"a": "y"}, "/")
+    ),
+    *((laid(columns={"text_a": one}), "dataset.x.layouts.a.columns.text_a") for one in (1.5, ["a"], True)),
+    (laid(columns={"text_a": "a", "text_b": "a"}), "text_b=a: text_a is read from the same column"),
+]
+REFUSED = {
+    **{
+        case: (
+            lambda folder, name=name, content=content: chosen(folder, name, content),
+            f"(?=.*{name.removeprefix('../')}).*{message}",
+        )
+        for case, (name, content, message) in FILES.items()
+    },
+    "one of ours": (
+        lambda folder: chosen(folder, "demo_qmc.yaml", "# @package dataset.demo_qmc\n", "dataset=demo_qmc"),
+        "two data sets with one name",
+    ),
+    "no folder": (
+        lambda folder: check_command_line(
+            ("--config-dir", str(folder / "no"), "dataset=demo_qmc"), conf_dir=ROOT / "conf"
+        ),
+        "--config-dir=.*no such folder",
+    ),
+    **{
+        str(changes): (lambda folder, changes=changes: described(**changes), message)
+        for changes, message in CHANGES
+    },
+    **{
+        f"content {content!r}": (lambda folder, content=content: read(folder, content), r"/x\.yaml")
+        for content in ("", "[]", "7", "a: [", "\x00", "name: {a: b}", "labels: {yes: 1}", "x: 1", "- 1")
+    },
+}
+"""What describes no set → how it is read; what is named."""
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_describes_no_set_is_refused_with_its_key_or_file(what, tmp_path):
+    call, message = REFUSED[what]
+    with pytest.raises(UserError, match=message) as caught:
+        call(tmp_path)
+    assert "\n" not in str(caught.value).replace("a\nb", "")
