@@ -69,68 +69,50 @@ def test_the_words_that_a_file_stands_for(desk):
     ]
 
 
+NEW = ("--columns", "anchor=2,positive=1", "--dev", "0.2")
+
+
 @pytest.mark.parametrize(
-    ("typed", "message"),
+    ("made", "typed", "message"),
     [
-        (["data=desk_faq"], "expected a file. A set of conf/dataset is chosen by dataset=desk_faq"),
-        (["data=desk_faq.csv", "data=b.csv"], "one file for a job"),
-        (["data=desk_faq.csv", "dataset=csts"], r"For both type dataset=\[desk_faq,…\]"),
+        (None, ["data=desk_faq"], "expected a file. .*dataset=desk_faq"),
+        (None, ["data=desk_faq.csv", "data=b/desk_faq.csv"], "one file for a job"),
+        (None, ["data=desk_faq.csv", "dataset=csts"], r"type dataset=\[desk_faq,…\]"),
+        (None, ["data=lcqmc.csv"], "of this name.*juzhen dataset lcqmc.csv --name my_lcqmc"),
+        ((), ["data=b/desk_faq.csv"], r"juzhen dataset \S+/desk_faq.csv, .* --name desk_faq_2"),
         (
-            ["data=lcqmc.csv"],
-            "there is a data set of this name. Choose another: juzhen dataset lcqmc.csv --name my_lcqmc",
+            NEW,
+            ["data=desk_faq.csv"],
+            rf"\S+ {' '.join(NEW)}, .* juzhen dataset desk_faq\.csv --name desk_faq_2",
         ),
     ],
 )
-def test_what_a_file_cannot_stand_for(desk, typed, message):
-    (desk / "lcqmc.csv").write_bytes((desk / "desk_faq.csv").read_bytes())
+def test_what_a_file_cannot_stand_for(desk, made, typed, message):
+    (desk / "b").mkdir()
+    for name in ("lcqmc.csv", "b/desk_faq.csv"):
+        (desk / name).write_bytes((desk / "desk_faq.csv").read_bytes() + b"\nwhere,what,1")
+    if made is not None:  # choices of a person are not undone
+        assert main(["dataset", "desk_faq.csv", "--config-dir", "conf", *made]) == 0
+        assert ("loss=info_nce" in words("data=desk_faq.csv")) == bool(made)
+        with (desk / "desk_faq.csv").open("ab") as file:
+            file.write(b"\nhow,what,1")
     with pytest.raises(UserError, match=message):
         words(*typed)
 
 
-def test_a_set_is_made_once_and_again_when_its_file_has_changed(desk, capsys):
+def test_a_set_is_made_once_and_again_when_its_file_has_changed(desk):
     words("data=desk_faq.csv")
     described, table = desk / "conf" / "dataset" / "desk_faq.yaml", desk / "data" / "desk_faq" / "train.csv"
     first, then = described.read_bytes(), table.stat().st_mtime_ns
-    assert "each row is a labelled_pair" in capsys.readouterr().err
     words("data=desk_faq.csv")
-    assert capsys.readouterr().err == ""
     assert (described.read_bytes(), table.stat().st_mtime_ns) == (first, then)
     table.unlink()
     words("data=desk_faq.csv")
     assert table.is_file()
-    content = (desk / "desk_faq.csv").read_bytes()
-    (desk / "desk_faq.csv").write_bytes(content + b"\nhow,what,1")
-    words("data=desk_faq.csv")
-    assert "how" in "".join(path.read_text(encoding="utf-8") for path in table.parent.glob("*.csv"))
-    (desk / "b").mkdir()
-    (desk / "b" / "desk_faq.csv").write_bytes(content)
-    with pytest.raises(
-        UserError, match=r"the set desk_faq was made by juzhen dataset \S+/desk_faq.csv, .* --name desk_faq_2"
-    ):
-        words("data=b/desk_faq.csv")
-
-
-def test_choices_of_a_person_are_not_undone(desk, capsys):
-    new = [
-        "dataset",
-        "desk_faq.csv",
-        "--config-dir",
-        "conf",
-        "--columns",
-        "anchor=2,positive=1",
-        "--dev",
-        "0.2",
-    ]
-    assert main(new) == 0
-    assert words("data=desk_faq.csv")[2] == "loss=info_nce"
     with (desk / "desk_faq.csv").open("ab") as file:
         file.write(b"\nhow,what,1")
-    with pytest.raises(
-        UserError,
-        match=r"made by juzhen dataset \S+ --columns anchor=2,positive=1 --dev 0.2, "
-        r".* juzhen dataset desk_faq\.csv --name desk_faq_2",
-    ):
-        words("data=desk_faq.csv")
+    words("data=desk_faq.csv")
+    assert "how" in "".join(path.read_text(encoding="utf-8") for path in table.parent.glob("*.csv"))
 
 
 def test_the_verb_says_what_it_takes_a_file_for_and_what_comes_next(desk, capsys):
@@ -156,16 +138,23 @@ def test_the_verb_says_what_it_takes_a_file_for_and_what_comes_next(desk, capsys
 @pytest.mark.parametrize(
     ("typed", "message"),
     [
-        (["--name", "lcqmc"], "lcqmc: there is a data set of this name"),
-        (["--dev", "0.6", "--test", "0.5"], "--dev + --test=1.1: expected a number from 0 to below 1"),
-        (["--columns", "text_a"], "--columns text_a: expected FIELD=COLUMN"),
-        (["--kind", "pair"], "'pair' is not one of"),
+        (["desk_faq.csv", "--name", "lcqmc"], "lcqmc: there is a data set of this name"),
+        (["desk_faq.csv", "--dev", "0.6", "--test", "0.5"], "--dev + --test=1.1: expected a number from 0"),
+        (["desk_faq.csv", "--columns", "text_a"], "--columns text_a: expected FIELD=COLUMN"),
+        (["desk_faq.csv", "--kind", "pair"], "'pair' is not one of"),
+        (["b/desk_faq.csv", "--config-dir", "other"], "holds the rows of another set"),
     ],
 )
 def test_mistakes_are_answered_and_nothing_is_written(desk, capsys, typed, message):
-    assert main(["dataset", "desk_faq.csv", "--config-dir", "conf", *typed]) == 2
+    if "other" in typed:
+        assert main(["dataset", "desk_faq.csv", "--config-dir", "conf"]) == 0
+        (desk / "b").mkdir()
+        pairs = "\n".join(",".join(pair[:2]) for pair in PAIRS)
+        (desk / "b" / "desk_faq.csv").write_text(pairs, encoding="utf-8")
+    before = {path: path.is_file() and path.read_bytes() for path in desk.rglob("*")}
+    assert main(["dataset", "--config-dir", "conf", *typed]) == 2
     assert message in capsys.readouterr().err
-    assert not list(desk.glob("conf/**/*")) + list(desk.glob("data/**/*"))
+    assert {path: path.is_file() and path.read_bytes() for path in desk.rglob("*")} == before
 
 
 def test_in_a_terminal_the_guess_is_asked_about(desk, capsys, monkeypatch):
@@ -199,18 +188,6 @@ def test_without_a_clone_the_next_step_is_python(desk, capsys, monkeypatch):
     assert values == {"dev": "data/desk_faq/dev.csv", "loss": "cosent"}
     assert as_examples(desk / "data" / "desk_faq" / "train.csv").kind == "labelled_pair"
     assert (desk / "conf" / "dataset" / "desk_faq.yaml").is_file()
-
-
-def test_the_rows_of_another_set_are_not_replaced(desk, capsys):
-    assert main(["dataset", "desk_faq.csv", "--config-dir", "conf"]) == 0
-    before = (desk / "data" / "desk_faq" / "train.csv").read_bytes()
-    (desk / "b").mkdir()
-    (desk / "b" / "desk_faq.csv").write_text(
-        "\n".join(",".join(pair[:2]) for pair in PAIRS), encoding="utf-8"
-    )
-    assert main(["dataset", "b/desk_faq.csv", "--config-dir", "other"]) == 2
-    assert "holds the rows of another set" in capsys.readouterr().err
-    assert (desk / "data" / "desk_faq" / "train.csv").read_bytes() == before
 
 
 def test_a_table_is_learnt_from_and_scored_in_one_go_and_found_again(desk, tiny_backbone, capfd):

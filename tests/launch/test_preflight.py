@@ -1,7 +1,6 @@
 """The door: a wrong command line ends in one line with the right word in it; a right one passes."""
 
 import io
-import subprocess
 import sys
 from pathlib import Path
 
@@ -38,6 +37,9 @@ WRONG = {
     "cosent": "Did you mean loss=cosent",
     "batch": "key=value",
     "=3": "key=value",
+    "''": "'': expected key=value",
+    "--config-dir /nowhere/absent dataset=mine": "/nowhere/absent: no such folder",
+    "--config-path /nowhere/absent": "/nowhere/absent: no such folder",
     "--confg job": "--cfg",
     "--cfg jbo": "job",
     "--seed=3": "seed=3",
@@ -46,7 +48,7 @@ WRONG = {
     "--resolve": "--cfg job --resolve",
     # groups and options
     "modle=biencoder": "Did you mean model?",
-    "+suit=demo": "Did you mean suite?",
+    "+suit=demo": "+suit=demo: unknown key or group suit. Known: ",
     "loss=cosnet": "Did you mean cosent? Options of loss: by_kind",
     "dataset=[csts,afqcm]": "Did you mean afqmc?",
     "experiment=godo": "Did you mean good?",
@@ -92,7 +94,7 @@ WRONG = {
     "dataset.demo_sts.layouts=[1]": "dataset.demo_sts.layouts: Cannot merge",
     "dataset.demo_sts.rows={0:1}": "dataset.demo_sts.rows.0: unknown key",
     "+dataset.demo_sts.ignore_labels={a:1}": "expected a valid list, 'dataset.demo_sts.ignore_labels=[…]'",
-    "+dataset.demo_sts.labels=[0,1]": "expected a valid dictionary, dataset.demo_sts.labels.<key>=<value>",
+    "+dataset.demo_sts.labels=[0,1]": "Type dataset.demo_sts.labels.<key>=<value>",
     # values
     "source=hubb": "Did you mean hub?",
     "on_bad_row=dorp": "Did you mean drop?",
@@ -106,7 +108,7 @@ WRONG = {
     "optimizer.decay=linaer": "Did you mean linear?",
     "optimizer.decay=inverse_sqrt optimizer.warmup=0 steps": "'optimizer.warmup=10 percent'",
     "training.stratify_by=lable": "Did you mean label?",
-    "training.stratify_by=label training.length_window=4": "leave one of them at its default",
+    "training.stratify_by=label training.length_window=4": "Leave one of them at its default",
     "+backbone.layer_norm=true init_from=runs/first": "backbone=local backbone.path=<its encoder folder>",
     "health.on_collapse=stop": "health: unknown key",
     "loss=by_kind loss.triplet.margin=0.3": "the sets of this job have no such rows",
@@ -117,14 +119,14 @@ WRONG = {
     "callbacks.loss_gradient.low=abc": "callbacks.loss_gradient.low=abc: expected a valid number",
     "callbacks.loss_gradient._target_=juzhen.losses.pairwise_ranking.CoSENT": "losses.pairwise_ranking.CoSENT",
     "callbacks=[default,unmarked]": "callbacks.unmarked.decides_weights: expected true or false",
-    "+callbacks.mine=3": "callbacks.mine=3: expected a valid dictionary",
+    "+callbacks.mine=3": "callbacks.mine.<key>=<value>",
     "training.duration=3": "training.duration=3: expected a number and one unit of steps, epochs",
     "training.validate_every=3 setps": "steps",
     "training.duration=0 epochs": "more than 0",
     "optimizer.warmup=200 percent": "100 percent",
     "training.batch_size=0": "greater than or equal to 1",
     "optimizer.lr=0": "greater than 0",
-    "optimizer.lr=nan": "greater than 0",
+    "optimizer.lr=nan": "optimizer.lr=nan: expected a number",
     "backbone.dropout=1": "less than 1",
     "seed=-1": "greater than or equal to 0",
     "seed=4294967296": "less than 4294967296",
@@ -135,7 +137,7 @@ WRONG = {
     "dataset=upside_down": "[0, 5]",
     "hardware.threads=100000": "less than 1025",
     'output_dir=""': "output_dir=: expected a folder. Type output_dir=.",
-    "+dataset.demo_sts.labels.a=1": "dataset.demo_sts.labels: a scored_pair has scores, which need no labels",
+    "+dataset.demo_sts.labels.a=1": "dataset.demo_sts.labels: a scored_pair has none",
     "backbone.pooling={a:1}": "backbone.pooling={'a': 1}: expected 'mean'",
     "hydra.output_subdir=../../x": "hydra.output_subdir: expected .hydra",
     "augmentation.views=[[]]": "augmentation.views[0]=[]: expected 'translation'",
@@ -149,8 +151,8 @@ WRONG = {
     "model=misspelt": "Did you mean lightning_modules.biencoder.BiEncoder?",
     "model._target_=lightning_module.biencoder.BiEncoder": "Did you mean lightning_modules.biencoder.BiEncoder?",
     "loss=nameless": "loss.name is not set. Give letters, digits, _ and -, for example loss.name=cosent",
-    "loss._target_=juzhen.losses.regression.SquaredError ~loss.temperature": "conf/loss/cosent.yaml calls CoSENT so",
-    "loss.name=triplet": "conf/loss/triplet.yaml calls TripletMargin so",
+    "loss._target_=juzhen.losses.regression.SquaredError ~loss.temperature": "conf/loss/cosent.yaml is CoSENT",
+    "loss.name=triplet": "loss.name=triplet: conf/loss/triplet.yaml is TripletMargin",
     "loss=by_kind loss.triplet.name=x/y": "loss.triplet.name=x/y: not a name. Give letters, digits, _ and -",
     "loss.temperature=abc": "loss.temperature=abc: expected a valid number",
     "+model.score=cosin": "expected 'cosine' or 'bilinear'. Did you mean cosine?",
@@ -219,8 +221,8 @@ RIGHT = [
 def split(line: str) -> list[str]:
     """Arguments of a line; a duration's blank stays inside its argument."""
     units = ("steps", "setps", "epochs", "percent")
-    if line in ("training.batch_size = 3",):
-        return [line]
+    if line in ("training.batch_size = 3", "''"):
+        return [line.strip("'")]
     arguments: list[str] = []
     for word in line.split():
         if word in units:
@@ -264,12 +266,6 @@ def test_of_many_options_the_nearest_three_are_named_and_where_all_are_shown() -
 def test_a_further_folder_of_configurations_is_searched(tree: Path, tmp_path: Path) -> None:
     write_tree(tmp_path, {"dataset/mine.yaml": FILES["dataset/csts.yaml"].replace("csts", "mine")})
     check(tree, "--config-dir", str(tmp_path), "dataset=mine")
-    with pytest.raises(UserError, match="no such folder"):
-        check(tree, "--config-dir", str(tmp_path / "absent"), "dataset=mine")
-    with pytest.raises(UserError, match=r"--config-path .*absent: no such folder"):
-        check(tree, "--config-path", str(tmp_path / "absent"))
-    with pytest.raises(UserError, match=r"^'': expected key=value"):
-        check(tree, "")
 
 
 class Terminal(io.StringIO):
@@ -305,25 +301,14 @@ sys.exit(run_program(main))
 """
 
 
-def in_a_process(tree: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return python("-c", SCRIPT, tree, *arguments)
-
-
-@pytest.mark.slow
-def test_what_cannot_be_composed_is_told_quickly_and_without_torch(tree: Path) -> None:
-    done = in_a_process(tree, "name=timed", "loss=cosnet")
-    assert done.returncode == 2
-    seconds, has_torch = done.stdout.split()
-    assert float(seconds) < 3  # 0.3 s on a quick machine; the margin is for slow ones
-    assert has_torch == "False"
-
-
-def test_a_mistake_ends_a_program_with_one_line_and_status_2(tree: Path) -> None:
-    done = in_a_process(tree, "name=trial", "loss=cosnet")
+def test_a_mistake_ends_a_program_quickly_with_one_line_and_without_torch(tree: Path) -> None:
+    done = python("-c", SCRIPT, tree, "name=timed", "loss=cosnet")
     assert done.returncode == 2
     assert done.stderr.startswith("error: loss=cosnet")
     assert done.stderr.count("\n") == 1
-    assert not done.stdout
+    seconds, has_torch = done.stdout.split()
+    assert float(seconds) < 3  # 0.3 s on a quick machine; the margin is for slow ones
+    assert has_torch == "False"
 
 
 JOB = """
@@ -360,9 +345,3 @@ def test_a_mistake_found_inside_a_job_is_shown_without_a_traceback(
     # Hydra says which one of a sweep it was; of one job there is nothing to say.
     assert ("Error executing job" in done.stderr) == ("-m" in arguments)
     assert ("done 3" in done.stdout) == ("-m" in arguments)  # the other jobs of a sweep still run
-
-
-def test_two_files_of_the_tree_with_one_key_are_refused(tmp_path: Path) -> None:
-    write_tree(tmp_path / "conf", {**FILES, "dataset/copy.yaml": FILES["dataset/csts.yaml"]})
-    with pytest.raises(UserError, match=r"copy\.yaml: .*first line must be '# @package dataset\.copy'"):
-        check(tmp_path, "name=trial", "dataset=[csts,copy]")

@@ -56,27 +56,25 @@ def test_a_costly_verdict_is_left_out_and_named(tmp_path, tiny_backbone, trained
     assert "verdict" not in training_of(folder)
 
 
+RANDOM = "backbone.initialize=random"
+BALANCED = "training.keep=balanced"
+
+
 @pytest.mark.parametrize(
-    ("words", "key"),
+    ("words", "named"),
     [
-        (("evaluation.verdict=always", "backbone.initialize=random"), "evaluation.verdict=always"),
-        (("training.keep=balanced", "backbone.initialize=random"), "training.keep=balanced"),
-        (
-            ("training.keep=balanced", "dataset=[demo_qmc,demo_sts]", "schedule=serial"),
-            "training.keep=balanced",
-        ),
-        (("training.keep=balanced", "model=crossencoder", "loss=bce"), "training.keep=balanced"),
+        ((*WORDS, "evaluation.verdict=always", RANDOM), "evaluation.verdict=always"),
+        ((*WORDS, BALANCED, RANDOM), BALANCED),
+        ((*WORDS, BALANCED, "dataset=[demo_qmc,demo_sts]", "schedule=serial"), BALANCED),
+        ((*WORDS, BALANCED, "model=crossencoder", "loss=bce"), BALANCED),
+        ((WORDS[0], "loss=cosent", BALANCED, "init_from={encoder}"), f"{BALANCED}: .*benchmark="),
     ],
 )
-def test_what_cannot_be_compared_with_its_start_is_refused(words, key, tmp_path, tiny_backbone):
-    with pytest.raises(UserError, match=f"^{key}: "):
-        run_job(tmp_path, tiny_backbone, *WORDS, *words)
-
-
-def test_a_balance_needs_another_set(tmp_path, tiny_backbone, encoder_folder):
-    words = ("dataset=[demo_qmc]", "loss=cosent", f"init_from={encoder_folder}", "training.keep=balanced")
-    with pytest.raises(UserError, match=r"^training\.keep=balanced: .*benchmark="):
-        run_job(tmp_path, tiny_backbone, *words)
+def test_what_cannot_be_compared_with_its_start_is_refused(
+    words, named, tmp_path, tiny_backbone, encoder_folder
+):
+    with pytest.raises(UserError, match=f"^{named}"):
+        run_job(tmp_path, tiny_backbone, *(word.format(encoder=encoder_folder) for word in words))
 
 
 def test_a_balanced_run_records_its_ratio(tmp_path, tiny_backbone, trained):
