@@ -119,7 +119,6 @@ def check_hydra(node: Mapping[str, Any], overrides: Sequence[str]) -> None:
 
 
 def _leaves(node: Any, key: str) -> Iterator[tuple[str, Any]]:
-    """Dotted key and value of every leaf."""
     if isinstance(node, Mapping):
         for name, value in node.items():
             yield from _leaves(value, f"{key}.{name}")

@@ -276,7 +276,6 @@ def _words(metric: str) -> str:
 
 
 def _first(scores: dict[str, Score], *keys: str) -> Score | None:
-    """The first of the keys that has a value."""
     return next((scores[key] for key in keys if key in scores and scores[key].value is not None), None)
 
 

@@ -325,7 +325,6 @@ def _numbers(ranking: "RankingSet", reranked: "list[RerankedScores]") -> dict[st
 
 
 def _table(ranking: "RankingSet", reranked: "list[RerankedScores]") -> str:
-    """Quality and time by depth, as Markdown."""
     import numpy as np
 
     metrics = [*reranked[0].scores]

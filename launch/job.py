@@ -208,7 +208,6 @@ def targets_of(job: JobConfig) -> Iterator[tuple[str, Any]]:
 
 
 def _with_inner(key: str, loss: Any) -> Iterator[tuple[str, Any]]:
-    """A loss, and the loss that it wraps."""
     yield key, loss
     if isinstance(loss, Mapping) and INNER in loss:
         yield from _with_inner(f"{key}.{INNER}", loss[INNER])

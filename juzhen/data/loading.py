@@ -156,7 +156,6 @@ def _text_tasks(
 
 
 def _task_rows(job: DataRequest, examples: Examples | None, split: str) -> Examples | None:
-    """The rows of a split for a classifier."""
     limit = job.evaluation.transfer_limit if split == "train" else None
     return None if examples is None else cut(examples, smallest(limit, job.debug_rows), job.seed)
 

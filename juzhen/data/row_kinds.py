@@ -443,7 +443,6 @@ def odd_labels(table: RawTable, kind: Kind, texts: Sequence[str], target: str) -
 
 
 def _classified(table: RawTable, kind: Kind, columns: dict[str, str], notes: Sequence[str] = ()) -> Guess:
-    """Add the classes, or the range of scores."""
     notes, spell = [*notes], table.reading.spell
     if kind not in TARGET_COLUMN:
         return Guess(kind, columns, notes=tuple(notes))
@@ -586,7 +585,6 @@ def _gappy_target(cells: pd.DataFrame, names: Sequence[str]) -> str | None:
 
 
 def _is_label(value: str) -> bool:
-    """True for a label of pairs or of inference."""
     return LABELS.fullmatch(_plain(value)) is not None
 
 

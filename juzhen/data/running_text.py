@@ -161,7 +161,6 @@ def _fingerprint(content: UInt8[np.ndarray, "bytes"], windows: Windows) -> str:
 
 
 def _all_windows(content: UInt8[np.ndarray, "bytes"], layout: LayoutConfig) -> tuple[Windows, dict[int, str]]:
-    """Windows of the whole text, and line → fault."""
     assert layout.window is not None  # otherwise its files would be tables
     parts, line = [], 1
     faults: dict[int, str] = {}
@@ -199,7 +198,6 @@ def _blocks(content: UInt8[np.ndarray, "bytes"]) -> Iterator[tuple[int, int]]:
 
 
 def _bad_lines(block: bytes, *, first_line: int) -> dict[int, str]:
-    """Line → its fault: not UTF-8, or a NUL byte."""
     faults = {}
     if b"\0" in block:
         line_numbers = enumerate(block.split(b"\n"), start=first_line)

@@ -428,7 +428,6 @@ def _parts(cell: str, sign: str | None) -> list[str]:
 
 
 def _judged(raw: RawTable, queries: _Part, corpus: _Part) -> _Judged:
-    """Read the answers of a separate table."""
     names, chosen = raw.names, raw.reading.columns
     is_trec = len(names) == 4 and {*raw.cells[names[1]]} <= {"0", "Q0"}
     picked = {key: chosen[key] for key in ("query", "document", "gain") if chosen.get(key) in names}

@@ -373,7 +373,6 @@ def is_server(address: str) -> bool:
 
 
 def _opener(address: str, key: str | None) -> Callable[[], Encode]:
-    """Return the opener of a further backend."""
     return lambda: RemoteServer(address, key).encode if is_server(address) else open_export(address).encode
 
 

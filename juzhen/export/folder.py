@@ -304,7 +304,6 @@ def _write_tokenizer(inner: SentenceEncoder, folder: Path) -> None:
 
 
 def _settings(encoder: Any, format: Format) -> dict[str, Any]:
-    """Settings that a program needs to use the graph."""
     inner = encoder.inner
     about: dict[str, Any] = {"format": str(format), "max_length": inner.max_length, "pooling": inner.pooling}
     if isinstance(encoder, PairEncoder):

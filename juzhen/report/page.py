@@ -184,7 +184,6 @@ def _words(report: Report, data: dict[str, Any], drawn: dict[int, Any]) -> Words
 
 
 def _marks(report: Report, data: dict[str, Any]) -> set[str]:
-    """Marks of cells and rows, for the legend."""
     names = ("trained", "leaky", "below", "best")
     cells = [cell for row in data["rows"] for cell in row.get("cells", {}).values()]
     marks = {name for name in names if any(cell.get(name) for cell in cells)}
