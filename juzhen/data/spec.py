@@ -328,7 +328,14 @@ def described_sets(folder: Path, config_dir: Path | None = None) -> dict[str, Pa
 
 
 def smallest(*limits: int | None) -> int | None:
-    """Return the smallest of limits of rows. None: there is no limit."""
+    """Return the smallest limit of rows.
+
+    Args:
+        *limits: Numbers of rows. None: no limit.
+
+    Returns:
+        The smallest one, or None without a limit.
+    """
     return min((limit for limit in limits if limit is not None), default=None)
 
 
