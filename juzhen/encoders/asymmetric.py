@@ -15,6 +15,9 @@ from juzhen.encoders.peer_options import takes_peer_options
 from juzhen.encoders.search import Best, as_hits, check_top_k
 from juzhen.encoders.tokens import BATCH_TOKENS
 
+ROLES = np.array([Side.EVERY, Side.QUERY, Side.EVERY, Side.QUERY], dtype=np.int8)
+"""Sides of encoders that read texts without a side as documents."""
+
 
 class AsymmetricEncoder(nn.Module):
     """Base class of encoders for queries and documents. `vectors` returns objects with `matrix` and `pairs`."""

@@ -15,10 +15,9 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from juzhen.core.batch import Tokens
-from juzhen.core.columns import as_column, check_texts
+from juzhen.core.columns import as_column
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Side
-from juzhen.core.progress import progress_bar
 from juzhen.core.text import counted, short
 from juzhen.encoders.backbone import StaticTokens, evaluating, without_cache
 from juzhen.encoders.forward import (
@@ -34,7 +33,7 @@ from juzhen.encoders.peer_options import GuardedAttributesMixin, check_count, ch
 from juzhen.encoders.pooling import POOLINGS, check_pooling
 from juzhen.encoders.projection import BilinearScore, OutputLayer
 from juzhen.encoders.prompts import Prompts, Templates, as_prompts
-from juzhen.encoders.tokens import TEXTS_PER_CALL, TokenTable, no_garbage_collection, token_ids
+from juzhen.encoders.tokens import TokenTable, token_ids, tokenized
 
 CHARACTERS_PER_TOKEN = 64
 """Characters for each token of `max_length` with which a very long text is tried."""
@@ -516,22 +515,16 @@ class PooledEncoder(Prompted):
         """
         if isinstance(texts, str) or not isinstance(texts, Sequence):  # running text is read piece by piece
             texts = as_column(texts, "texts")
-        portions: list[TokenTable] = []
-        # In portions: the tokenizer keeps far more than the numbers until its call is over.
-        with (
-            no_garbage_collection(),
-            progress_bar("tokenising sentences", len(texts), shown=progress) as advance,
-        ):
-            for start in range(0, len(texts), TEXTS_PER_CALL):
-                portion = texts[start : start + TEXTS_PER_CALL]
-                check_texts(portion, start=start, may_be_empty=True)
-                inputs = self.prompted([self.beginning(text) for text in portion])
-                portions.append(TokenTable.of(token_ids(self.tokenizer, inputs, max_length=self.max_length)))
-                if not portions[-1].lengths.all():
-                    text = portion[int(portions[-1].lengths.argmin())]
-                    raise UserError(f"{short(repr(text))}: the tokenizer knows nothing in this text")
-                advance(len(portions[-1]))
-        return TokenTable.joined(portions)
+
+        def read(portion: Sequence[str]) -> TokenTable:
+            inputs = self.prompted([self.beginning(text) for text in portion])
+            table = TokenTable.of(token_ids(self.tokenizer, inputs, max_length=self.max_length))
+            if not table.lengths.all():
+                text = portion[int(table.lengths.argmin())]
+                raise UserError(f"{short(repr(text))}: the tokenizer knows nothing in this text")
+            return table
+
+        return tokenized(texts, read, progress=progress)
 
     def collate(self, token_lists: Sequence[Sequence[int] | np.ndarray]) -> Tokens:
         """Tokens of several sentences, packed without padding.

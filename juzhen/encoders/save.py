@@ -121,8 +121,6 @@ def model_card(
         loads_elsewhere: True if sentence-transformers loads the folder.
         place: Name of the folder in the examples.
     """
-    facts = dict(facts)
-    title = facts.pop("name", "Sentence encoder")
     features: dict[str, Any] = {
         "architecture": encoder.backbone.config.model_type,
         "pooling": encoder.pooling,
@@ -136,10 +134,10 @@ def model_card(
     features |= {"score": f"uᵀWv of embeddings of length 1, W in {SCORE_FILE}"} if encoder.score_head else {}
     if encoder.templates is not None:
         prompts = encoder.templates.as_dict().items()
-        facts |= {"templates": {key: value for key, value in prompts if value is not None}}
+        facts = facts | {"templates": {key: value for key, value in prompts if value is not None}}
     use = _USE[loads_elsewhere] + _sizes(encoder, loads_elsewhere) + (_SCORE if encoder.score_head else "")
     return card_text(
-        encoder.licence, title, "A sentence encoder trained with juzhen.", features, facts,
+        encoder.licence, "Sentence encoder", "A sentence encoder trained with juzhen.", features, facts,
         use.replace(HERE, place), header=_FRONT_MATTER if loads_elsewhere else "",
     )  # fmt: skip
 
@@ -158,7 +156,7 @@ def card_text(
 
     Args:
         licence: Licence of the weights, or None.
-        title: Title.
+        title: Title, unless `facts` have a `name`.
         summary: One sentence on the encoder.
         features: Rows of the table.
         facts: More rows. A nested dict becomes a section.
@@ -166,7 +164,8 @@ def card_text(
         header: Lines of the YAML header that the hub reads, without the licence.
     """
     header += f"license: {licence}\n" if licence else ""
-    rows = {key: value for key, value in facts.items() if not isinstance(value, dict)}
+    title = facts.get("name", title)
+    rows = {key: value for key, value in facts.items() if key != "name" and not isinstance(value, dict)}
     sections = {key: value for key, value in facts.items() if isinstance(value, dict)}
     parts = [
         f"---\n{header}---\n" if header else "",
@@ -204,14 +203,12 @@ def pair_card(
     encoder: Any, settings: dict[str, Any], facts: dict[str, Any], *, loads_elsewhere: bool, place: str = HERE
 ) -> str:
     """Model card of a cross-encoder, with its settings file. Arguments as in `model_card`."""
-    facts = dict(facts)
-    title = facts.pop("name", "Cross-encoder")
     features = {"architecture": encoder.backbone.config.model_type} | settings
     features["tokens at most"] = encoder.inner.max_length
     features |= adapter_facts(encoder.backbone)
     summary = "A cross-encoder trained with juzhen: it scores pairs of sentences."
     use = f"{_USE_CROSS}{_USE_CROSS_ELSEWHERE[loads_elsewhere]}".replace(HERE, place)
-    return card_text(encoder.inner.licence, title, summary, features, facts, use)
+    return card_text(encoder.inner.licence, "Cross-encoder", summary, features, facts, use)
 
 
 def fact_table(rows: dict[str, Any]) -> str:

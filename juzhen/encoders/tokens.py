@@ -6,7 +6,7 @@ import hashlib
 import json
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -28,8 +28,10 @@ from transformers.utils import PaddingStrategy
 from juzhen.core.array_cache import ArrayCache, Stored
 from juzhen.core.atomic_write import write_json
 from juzhen.core.batch import num_fitting
+from juzhen.core.columns import check_texts
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Side
+from juzhen.core.progress import progress_bar
 from juzhen.core.safe_open import read_json
 from juzhen.core.text_warnings import SAMPLED, Unknown, current, equal_pairs, number_in, unknown_characters
 from juzhen.encoders.folder_settings import read_settings
@@ -283,6 +285,23 @@ MAX_BYTES = 4 * 2**30
 TEXTS_PER_CALL = 4096
 
 
+def tokenized(
+    texts: Sequence[str], read: Callable[[Sequence[str]], TokenTable], *, progress: bool | None
+) -> TokenTable:
+    """Read texts in portions: a tokenizer keeps far more than the numbers until its call is over."""
+    portions: list[TokenTable] = []
+    with (
+        no_garbage_collection(),
+        progress_bar("tokenising sentences", len(texts), shown=progress) as advance,
+    ):
+        for start in range(0, len(texts), TEXTS_PER_CALL):
+            portion = texts[start : start + TEXTS_PER_CALL]
+            check_texts(portion, start=start, may_be_empty=True)
+            portions.append(read(portion))
+            advance(len(portion))
+    return TokenTable.joined(portions)
+
+
 class MappedTable(TokenTable):
     """A token table in a file. Another process gets the path and maps the file itself."""
 
@@ -401,17 +420,10 @@ def token_codes(table: TokenTable) -> UInt64[np.ndarray, "texts"]:
         mixed ^= mixed >> np.uint64(shift)
         mixed *= np.uint64(factor)
     mixed ^= mixed >> np.uint64(31)
-    return _sums(mixed, starts, lengths)
-
-
-def _sums(
-    values: np.ndarray, starts: Int[np.ndarray, "texts"], lengths: Int[np.ndarray, "texts"]
-) -> np.ndarray:
-    sums = np.zeros(len(starts), dtype=values.dtype)
-    filled = np.flatnonzero(lengths)
-    if len(filled):
-        sums[filled] = np.add.reduceat(values, starts[filled])
-    return sums
+    codes = np.zeros(len(table), dtype=np.uint64)
+    if len(filled := np.flatnonzero(lengths)):
+        codes[filled] = np.add.reduceat(mixed, starts[filled])
+    return codes
 
 
 def unknown_texts(reader: Any, table: TokenTable) -> Bool[np.ndarray, "texts"]:

@@ -45,7 +45,7 @@ def test_tokenize_adds_special_tokens_and_cuts(bert_folder, load):
 def test_tokenize_in_portions_equals_one_call(bert_folder, load, monkeypatch):
     encoder = load(bert_folder)
     whole = encoder.tokenize(TEXTS)
-    monkeypatch.setattr("juzhen.encoders.pooled_encoder.TEXTS_PER_CALL", 2)
+    monkeypatch.setattr("juzhen.encoders.tokens.TEXTS_PER_CALL", 2)
     assert encoder.tokenize(TEXTS) == whole
 
 
@@ -62,7 +62,7 @@ def test_a_bar_is_shown_on_demand_or_on_a_terminal_for_long_work(
     )
     monkeypatch.setattr(progress, "is_live", lambda: is_terminal)
     monkeypatch.setattr(progress, "PATIENCE", patience)
-    monkeypatch.setattr("juzhen.encoders.pooled_encoder.TEXTS_PER_CALL", 2)
+    monkeypatch.setattr("juzhen.encoders.tokens.TEXTS_PER_CALL", 2)
     load(bert_folder).tokenize(["今天"] * 5, progress=shown)
     assert len(lines) == started
 

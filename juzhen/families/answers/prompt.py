@@ -14,14 +14,13 @@ import numpy as np
 from jaxtyping import Int
 from transformers import PreTrainedTokenizerBase
 
-from juzhen.core.columns import check_texts
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Side
-from juzhen.core.progress import progress_bar
 from juzhen.core.text import short
+from juzhen.encoders.asymmetric import ROLES
 from juzhen.encoders.folder_settings import naming
 from juzhen.encoders.pair_encoder import PairTemplate
-from juzhen.encoders.tokens import TEXTS_PER_CALL, TokenTable, no_garbage_collection, runs
+from juzhen.encoders.tokens import TokenTable, runs, tokenized
 
 LINES = "<Instruct>: {instruction}\n<Query>: {query}\n<Document>: {document}"
 CHAT = (
@@ -39,9 +38,6 @@ Format = Literal["flat", "structured", "plain"]
 
 ENDS = ("a", "Z", "7", "今", "!", ".", "-", "\n", " ", "”", "\t", ">", "é")
 """Characters at the ends of texts that a tokenizer might join to their neighbours."""
-
-ROLES = np.array([Side.EVERY, Side.QUERY, Side.EVERY, Side.QUERY], dtype=np.int8)
-"""Sides: texts without a side are read as documents."""
 
 
 def chat_template(text: str) -> str:
@@ -299,16 +295,10 @@ class SideReader:
 
     def tokenize(self, texts: Sequence[str], *, progress: bool | None = False) -> TokenTable:
         """Token numbers of each text with the text around it, at most `max_length` of each."""
-        around, portions = self._encoder.template.around, [TokenTable.of([])]
-        with (
-            no_garbage_collection(),
-            progress_bar("tokenising sentences", len(texts), shown=progress) as advance,
-        ):
-            for start in range(0, len(texts), TEXTS_PER_CALL):
-                portion = texts[start : start + TEXTS_PER_CALL]
-                check_texts(portion, start=start, may_be_empty=True)
-                full = [around(text, is_query=self._is_query) for text in portion]
-                rows = _ids(self.tokenizer, full)
-                portions.append(TokenTable.of([row[: self.max_length] for row in rows]))
-                advance(len(portion))
-        return TokenTable.joined(portions)
+        around = self._encoder.template.around
+
+        def read(portion: Sequence[str]) -> TokenTable:
+            rows = _ids(self.tokenizer, [around(text, is_query=self._is_query) for text in portion])
+            return TokenTable.of([row[: self.max_length] for row in rows])
+
+        return tokenized(texts, read, progress=progress)

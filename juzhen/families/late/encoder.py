@@ -22,7 +22,7 @@ from juzhen.core.examples import Side
 from juzhen.core.machine import open_device, warn_forked
 from juzhen.core.progress import progress_bar
 from juzhen.core.text_warnings import STRICT, reported
-from juzhen.encoders.asymmetric import AsymmetricEncoder
+from juzhen.encoders.asymmetric import ROLES, AsymmetricEncoder
 from juzhen.encoders.backbone import StaticTokens, evaluating, quiet
 from juzhen.encoders.backbone_config import BackboneConfig
 from juzhen.encoders.base_weights import merged
@@ -43,18 +43,13 @@ from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.thresholds import ThresholdMixin
 from juzhen.encoders.tokens import BATCH_TOKENS, TokenTable, batches_by_length
 from juzhen.families.late.folder import (
+    MARKERS,
     MultiVectorSettings,
     read_multi_vector,
     require_reading,
     write_multi_vector,
 )
 from juzhen.families.late.scores import TokenVectors, filled_up, hiding, row_maxsims
-
-MARKERS = {"query": "[Q] ", "document": "[D] "}
-"""Markers of queries and documents, one token each."""
-
-ROLES = np.array([Side.EVERY, Side.QUERY, Side.EVERY, Side.QUERY], dtype=np.int8)
-"""Sides: texts without a side are read as documents."""
 
 
 class MultiVectorEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEncoder):

@@ -110,12 +110,16 @@ class MaxSimEvaluator(Evaluator):
     unscored = UNSCORED_BY_TOKENS
     plan_type = MaxSimPlan
 
-    def __init__(self, encoder: MultiVectorEncoder | QueryDocumentEncoder) -> None:
+    def __init__(self, encoder: Any) -> None:
         self.encoder = encoder
-        self._plans: WeakValueDictionary[str, TokenVectors] = WeakValueDictionary()
+        self._plans: WeakValueDictionary[str, Any] = WeakValueDictionary()
+
+    def _vectors(self, count: int) -> Any:
+        """Vectors of `count` texts, to be filled by `output`."""
+        return TokenVectors(count, sums=self.encoder.sums)
 
     def plan(self, sets: Sets, tasks: Sequence[TransferTask] = ()) -> MaxSimPlan:
-        plan = MaxSimPlan(sets, tasks, vectors=partial(TokenVectors, sums=self.encoder.sums))
+        plan = self.plan_type(sets, tasks, vectors=self._vectors)
         self._plans[plan.examples.name] = plan.vectors
         return plan
 

@@ -40,6 +40,9 @@ PUNCTUATION = (*string.punctuation, *"，。、；：？！…—·「」『』�
 QUERY_LENGTH, DOCUMENT_LENGTH = 32, 180
 """Default lengths of queries and documents in PyLate."""
 
+MARKERS = {"query": "[Q] ", "document": "[D] "}
+"""Markers of queries and documents, one token each."""
+
 MEAN, SUM = "meanmaxsim", "maxsim"
 """Names in sentence-transformers of the mean over the tokens of a query, and of the sum, its default."""
 
@@ -110,9 +113,12 @@ def read_multi_vector(folder: Path) -> MultiVectorLayout:
         if is_pylate:
             reading, prompts = _of_pylate(settings, path), _markers(settings, path)
             return MultiVectorLayout(transformer, dense, reading, prompts, sums=sums)
-        for (kind, module), name in zip(modules[-2:], ends, strict=True):
-            _require_plain(kind, inside(folder, module["path"]), name)
-        mask = read_module(inside(folder, modules[-2][1]["path"]), "MultiVectorMask")
+        mask, norm = (
+            read_module(inside(folder, module["path"]), kind) for kind, module in modules[-len(ends) :]
+        )
+        source, target = (norm.get(key) for key in TOKENS)
+        if (source, target or source) != (*TOKENS.values(),):
+            raise UserError(f"{folder}: only a Normalize of the token vectors is supported")
         reading, prompts = _of_theirs(theirs, mask, folder), prompts_of(settings, path)
         return MultiVectorLayout(transformer, dense, reading, prompts, sums=sums)
 
@@ -140,9 +146,9 @@ def _of_pylate(settings: Mapping[str, Any], path: Path) -> MultiVectorSettings:
 def _markers(settings: Mapping[str, Any], path: Path) -> Prompts:
     """Markers as prompts: PyLate puts the marker before the prompt of the text."""
     texts = dict(prompts_of(settings, path).texts)
-    for name in ("query", "document"):
+    for name in MARKERS:
         marker = settings.get(f"{name}_prefix")
-        marker = {"query": "[Q] ", "document": "[D] "}[name] if marker is None else marker
+        marker = MARKERS[name] if marker is None else marker
         texts[name] = marker + texts.get(name, "").removeprefix(marker)
     return Prompts({name: text for name, text in texts.items() if text})
 
@@ -167,13 +173,6 @@ def _of_theirs(settings: Mapping[str, Any], mask: Mapping[str, Any], folder: Pat
         token=expansion.get("token"),
         skipped=() if tasks == [] else tuple(mask.get("skiplist_words") or ()),
     )
-
-
-def _require_plain(kind: str, folder: Path, name: str) -> None:
-    """Raise UserError for a normalization of anything but the token vectors."""
-    source, target = (read_module(folder, kind).get(key) for key in TOKENS)
-    if name == "Normalize" and (source, target or source) != (*TOKENS.values(),):
-        raise UserError(f"{folder}: only a {kind} of the token vectors is supported")
 
 
 def written_settings(
@@ -281,8 +280,7 @@ def write_multi_vector(encoder: Any, folder: Path, card: dict[str, Any], *, plac
 
 
 def _card(encoder: Any, facts: dict[str, Any], *, is_pylate: bool, place: str) -> str:
-    facts = dict(facts)
-    title, rules = facts.pop("name", "Encoder of token vectors"), encoder.rules
+    rules = encoder.rules
     features: dict[str, Any] = {
         "architecture": encoder.backbone.config.model_type,
         "numbers of a token": encoder.dim,
@@ -294,4 +292,5 @@ def _card(encoder: Any, facts: dict[str, Any], *, is_pylate: bool, place: str) -
     use = use.replace("{pylate}", pylate).replace("{place}", place)
     head = "library_name: sentence-transformers\ntags: [colbert, late-interaction, juzhen]\n"
     summary = "A ColBERT trained with juzhen: a vector for each token."
+    title = "Encoder of token vectors"
     return card_text(encoder.licence, title, summary, features, facts, use, header=head)

@@ -8,6 +8,7 @@ scores 0.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -72,7 +73,31 @@ def _mean(
     return nearest.masked_fill(~is_token.unsqueeze(-1), 0).sum(dim=1) / count
 
 
-class TokenVectors(Sequence[np.ndarray]):
+class StoredVectors:
+    """The vectors of each text, None before they are taken."""
+
+    def __init__(self, count: int) -> None:
+        self._rows: list[Any] = [None] * count
+
+    def gather(self) -> None:
+        """Gather the vectors of the other processes, if several encode."""
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            parts: list[dict[int, Any]] = [{} for _ in range(torch.distributed.get_world_size())]
+            ours = {number: row for number, row in enumerate(self._rows) if row is not None}
+            torch.distributed.all_gather_object(parts, ours)
+            for part in parts:
+                for number, row in part.items():
+                    self._rows[number] = row
+            self._forget()
+
+    def _forget(self) -> None:
+        """Drop what was made of the rows."""
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+
+class TokenVectors(StoredVectors, Sequence[np.ndarray]):
     """(tokens, dim) float32 of each text, dim × 4 bytes per token. A text not passed to `take` has none.
 
     Args:
@@ -80,7 +105,7 @@ class TokenVectors(Sequence[np.ndarray]):
     """
 
     def __init__(self, count: int, *, sums: bool = False) -> None:
-        self._rows: list[np.ndarray | None] = [None] * count
+        super().__init__(count)
         self.sums = sums
 
     def take(
@@ -90,21 +115,8 @@ class TokenVectors(Sequence[np.ndarray]):
         for row, part in zip(rows.tolist(), np.split(vectors, np.cumsum(counts)[:-1]), strict=True):
             self._rows[row] = part
 
-    def gather(self) -> None:
-        """Gather the vectors of the other processes, if several encode."""
-        if torch.distributed.is_available() and torch.distributed.is_initialized():
-            parts: list[dict[int, np.ndarray]] = [{} for _ in range(torch.distributed.get_world_size())]
-            ours = {number: row for number, row in enumerate(self._rows) if row is not None}
-            torch.distributed.all_gather_object(parts, ours)
-            for part in parts:
-                for number, row in part.items():
-                    self._rows[number] = row
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
     def __getitem__(self, row: int) -> np.ndarray:  # type: ignore[override]
-        vectors = self._rows[row]
+        vectors: np.ndarray | None = self._rows[row]
         assert vectors is not None, f"text {row} has not been encoded"
         return vectors
 

@@ -2,10 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Self
-from weakref import WeakValueDictionary
 
 import numpy as np
 import torch
@@ -24,7 +22,6 @@ from juzhen.core.machine import open_device, warn_forked
 from juzhen.core.progress import progress_bar
 from juzhen.core.text import short
 from juzhen.core.text_warnings import STRICT, reported
-from juzhen.data.probe import TransferTask
 from juzhen.encoders.asymmetric import AsymmetricEncoder
 from juzhen.encoders.backbone import evaluating, quiet
 from juzhen.encoders.base_weights import merged
@@ -56,9 +53,9 @@ from juzhen.encoders.save import (
 )
 from juzhen.encoders.thresholds import ThresholdMixin, write_thresholds
 from juzhen.encoders.tokens import BATCH_TOKENS, batches_by_length
-from juzhen.evaluation.encoding_plan import NOTHING, Evaluator, Sets
+from juzhen.evaluation.encoding_plan import NOTHING
 from juzhen.families.family import AskingEncoders
-from juzhen.families.late.family import MaxSimPlan
+from juzhen.families.late.family import MaxSimEvaluator, MaxSimPlan
 from juzhen.families.sparse.vectors import ACTIVATIONS, POOLINGS, SparseVectors, pooled_texts
 
 PACKAGE = "sentence_transformers"
@@ -167,8 +164,6 @@ def write_sparse(encoder: Any, folder: Path, card: dict[str, Any], *, place: str
 
 
 def _card(encoder: Any, facts: dict[str, Any], *, place: str) -> str:
-    facts = dict(facts)
-    title = facts.pop("name", "Sparse encoder")
     features: dict[str, Any] = {
         "architecture": encoder.backbone.config.model_type,
         "tokens of the vocabulary": encoder.dim,
@@ -180,7 +175,7 @@ def _card(encoder: Any, facts: dict[str, Any], *, place: str) -> str:
         "A sparse encoder (SPLADE) trained with juzhen: a weight for each token of the vocabulary, mostly 0."
     )
     use = USE.replace("{place}", place)
-    return card_text(encoder.licence, title, summary, features, facts, use, header=head)
+    return card_text(encoder.licence, "Sparse encoder", summary, features, facts, use, header=head)
 
 
 LENGTH, MOST = 16, 2**15
@@ -608,20 +603,15 @@ class SparsePlan(MaxSimPlan):
     temperature = 1.0
 
 
-class SparseEvaluator(Evaluator):
+class SparseEvaluator(MaxSimEvaluator):
     """A sparse encoder. Its outputs are the vectors. The plan keeps them."""
 
     unscored = UNSCORED_BY_WEIGHTS
     plan_type = SparsePlan
+    encoder: SparseEncoder
 
-    def __init__(self, encoder: SparseEncoder) -> None:
-        self.encoder = encoder
-        self._plans: WeakValueDictionary[str, SparseVectors] = WeakValueDictionary()
-
-    def plan(self, sets: Sets, tasks: Sequence[TransferTask] = ()) -> SparsePlan:
-        plan = SparsePlan(sets, tasks, vectors=partial(SparseVectors, dim=self.encoder.dim))
-        self._plans[plan.examples.name] = plan.vectors
-        return plan
+    def _vectors(self, count: int) -> SparseVectors:
+        return SparseVectors(count, self.encoder.dim)
 
     def output(self, batch: Batch) -> Float[Tensor, "batch one"]:
         if batch.task != NOTHING.name:
@@ -629,9 +619,6 @@ class SparseEvaluator(Evaluator):
             columns = batch.columns["text"].cpu().numpy()
             self._plans[batch.task].take(batch.rows.cpu().numpy(), vectors[columns])
         return torch.zeros(len(batch), 1)
-
-    def read_query(self, query: str, symmetric: bool | None) -> None:
-        self.encoder.encode_query(query)
 
 
 class SparseEncoders(AskingEncoders):

@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from juzhen.core.batch import Group, Tokens
+from juzhen.families.late.scores import StoredVectors
 
 POOLINGS = ("max", "sum")
 ACTIVATIONS = ("relu", "log1p_relu")
@@ -109,35 +110,24 @@ PRODUCTS_AT_ONCE = 2**22
 """Products of a query and a document that are held at a time."""
 
 
-class SparseVectors:
+class SparseVectors(StoredVectors):
     """(texts, vocabulary) float32, 8 bytes for each number above 0. A text not passed to `take` has none.
 
     The score of two texts is their dot product. It is 0 if they share no token.
     """
 
     def __init__(self, count: int, dim: int) -> None:
+        super().__init__(count)
         self.dim = dim
-        self._rows: list[sparse.csr_array | None] = [None] * count
 
     def take(self, rows: Numbers, vectors: sparse.csr_array) -> None:
         """Store the vectors of some texts, one text after another."""
-        self.__dict__.pop("table", None)
+        self._forget()
         for place, row in enumerate(rows.tolist()):
             self._rows[row] = vectors[place : place + 1]
 
-    def gather(self) -> None:
-        """Gather the vectors of the other processes, if several encode."""
-        if torch.distributed.is_available() and torch.distributed.is_initialized():
-            parts: list[dict[int, sparse.csr_array]] = [{} for _ in range(torch.distributed.get_world_size())]
-            ours = {number: row for number, row in enumerate(self._rows) if row is not None}
-            torch.distributed.all_gather_object(parts, ours)
-            self.__dict__.pop("table", None)
-            for part in parts:
-                for number, row in part.items():
-                    self._rows[number] = row
-
-    def __len__(self) -> int:
-        return len(self._rows)
+    def _forget(self) -> None:
+        self.__dict__.pop("table", None)
 
     @cached_property
     def table(self) -> sparse.csr_array:
