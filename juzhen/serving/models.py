@@ -74,7 +74,7 @@ class ServedThreshold:
             UserError: The chosen set has no threshold, or no score reaches the number.
         """
         with suppress(ValueError):
-            if isfinite(number := float(chosen or "nan")):
+            if chosen is not None and isfinite(number := float(chosen)):
                 return cls(require_reachable("threshold", number, encoder))
         try:
             name, value = encoder.fitted_threshold(chosen)
@@ -538,11 +538,6 @@ def model_name(source: str) -> str:
     return (path.parent if path.name == ENCODER_FOLDER else path).name or source
 
 
-def _by_build(option: str, value: object) -> str:
-    """An option of a table as the verb has it that makes an index of the table."""
-    return f"juzhen index build … {typed(option, value)}, and --index that folder"
-
-
 def open_corpus(source: str | Path, encoder: SentenceEncoder) -> Corpus:
     """Open an index folder or a Qdrant collection, or encode the rows of a file in memory.
 
@@ -562,6 +557,9 @@ def open_corpus(source: str | Path, encoder: SentenceEncoder) -> Corpus:
     elif path.is_dir():
         index = Index.open(path, encoder)
     else:
-        index = index_in_memory(encoder, read_rows(path, TableReading(spell=_by_build)))
+        # How a table is read is an option of the verb that makes an index of it.
+        way_out = "juzhen index build … {}, and --index that folder"
+        reading = TableReading(spell=lambda option, value: way_out.format(typed(option, value)))
+        index = index_in_memory(encoder, read_rows(path, reading))
     index.warm()
     return Corpus(index, path.resolve().name, index.facts()["dimension"])

@@ -46,10 +46,19 @@ Input = Annotated[
 TruncationDirection = Literal["Right", "right"]
 """As text-embeddings-inference has it; a text is cut at its end alone."""
 
-InputType = Literal[
-    "query", "search_query", "document", "passage", "search_document", "classification", "clustering"
+InputType = Annotated[
+    Literal["query", "search_query", "document", "passage", "search_document", "classification", "clustering"]
+    | None,
+    Field(description="the prompt by the use: for queries, for documents, or the default"),
 ]
-
+Dimensions = Annotated[
+    Annotated[int, Field(ge=1), WHOLE] | None,
+    Field(description="the first so many numbers, again of length 1"),
+]
+TopN = Annotated[
+    Annotated[int, Field(ge=1), WHOLE] | None, Field(description="how many are given · null: all")
+]
+Unused = Annotated[Annotated[int, WHOLE] | None, Field(description="taken, and without effect")]
 
 MinScore = (
     Annotated[float, Field(allow_inf_nan=False, description="scores below it are left out · null: none is")]
@@ -74,9 +83,7 @@ class ReadBody(Body):
     """A request whose texts are read behind a prompt."""
 
     prompt_name: str | None = Field(default=None, description="a prompt of the encoder · null: its default")
-    input_type: InputType | None = Field(
-        default=None, description="the prompt by the use: for queries, for documents, or the default"
-    )
+    input_type: InputType = None
     truncate: bool | Literal["NONE", "END"] | None = Field(
         default=False, description="cut texts that are longer than the encoder reads · false: refuse them"
     )
@@ -87,9 +94,7 @@ class EmbeddingsBody(ReadBody):
 
     input: Input
     encoding_format: Literal["float", "base64"] | None = Field(default="float", description="null: float")
-    dimensions: Annotated[int, Field(ge=1), WHOLE] | None = Field(
-        default=None, description="the first so many numbers, again of length 1"
-    )
+    dimensions: Dimensions = None
     user: str | None = None
 
 
@@ -152,7 +157,7 @@ class SearchBody(ReadBody):
         default=None,
         description="metadata that a text must have · a list: any of its values · a text with a list has its items",
     )
-    input_type: InputType | None = "query"
+    input_type: InputType = "query"
     min_score: MinScore = None
 
 
@@ -167,9 +172,7 @@ class RerankBody(Body):
 
     query: Text
     documents: Annotated[list[Text | Document], FailFast(), Field(min_length=1, max_length=MOST_TEXTS)]
-    top_n: Annotated[int, Field(ge=1), WHOLE] | None = Field(
-        default=None, description="how many are given · null: all"
-    )
+    top_n: TopN = None
     return_documents: bool = False
     min_score: MinScore = None
     truncate: bool | Literal["NONE", "END"] = Field(
@@ -178,10 +181,8 @@ class RerankBody(Body):
     max_tokens_per_doc: Annotated[int, WHOLE] | None = Field(
         default=None, description="taken, and without effect: the model's own limit holds"
     )
-    max_chunks_per_doc: Annotated[int, WHOLE] | None = Field(
-        default=None, description="taken, and without effect"
-    )
-    priority: Annotated[int, WHOLE] | None = Field(default=None, description="taken, and without effect")
+    max_chunks_per_doc: Unused = None
+    priority: Unused = None
     user: str | None = None
 
 
@@ -369,21 +370,17 @@ class CohereEmbedBody(Body):
     """As Cohere has it, without images. Embeddings are of length 1, so their numbers are from -1 to 1."""
 
     texts: Texts
-    input_type: InputType | None = Field(
-        default=None, description="the prompt by the use: for queries, for documents, or the default"
-    )
+    input_type: InputType = None
     embedding_types: EmbeddingTypes | None = Field(
         default=None,
         description="int8: each number times 127, rounded · uint8: the same plus 128 · ubinary: the signs of eight "
         "numbers in a byte; binary: the same less 128; null: float",
     )
-    output_dimension: Annotated[int, Field(ge=1), WHOLE] | None = Field(
-        default=None, description="the first so many numbers, again of length 1"
-    )
+    output_dimension: Dimensions = None
     truncate: Literal["NONE", "END"] | None = Field(
         default="END", description="cut what is longer than the encoder reads, and say so · NONE: refuse it"
     )
-    priority: Annotated[int, WHOLE] | None = Field(default=None, description="taken, and without effect")
+    priority: Unused = None
 
 
 class EmbeddingsByType(BaseModel):
@@ -431,9 +428,7 @@ class ListRerankBody(Body):
     query: Text
     texts: Texts | None = None
     documents: Documents | None = None
-    top_n: Annotated[int, Field(ge=1), WHOLE] | None = Field(
-        default=None, description="how many are given · null: all"
-    )
+    top_n: TopN = None
     raw_scores: bool = Field(default=False, description="as the model gives them, not from 0 to 1")
     return_text: bool = False
     return_documents: bool = False

@@ -84,11 +84,6 @@ def words_of(encoder: SentenceEncoder, text: str, *, param: str) -> tuple[np.nda
     return np.asarray(encoding["input_ids"], dtype=np.int32), parts
 
 
-def without_each(ids: np.ndarray, words: Sequence[Word]) -> list[np.ndarray]:
-    """The tokens, and the tokens without each word."""
-    return [ids, *(np.delete(ids, word.tokens) for word in words)]
-
-
 def weighed(text: str, words: Sequence[Word], weights: Sequence[float]) -> list[dict[str, object]]:
     """Split the text into parts that join to the text. Parts outside words have no weight."""
     parts: list[dict[str, object]] = []
@@ -114,9 +109,7 @@ def _stripped(text: str, start: int, end: int) -> tuple[int, int]:
 
 def _is_inside(text: str, start: int, before: int) -> bool:
     """True if the token at `start` continues the run of letters that ended at `before`."""
-    if start != before:
-        return False
-    return all(
+    return start == before and all(
         character.isalnum() and east_asian_width(character) not in "WF"
         for character in text[start - 1 : start + 1]
     )
@@ -304,7 +297,11 @@ class Service:
             ]
 
         ids, parts = zip(*await self._tokenized(embedder, texts, tokenized, facts), strict=True)
-        inputs = [without_each(*half) for half in zip(ids, parts, strict=True)]
+        # Of each text its tokens, and its tokens without each word.
+        inputs = [
+            [of_text, *(np.delete(of_text, word.tokens) for word in words)]
+            for of_text, words in zip(ids, parts, strict=True)
+        ]
         encoded = [(tokens, reader.unpooled) for half in inputs for tokens in half]
         lengths = embedder.encoder.input_lengths(TokenTable.of([tokens for tokens, _ in encoded]))
         vectors = await self._computed(embedder, encoded, lengths, facts)
