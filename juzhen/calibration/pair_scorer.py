@@ -127,7 +127,7 @@ class Scorer:
         asks_vectors = self.cache or self.truncate_dim or self.backend != BackendName.TORCH
         if not family.has_embeddings and asks_vectors:
             raise UserError(
-                f"{self.encoder} holds {_kind(encoder)}, which has no embeddings: leave out --cache, --backend and "
+                f"{self.encoder} holds {family.described}, which has no embeddings: leave out --cache, --backend and "
                 "--truncate-dim"
             )
         for kind in (Kind.NLI_PAIR, Kind.RETRIEVAL):
@@ -303,14 +303,3 @@ def _scored_text(
     else:
         text = csv_text(cells, delimiter=delimiter)
     return f"\ufeff{text}" if table.needs_mark else text
-
-
-def _kind(encoder: Any) -> str:
-    """Return the kind of an encoder without text embeddings, for messages."""
-    kinds = {
-        "multi_vector": "an encoder of token vectors",
-        "sparse": "a sparse encoder",
-        "query_document": "an encoder with weights of their own for queries and documents",
-        "generative_reranker": "a reranker",
-    }
-    return kinds.get(encoder.family, "a cross-encoder")

@@ -21,7 +21,8 @@ from juzhen.core.safe_open import csv_text
 from juzhen.data.convert import convert_rows
 from juzhen.data.spec import DatasetConfig, made_from
 from juzhen.encoders.resolve_path import encoder_folder
-from juzhen.families.registry import PairScorer
+from juzhen.families.family import AskingEncoders
+from juzhen.families.registry import FAMILIES, PairScorer
 from juzhen.metrics.correlation import spearman
 from juzhen.mining.sets import write_description
 
@@ -291,17 +292,14 @@ def open_teacher(
         encoder_folder(path)  # the hub is not asked
         scorer = PairScorer(path)
         scorer.require_order(examples)
-        kind = {
-            "multi_vector": "an encoder of token vectors",
-            "query_document": "an encoder with weights of their own for queries and documents",
-            "sparse": "a sparse encoder",
-        }.get(scorer.family)
-        if kind is not None and grade == "logit":
-            return Teacher(scorer, kind, grade)
-        if not scorer.has_embeddings and kind is None:
+        family = FAMILIES[scorer.family]
+        asks = isinstance(family, AskingEncoders)
+        if asks and grade == "logit":
+            return Teacher(scorer, family.described, grade)
+        if not scorer.has_embeddings and not asks:
             return Teacher(scorer, "a cross-encoder", grade)
         if grade != "logit":
-            gives = "a bi-encoder, gives cosines" if kind is None else f"{kind}, gives none"
+            gives = f"{family.described}, gives none" if asks else "a bi-encoder, gives cosines"
             raise UserError(
                 f"--grade {grade} is the sigmoid of a logit, and {path}, {gives}. Leave --grade out, or take a "
                 "cross-encoder"

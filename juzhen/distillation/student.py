@@ -7,7 +7,7 @@ import json
 import tempfile
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -111,12 +111,16 @@ def with_tokens(tokenizer: PreTrainedTokenizerBase, token_ids: Sequence[int]) ->
     spec["added_tokens"] = [added | {"id": number[added["id"]]} for added in spec["added_tokens"]]
     for entry in (spec["post_processor"] or {}).get("special_tokens", {}).values():
         entry["ids"] = [number[old] for old in entry["ids"]]
-    smaller = Tokenizer.from_str(json.dumps(spec))
+    return _tokenizer_of(spec, tokenizer)
+
+
+def _tokenizer_of(spec: dict[str, Any], like: PreTrainedTokenizerBase) -> PreTrainedTokenizerFast:
+    """The tokenizer of a tokenizer.json, with the settings of another one."""
     return PreTrainedTokenizerFast(
-        tokenizer_object=smaller,
-        model_max_length=tokenizer.model_max_length,
-        model_input_names=tokenizer.model_input_names,
-        **tokenizer.special_tokens_map,
+        tokenizer_object=Tokenizer.from_str(json.dumps(spec)),
+        model_max_length=like.model_max_length,
+        model_input_names=like.model_input_names,
+        **like.special_tokens_map,
     )
 
 
@@ -191,9 +195,7 @@ def complete_tokenizer(
             "Take a teacher with a Unigram tokenizer, such as multilingual-e5"
         )
     spec["normalizer"] = folding_normalizer(spec["normalizer"])
-    folding = PreTrainedTokenizerFast(
-        tokenizer_object=Tokenizer.from_str(json.dumps(spec)), **_names(tokenizer)
-    )
+    folding = _tokenizer_of(spec, tokenizer)
     scores: dict[str, float] = dict(spec["model"]["vocab"])
     old_numbers = tokenizer.get_vocab()
     specials = sorted(tokenizer.all_special_tokens, key=old_numbers.__getitem__)
@@ -222,12 +224,7 @@ def complete_tokenizer(
     spec["added_tokens"] = [added | {"id": numbers[added["content"]]} for added in spec["added_tokens"]]
     for entry in (spec["post_processor"] or {}).get("special_tokens", {}).values():
         entry["ids"] = [numbers[piece] for piece in entry["tokens"]]
-    return PreTrainedTokenizerFast(
-        tokenizer_object=Tokenizer.from_str(json.dumps(spec)),
-        model_max_length=tokenizer.model_max_length,
-        model_input_names=tokenizer.model_input_names,
-        **_names(tokenizer),
-    )
+    return _tokenizer_of(spec, tokenizer)
 
 
 def folding_normalizer(before: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -285,23 +282,8 @@ def _charsmap(table: Mapping[str, str]) -> str:
     return base64.b64encode(proto.normalizer_spec.precompiled_charsmap).decode()
 
 
-def _names(tokenizer: PreTrainedTokenizerBase) -> Mapping[str, Any]:
-    return dict(tokenizer.special_tokens_map)
-
-
-def shared_tokens(old: PreTrainedTokenizerBase, new: PreTrainedTokenizerBase) -> Iterable[tuple[int, int]]:
-    """Yield the number of each token of both vocabularies: (in the old one, in the new one).
-
-    Args:
-        old: The first tokenizer.
-        new: The second tokenizer.
-
-    Returns:
-        Pairs of token ids.
-    """
-    numbers = old.get_vocab()
-    return ((numbers[token], number) for token, number in new.get_vocab().items() if token in numbers)
-
+PLAIN: dict[str, Any] = {"pooling": "mean", "normalize": False, "projections": ()}
+"""How a student makes an embedding of its states."""
 
 HEAD = 64
 """Numbers that one attention head of a narrower student reads."""
@@ -356,14 +338,8 @@ def student_of(
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         backbone = _narrower(teacher, chosen, dim) if is_narrower else _shallower(teacher, layers, token_ids)
-    student = SentenceEncoder(
-        backbone,
-        chosen,
-        pooling="mean",
-        normalize=False,
-        max_length=min(max_length or teacher.max_length, architecture.max_position_embeddings),
-        projections=(),
-    )
+    length = min(max_length or teacher.max_length, architecture.max_position_embeddings)
+    student = SentenceEncoder(backbone, chosen, max_length=length, **PLAIN)
     return with_layers(student, layers, seed=seed).train()
 
 
@@ -400,16 +376,16 @@ def grown(
     student = copy.deepcopy(start)
     backbone = student.backbone
     old_rows = token_embeddings(backbone).weight.detach().clone()
-    shared = np.array(list(shared_tokens(start.tokenizer, tokenizer)))
+    old_numbers, numbers = start.tokenizer.get_vocab(), tokenizer.get_vocab()
+    shared = np.array([(old_numbers[token], numbers[token]) for token in numbers if token in old_numbers])
     pieces = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
     spelt = [piece.replace("▁", " ").strip() for piece in pieces]
     is_seen = np.array([text_fault(text) is None for text in spelt])
     spelt = [text if is_seen[number] else "。" for number, text in enumerate(spelt)]
     ids = teacher.tokenizer(spelt, add_special_tokens=False)["input_ids"]
     is_known = np.array([teacher.tokenizer.unk_token_id not in row for row in ids])
-    is_known &= is_seen & ~np.isin(
-        np.arange(len(pieces)), [*tokenizer.all_special_ids, *_byte_numbers(tokenizer)]
-    )
+    not_texts = [*tokenizer.all_special_ids, *(numbers[byte] for byte in BYTES)]
+    is_known &= is_seen & ~np.isin(np.arange(len(pieces)), not_texts)
     with collected():  # pieces that it does not know are drawn
         seen = teacher.encode(spelt, normalize=True)
     seen = np.hstack([seen, np.ones((len(seen), 1), dtype=seen.dtype)])
@@ -426,19 +402,7 @@ def grown(
             torch.from_numpy(rows.astype(np.float32))
         )
     backbone.config.pad_token_id = tokenizer.pad_token_id
-    return SentenceEncoder(
-        backbone,
-        tokenizer,
-        pooling="mean",
-        normalize=False,
-        max_length=start.max_length,
-        projections=(),
-    ).train()
-
-
-def _byte_numbers(tokenizer: PreTrainedTokenizerBase) -> list[int]:
-    numbers = tokenizer.get_vocab()
-    return [numbers[byte] for byte in BYTES]
+    return SentenceEncoder(backbone, tokenizer, max_length=start.max_length, **PLAIN).train()
 
 
 def _check(

@@ -77,12 +77,6 @@ AutoConfig.register(STATIC, StaticConfig)
 AutoModel.register(StaticConfig, StaticTokens)
 
 
-def read_static_config(folder: Path) -> StaticConfig:
-    """The sizes of the table in a folder."""
-    vocabulary, dim = static_shape(folder)
-    return StaticConfig(vocab_size=vocabulary, hidden_size=dim)
-
-
 def read_static(folder: Path, config: StaticConfig) -> StaticTokens:
     """Read the token table of a folder. Raises UserError if the weights do not load."""
     path = folder / WEIGHTS[0]
@@ -261,10 +255,20 @@ DROPOUTS = (
 def read_architecture(folder: Path, *, dropout: float | None) -> PretrainedConfig:
     """config.json with the dropout that was asked for."""
     if is_static(folder):
-        architecture: PretrainedConfig = read_static_config(folder)
-        if dropout is not None:
-            _set_dropout(architecture, dropout)
-        return architecture
+        vocabulary, dim = static_shape(folder)
+        architecture: PretrainedConfig = StaticConfig(vocab_size=vocabulary, hidden_size=dim)
+    else:
+        architecture = _read_transformer_config(folder)
+    if dropout is not None:
+        names = [name for name in DROPOUTS if hasattr(architecture, name)]
+        if not names:
+            raise UserError(f"dropout={dropout}: {architecture.model_type} has no dropout. Leave it at null")
+        for name in names:
+            setattr(architecture, name, dropout)
+    return architecture
+
+
+def _read_transformer_config(folder: Path) -> PretrainedConfig:
     settings = read_settings(folder / "config.json")
     family = settings.get("model_type")
     if settings.get("auto_map") and family not in CONFIG_MAPPING:
@@ -273,7 +277,9 @@ def read_architecture(folder: Path, *, dropout: float | None) -> PretrainedConfi
             "model. Choose an architecture of transformers, such as modernbert"
         )
     with naming(f"{folder}/config.json: transformers cannot read it"):
-        architecture = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        architecture: PretrainedConfig = AutoConfig.from_pretrained(
+            folder, local_files_only=True, trust_remote_code=False
+        )
     # How layers are computed is ours to choose: a name of the hub here would fetch code from there and run it.
     architecture._attn_implementation_internal = architecture._experts_implementation_internal = None
     architecture.return_dict = True
@@ -283,17 +289,7 @@ def read_architecture(folder: Path, *, dropout: float | None) -> PretrainedConfi
         raise UserError(
             f"{folder}: {architecture.model_type} is an encoder with decoder. Expected an encoder alone"
         )
-    if dropout is not None:
-        _set_dropout(architecture, dropout)
     return architecture
-
-
-def _set_dropout(architecture: PretrainedConfig, dropout: float) -> None:
-    names = [name for name in DROPOUTS if hasattr(architecture, name)]
-    if not names:
-        raise UserError(f"dropout={dropout}: {architecture.model_type} has no dropout. Leave it at null")
-    for name in names:
-        setattr(architecture, name, dropout)
 
 
 def has_dropout(architecture: PretrainedConfig) -> bool:

@@ -64,11 +64,19 @@ def load_warnings(
     """Warnings for an encoder that was loaded with a configuration and a pooling."""
     path = layout.transformer / "config.json"
     settings = read_settings(path) if path.is_file() else {}
-    notes = [*_of_pooling(config, layout, architecture, pooling), *_of_code(settings, architecture)]
-    if config.attention is not None and looks_ahead(architecture) != _looked_ahead(settings, architecture):
+    notes = [*_of_pooling(config, layout, architecture, pooling)]
+    code = settings.get("auto_map") or {}
+    if isinstance(code, Mapping) and "AutoModel" in code:
         notes.append(
-            f"attention={config.attention}: the weights have learnt the other one; they need training"
+            f"the folder brings code of its own, which is not run: {architecture.model_type} of transformers computes "
+            "it. Where that code attends otherwise, say so: attention=bidirectional"
         )
+    if config.attention is not None:
+        in_folder = type(architecture).from_dict(dict(settings))
+        if looks_ahead(architecture) != looks_ahead(in_folder):
+            notes.append(
+                f"attention={config.attention}: the weights have learnt the other one; they need training"
+            )
     if pooling == "last" and not special_around(tokenizer)[1]:
         notes.append(
             "pooling=last: the tokenizer puts no token behind a text, and the last token of each text is read. For one "
@@ -99,20 +107,6 @@ def _of_pooling(
             f"pooling={pooling}: the folder names none, and {architecture.model_type} looks to the left alone, so that "
             "its last token is the one that has seen the text: pooling=last"
         )
-
-
-def _of_code(settings: Mapping[str, Any], architecture: PretrainedConfig) -> Iterator[str]:
-    code = settings.get("auto_map") or {}
-    if isinstance(code, Mapping) and "AutoModel" in code:
-        yield (
-            f"the folder brings code of its own, which is not run: {architecture.model_type} of transformers computes "
-            "it. Where that code attends otherwise, say so: attention=bidirectional"
-        )
-
-
-def _looked_ahead(settings: Mapping[str, Any], architecture: PretrainedConfig) -> bool:
-    """True if the attention in the folder's config.json is bidirectional."""
-    return looks_ahead(type(architecture).from_dict(dict(settings)))
 
 
 @dataclass

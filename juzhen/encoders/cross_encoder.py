@@ -24,7 +24,7 @@ from juzhen.encoders.backbone_config import BackboneConfig
 from juzhen.encoders.components import read_components
 from juzhen.encoders.folder_settings import naming, read_settings, read_tensors
 from juzhen.encoders.forward import use_cheap_dropout
-from juzhen.encoders.layout import PAIRS_FILE, Layout, gives_answers, inside
+from juzhen.encoders.layout import PAIRS_FILE, gives_answers, inside
 from juzhen.encoders.pair_encoder import PairEncoder, PairTemplate
 from juzhen.encoders.peer_options import check_flag, takes_peer_options
 from juzhen.encoders.preflight import EncoderFiles, find_encoder
@@ -115,8 +115,11 @@ def _read_head(
     Raises UserError for an unsupported head and for unknown classes.
     """
     with naming(f"{folder}: the head does not load"):
-        is_apart = bool(files.layout.head)
-        layers = _of_modules(files.layout, architecture) if is_apart else _of_classifier(files, architecture)
+        if files.layout.head:
+            width, count = architecture.hidden_size, files.layout.token_layers
+            layers = load_projections(files.layout.head, width=width, layer_norm=None, token_layers=count)
+        else:
+            layers = _of_classifier(files, architecture)
     *between, last = layers
     if not isinstance(last, Projection) or last.activation_name != IDENTITY or last.adds_input:
         raise UserError(
@@ -129,12 +132,7 @@ def _read_head(
     return between, last.linear
 
 
-def _of_modules(layout: Layout, architecture: PretrainedConfig) -> Sequence[OutputLayer]:
-    width, count = architecture.hidden_size, layout.token_layers
-    return load_projections(layout.head, width=width, layer_norm=None, token_layers=count)
-
-
-def _of_classifier(files: EncoderFiles, architecture: PretrainedConfig) -> Sequence[OutputLayer]:
+def _of_classifier(files: EncoderFiles, architecture: PretrainedConfig) -> list[OutputLayer]:
     family, folder = architecture.model_type, files.layout.transformer
     if family not in HEADS or getattr(architecture, "pooler_hidden_act", "gelu") != "gelu":
         raise UserError(

@@ -11,28 +11,18 @@ from juzhen.encoders.base_weights import shareable_encoder
 from juzhen.encoders.save import write_encoder
 
 
-def push(
-    encoder: Any,
-    repo_id: str,
-    *,
-    facts: dict[str, Any],
-    dry_run: bool,
-    private: bool,
-    revision: str | None,
-    token: str | None,
-    message: str,
-) -> str:
-    """Upload as `HubMixin.push_to_hub`. `facts` are those of the model card."""
+def push(encoder: Any, repo_id: str, *, facts: dict[str, Any], dry_run: bool, **options: Any) -> str:
+    """Upload as `HubMixin.push_to_hub`. `facts` are those of the model card, `options` those of `upload`."""
     require_repository_name(repo_id)
     if not dry_run:
-        require_hub_token(repo_id, token)
+        require_hub_token(repo_id, options["token"])
     with tempfile.TemporaryDirectory() as folder:
         name = repo_id.rpartition("/")[2]
         write_encoder(shareable_encoder(encoder), Path(folder), {"name": name} | facts, place=repo_id)
         if dry_run:
             print("\n".join([*file_lines(Path(folder)), f"nothing was uploaded to {repo_id}: dry_run"]))
             return ""
-        return upload(Path(folder), repo_id, private=private, revision=revision, token=token, message=message)
+        return upload(Path(folder), repo_id, **options)
 
 
 def require_repository_name(repo_id: str) -> None:

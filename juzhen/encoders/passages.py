@@ -91,7 +91,11 @@ def encode_chunks(
             batches = _late(encoder, split, batch_tokens)
         else:
             compute = encoder.infer if backend is None else backend.encode
-            table = _alone(encoder, split)
+            frame, bounds = (
+                Wrapping.of(encoder),
+                zip(split.texts.tolist(), split.places.tolist(), strict=True),
+            )
+            table = TokenTable.of([frame.around(split.tokens[number], *ends) for number, ends in bounds])
             batches = encoded(encoder, table, compute, processes, batch_tokens)
         for rows, of_batch in batches:
             vectors[rows] = of_batch
@@ -216,17 +220,6 @@ def _spans(
         last = len(text) if end == len(characters) else int(max(characters[end, 0], characters[end - 1, 1]))
         spans.append((first, last))
     return spans
-
-
-def _alone(encoder: PooledEncoder, split: Split) -> TokenTable:
-    """The tokens of each passage, with those around it."""
-    frame = Wrapping.of(encoder)
-    return TokenTable.of(
-        [
-            frame.around(split.tokens[number], start, end)
-            for number, (start, end) in zip(split.texts.tolist(), split.places.tolist(), strict=True)
-        ]
-    )
 
 
 @dataclass(frozen=True)

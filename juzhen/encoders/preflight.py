@@ -103,13 +103,11 @@ def find_encoder(
     label = config.path if layout.transformer == folder else f"{config.path}/{layout.transformer.name}"
     needs_weights = config.initialize == "pretrained" and not on_hub_only
     check_files(layout.transformer, needs_weights=needs_weights, shown=label)
-    commit = config.revision if is_local else _commit(folder) or config.revision
+    is_commit = not is_local and re.fullmatch(
+        "[0-9a-f]{40}", folder.name
+    )  # so the hub's cache calls the folder
+    commit = folder.name if is_commit else config.revision
     return EncoderFiles(folder, layout, label, on_hub_only, layout.transformer, commit=commit)
-
-
-def _commit(folder: Path) -> str | None:
-    """What the hub's cache calls the folder of a commit."""
-    return folder.name if re.fullmatch("[0-9a-f]{40}", folder.name) else None
 
 
 def _beside_base(config: BackboneConfig, folder: Path, layout: Layout) -> EncoderFiles:

@@ -81,19 +81,14 @@ def is_built_in(path: str) -> bool:
     return path.startswith(f"{BUILTIN}/") and (PACKAGE / newest(path)).is_dir()
 
 
-def _siblings(missing: Path) -> list[str]:
-    """Folders next to a missing one."""
-    parents = {folder / missing.parent for folder in (Path(), PACKAGE, ROOT)}
-    folders = [path for parent in parents if parent.is_dir() for path in parent.iterdir() if path.is_dir()]
-    return [
-        path.name.partition("@")[0] if path.parent == PACKAGE / BUILTIN else path.name for path in folders
-    ]
-
-
 def _hint(missing: Path) -> str:
     """The nearest existing folders, as they are typed. "" without one."""
     place = f"{missing.parent}/" if len(missing.parts) > 1 else ""
-    hint = nearest(missing.name, _siblings(missing))
+    parents = {folder / missing.parent for folder in (Path(), PACKAGE, ROOT)}
+    folders = [path for parent in parents if parent.is_dir() for path in parent.iterdir() if path.is_dir()]
+    built_in = PACKAGE / BUILTIN
+    names = [path.name.partition("@")[0] if path.parent == built_in else path.name for path in folders]
+    hint = nearest(missing.name, names)
     if not hint.startswith("Did you mean"):
         return ""
     return f". {hint}".replace("mean ", f"mean {place}", 1).replace(" or ", f" or {place}")

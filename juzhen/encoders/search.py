@@ -245,14 +245,6 @@ def on_one_thread(faiss: Any) -> Iterator[None]:
         faiss.omp_set_num_threads(threads)
 
 
-def require_encoder(digest: str | None, encoder: PooledEncoder, facts: str) -> None:
-    """Raise UserError if an index belongs to another encoder. None means that its encoder is unknown."""
-    if digest is not None and digest != encoder_digest(encoder, facts):
-        raise UserError(
-            "corpus: the index was built with an encoder of other weights or settings. Build it again with this one"
-        )
-
-
 class ApproximateIndex:
     """Documents in a FAISS index, which searches a part of them. Hits have exact scores.
 
@@ -299,7 +291,10 @@ class ApproximateIndex:
 
     def check(self, encoder: PooledEncoder) -> None:
         """Raise UserError if the embeddings belong to other weights or to another prompt."""
-        require_encoder(self._digest, encoder, self._kind)
+        if self._digest is not None and self._digest != encoder_digest(encoder, self._kind):
+            raise UserError(
+                "corpus: the index was built with an encoder of other weights or settings. Build it again with this one"
+            )
 
     def search(
         self,

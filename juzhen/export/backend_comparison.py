@@ -99,7 +99,7 @@ def _guesses(
         if changed.strip() and changed != text:
             yield reason_text, cut(embedding_alone(encoder, changed))
     for reason_text, ids in _tokens(encoder, text):
-        yield reason_text, cut(_of_ids(encoder, ids))
+        yield reason_text, cut(torch.from_numpy(encoder.infer(encoder.collate([ids])))[0])
     tokens, layers = encoder.collate(encoder.tokenize([text])), layers_alone(encoder, text)
     own, projected = encoder.pooling, encoder.projections
     try:
@@ -154,11 +154,6 @@ def _tokens(encoder: SentenceEncoder, text: str) -> Iterator[tuple[str, list[int
                 yield f"truncation: it is cut to {length} tokens, the encoder reads {encoder.max_length}", ids
     if len(ids_of_all) > encoder.max_length and (most is None or len(ids_of_all) <= most):
         yield f"truncation: it is whole, the encoder reads {encoder.max_length} tokens of it", ids_of_all
-
-
-@torch.no_grad()
-def _of_ids(encoder: SentenceEncoder, ids: list[int]) -> torch.Tensor:
-    return encoder(encoder.collate([ids]))[0]
 
 
 Encode = Callable[[list[str]], np.ndarray]
@@ -257,7 +252,7 @@ def _ways(encoder: SentenceEncoder, stack: ExitStack) -> Iterator[tuple[str, Cal
     yield PACKED, lambda: _by_backend(encoder, BackendName.TORCH), ""
     for name in list(BackendName)[1:]:
         yield str(name), lambda name=name: _by_backend(encoder, name), ROUNDED.get(name, "")  # type: ignore[misc]
-    yield THEIRS, lambda: _theirs(encoder, stack), ""
+    yield THEIRS, lambda: _theirs(encoder, stack).encode, ""
 
 
 def _compared(
@@ -354,18 +349,20 @@ def _by_backend(encoder: SentenceEncoder, name: BackendName) -> Encode:
     return lambda texts: encoder.encode(texts, backend=backend, show_progress=False)
 
 
-def _theirs(encoder: SentenceEncoder, stack: ExitStack) -> Encode:
-    _require_theirs()
-    if not loads_elsewhere(encoder):
-        raise UserError("it cannot compute this encoder")
-    folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-    write_encoder(finished(encoder, None, Format.SENTENCE_TRANSFORMERS), folder, {})
-    return Modules(folder).encode
-
-
-def _require_theirs() -> None:
+def _theirs(encoder: SentenceEncoder | PairEncoder, stack: ExitStack) -> Modules:
+    """The encoder in sentence-transformers. Raises UserError if that is not installed or cannot compute it."""
     if find_spec("sentence_transformers") is None:
         raise UserError("it is not installed: pip install sentence-transformers")
+    if isinstance(encoder, PairEncoder):
+        if encoder.symmetric:
+            raise UserError("it cannot take the mean of both orders of a pair")
+    elif not loads_elsewhere(encoder):
+        raise UserError("it cannot compute this encoder")
+    else:
+        encoder = finished(encoder, None, Format.SENTENCE_TRANSFORMERS)
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+    write_encoder(encoder, folder, {})
+    return Modules(folder)
 
 
 def is_server(address: str) -> bool:
@@ -401,7 +398,7 @@ def _compare_pairs(
     with ExitStack() as stack:
         ways: dict[str, Callable[[], Callable[[Any], np.ndarray]]] = {
             PACKED: lambda: lambda rows: encoder.score(rows, show_progress=False),
-            THEIRS: lambda: _their_scores(encoder, stack),
+            THEIRS: lambda: _theirs(encoder, stack).score,
         }
         ways = {name: way for name, way in ways.items() if only is None or name in only}
         for address in beside:
@@ -421,12 +418,3 @@ def _compare_pairs(
             failed = bool(text) and not (reason and apart.max() <= NEAR)
             results.append(BackendResult(name, float(apart.max()), len(rows), text, reason, failed))
     return results
-
-
-def _their_scores(encoder: PairEncoder, stack: ExitStack) -> Callable[[Any], np.ndarray]:
-    _require_theirs()
-    if encoder.symmetric:
-        raise UserError("it cannot take the mean of both orders of a pair")
-    folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-    write_encoder(encoder, folder, {})
-    return Modules(folder).score

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from juzhen.core.columns import require_finite
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples
 from juzhen.core.kinds import CORRELATIONS, MEASURES
-from juzhen.core.machine import processor_name
+from juzhen.core.machine import package_version, processor_name
 from juzhen.core.text import counted, markdown_table
 from juzhen.data.source import load_examples
 from juzhen.data.spec import DatasetConfig, Source
@@ -38,6 +37,9 @@ TIMED_AT_ONCE = 16
 """Of one call: states of short texts stay in a core's cache."""
 
 ROUNDS = 3
+
+PACKAGES = ("torch", "transformers", "tokenizers", "onnxruntime", "openvino", "sentence-transformers")
+"""Whose versions a report has."""
 
 LENGTHS = 40
 """Different lengths that are looked at, evenly in their logarithm."""
@@ -219,7 +221,7 @@ def prove(
             for rows in examples
         },
         _speed(encoder, opened, examples[0] if examples else None, texts),
-        _versions(),
+        {package: version for package in PACKAGES if (version := package_version(package))},
     )
 
 
@@ -345,20 +347,3 @@ def _speed(encoder: Any, opened: ExportedModel, rows: Examples | None, texts: li
             seconds = time.perf_counter() - since
             best[name] = min(best[name], seconds) if number else best[name]  # the first round warms up
     return {name: count / seconds for name, seconds in best.items()}
-
-
-def _versions() -> dict[str, str]:
-    versions = {}
-    for package in (
-        "torch",
-        "transformers",
-        "tokenizers",
-        "onnxruntime",
-        "openvino",
-        "sentence-transformers",
-    ):
-        try:
-            versions[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    return versions

@@ -193,6 +193,7 @@ class CrossEncoders(Family):
 
     unscored = PairEvaluator.unscored
     has_embeddings = False
+    described = "a cross-encoder"
 
     def holds(self, folder: Path) -> bool:
         return scores_pairs(folder)

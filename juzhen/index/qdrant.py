@@ -231,19 +231,8 @@ class QdrantIndex:
             for vector in prepare_queries(self._encoder, vectors, self._facts["dim"])
         ]
         with _answering(self._address):
-            return [
-                [
-                    IndexHit(
-                        int(point.id),
-                        *_row(point.payload),
-                        float(point.score),
-                        {"dense": rank},
-                        *_passage(point.payload),
-                    )
-                    for rank, point in enumerate(reply.points, start=1)
-                ]
-                for reply in self._client.query_batch_points(self._name, requests)
-            ]
+            replies = self._client.query_batch_points(self._name, requests)
+            return [[_hit(point, rank) for rank, point in enumerate(reply.points, 1)] for reply in replies]
 
     def _conditions(self, where: Where) -> Iterator[Any]:
         from qdrant_client import models
@@ -263,14 +252,14 @@ def _condition(key: str, value: Any) -> Any:
     return models.FieldCondition(key=key, match=models.MatchValue(value=value))
 
 
-def _row(payload: dict[str, Any]) -> tuple[str, str, dict[str, Any]]:
-    return payload["id"], payload["text"], payload["metadata"]
-
-
-def _passage(payload: dict[str, Any]) -> tuple[str | None, tuple[int, int] | None]:
-    """Document and span of a passage. None for whole texts and old collections."""
-    span = payload.get("span")
-    return payload.get("document"), None if span is None else (int(span[0]), int(span[1]))
+def _hit(point: Any, rank: int) -> IndexHit:
+    row, score = point.payload, float(point.score)
+    span = row.get("span")  # of a passage
+    span = None if span is None else (int(span[0]), int(span[1]))
+    ranks = {"dense": rank}
+    return IndexHit(
+        int(point.id), row["id"], row["text"], row["metadata"], score, ranks, row.get("document"), span
+    )
 
 
 def _numbers(client: Any, name: str) -> Iterator[int]:

@@ -295,7 +295,8 @@ class Store:
         """Adds texts whose ids nobody has, and gives their numbers."""
         first = int(self.facts().get("next", 0))
         numbers = range(first, first + len(texts))
-        records = ["{}"] * len(texts) if metadata is None else [_as_json(record) for record in metadata]
+        options: dict[str, Any] = {"ensure_ascii": False, "default": str, "allow_nan": False}
+        records = [json.dumps(record, **options) for record in metadata or [{}] * len(texts)]
         self._connection.executemany(
             "INSERT INTO texts VALUES (?, ?, ?, ?)", zip(numbers, ids, texts, records, strict=True)
         )
@@ -511,10 +512,6 @@ def is_value(value: Any) -> bool:
     if isinstance(value, int | float):
         return abs(value) < 2**63 if isinstance(value, int) else math.isfinite(value)
     return isinstance(value, str | None)
-
-
-def _as_json(record: Mapping[str, Any]) -> str:
-    return json.dumps(record, ensure_ascii=False, default=str, allow_nan=False)
 
 
 def _open_database(path: Path | None, *, writes: bool, patience: float) -> sqlite3.Connection:

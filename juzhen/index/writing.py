@@ -293,15 +293,9 @@ def build(
     reader = reader_of(encoder, prompt_name, prompt)
     if passages is not None:
         require_chunks(reader, passages.chunk_tokens, passages.overlap, late=passages.late)
-    facts: dict[str, Any] = {
-        "kind": kind,
-        "dim": encoder.size_of(dim),
-        "digest": index_digest(reader),
+    facts = _facts(reader, rows, kind=kind, dim=encoder.size_of(dim), tokens=tokens) | {
         "prompt_name": prompt_name,
         "prompt": prompt,
-        "tokens": tokens,
-        "has_ids": rows.ids is not None,
-        "fields": rows.fields,
         "source": rows.digest,
         "chunk_overlap": reader.chunk_overlap,
         "passages": None if passages is None else asdict(passages),
@@ -333,6 +327,12 @@ def build(
         store.close()
 
 
+def _facts(reader: SentenceEncoder, rows: Rows, *, kind: str, dim: int, tokens: str) -> dict[str, Any]:
+    has_ids = rows.ids is not None
+    facts = {"kind": kind, "dim": dim, "tokens": tokens, "has_ids": has_ids, "fields": rows.fields}
+    return facts | {"digest": index_digest(reader)}
+
+
 @reported()
 def index_in_memory(encoder: SentenceEncoder, rows: Rows) -> Index:
     """Make an index of rows that lives as long as the process.
@@ -345,19 +345,10 @@ def index_in_memory(encoder: SentenceEncoder, rows: Rows) -> Index:
         The index.
     """
     rows.check_metadata()
-    store, dim = Store(None), encoder.size_of()
-    reader = reader_of(encoder, None, None)
-    facts: dict[str, Any] = {
-        "kind": "flat",
-        "dim": dim,
-        "tokens": CHARACTERS,
-        "has_ids": rows.ids is not None,
-        "fields": rows.fields,
-        "state": "complete",
-    }
-    whose = {"encoder": "", "digest": index_digest(reader), "prompt_name": None, "prompt": None}
+    store, reader = Store(None), reader_of(encoder, None, None)
+    facts = _facts(reader, rows, kind="flat", dim=encoder.size_of(), tokens=CHARACTERS)
     with store.transaction():
-        store.set_facts(**facts, **whose, next=0)
+        store.set_facts(**facts, encoder="", prompt_name=None, prompt=None, state="complete", next=0)
         for portion, vectors in _encoded(reader, rows, facts, Encoding({})):
             _add(store, portion, vectors)
     return Index(store, None, encoder)

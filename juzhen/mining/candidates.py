@@ -27,7 +27,8 @@ RANDOM = "random"
 SAMPLE = 200
 """Queries by which the recall of an approximate index is measured."""
 
-LEXICAL_AT_ONCE = 32
+QUERIES_AT_ONCE = 32
+"""Whose scores of all documents are held at a time."""
 
 Advance = Callable[[int], None]
 Numbers = Int[np.ndarray, "pairs"]
@@ -119,6 +120,26 @@ class DenseRetriever:
         return recall(first[sample], second, found=documents, exact=exact_search(first[sample], second, k)[0])
 
 
+def _best_of_all(
+    queries: Int[np.ndarray, "queries"],
+    k: int,
+    score: Callable[[Int[np.ndarray, "some"]], Float[np.ndarray, "some documents"]],
+    advance: Advance,
+    *,
+    lowest: float = -np.inf,
+) -> Found:
+    """The `k` best documents of each query, of which every document is scored."""
+    lists = []
+    for start in range(0, len(queries), QUERIES_AT_ONCE):
+        batch = queries[start : start + QUERIES_AT_ONCE]
+        best = Best(len(batch), k, lowest=lowest)
+        best.add(score(batch), 0)
+        lists.append(best.lists())
+        advance(len(batch))
+    documents, scores = zip(*lists, strict=True)
+    return np.concatenate(documents), np.concatenate(scores)
+
+
 class BM25Retriever:
     """Documents by BM25 (`juzhen.metrics.lexical`). Only documents that share a term with the query are found."""
 
@@ -132,16 +153,10 @@ class BM25Retriever:
         return BM25(self._documents)
 
     def search(self, queries: Int[np.ndarray, "queries"], k: int, advance: Advance) -> Found:
-        lists = []
-        for start in range(0, len(queries), LEXICAL_AT_ONCE):
-            batch = queries[start : start + LEXICAL_AT_ONCE]
-            best = Best(len(batch), k, lowest=0)
-            best.add(np.stack([self._bm25.scores(self._texts[query]) for query in batch]), 0)
-            lists.append(best.lists())
-            advance(len(batch))
-        return np.concatenate([documents for documents, _ in lists]), np.concatenate(
-            [scores for _, scores in lists]
-        )
+        def score(batch: Int[np.ndarray, "queries"]) -> np.ndarray:
+            return np.stack([self._bm25.scores(self._texts[query]) for query in batch])
+
+        return _best_of_all(queries, k, score, advance, lowest=0)
 
     def score(self, queries: Numbers, documents: Numbers) -> Scores:
         return self._bm25.pair_scores([self._texts[query] for query in queries], documents)
@@ -228,9 +243,6 @@ def _ordered(pool: Pool) -> Pool:
     return Pool(**{name: column[order] for name, column in vars(pool).items()})
 
 
-QUERIES_AT_ONCE = 32
-
-
 class AsymmetricRetriever:
     """Documents by the exact scores of an `AsymmetricEncoder`. Every document is scored.
 
@@ -279,15 +291,8 @@ class AsymmetricRetriever:
 
     def search(self, queries: Int[np.ndarray, "queries"], k: int, advance: Advance) -> Found:
         asking, answers = self._vectors
-        numbers, lists = np.arange(len(answers)), []
-        for start in range(0, len(queries), QUERIES_AT_ONCE):
-            batch = queries[start : start + QUERIES_AT_ONCE]
-            best = Best(len(batch), k)
-            best.add(asking.matrix(answers, batch, numbers), 0)
-            lists.append(best.lists())
-            advance(len(batch))
-        documents, scores = zip(*lists, strict=True)
-        return np.concatenate(documents), np.concatenate(scores)
+        numbers = np.arange(len(answers))
+        return _best_of_all(queries, k, lambda batch: asking.matrix(answers, batch, numbers), advance)
 
     def score(self, queries: Numbers, documents: Numbers) -> Scores:
         asking, answers = self._vectors

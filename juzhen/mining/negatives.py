@@ -173,7 +173,7 @@ def mine(
         "set": ranking.column,
         "data": ranking_digest(ranking),
         "sources": {retriever.name: retriever.digest for retriever in retrievers},
-        "judge": None if judge is None else judge_digest(judge),
+        "judge": None if judge is None else encoder_digest(judge.inner, _digest(judge.facts)),
         "evaluation": _digest(sorted({text for examples in evaluation for text in used_sentences(examples)})),
         "options": asdict(options),
     }
@@ -319,11 +319,6 @@ def ranking_digest(ranking: RankingSet) -> str:
     answers = [str(sorted(gains.items())) for gains in ranking.relevant]
     irrelevant = [str(documents.tolist()) for documents in ranking.irrelevant or ()]
     return _digest([*sizes, *ranking.queries, *ranking.corpus, *answers, *irrelevant])
-
-
-def judge_digest(judge: PairEncoder) -> str:
-    """Digest of a cross-encoder's weights and settings, 32 hex digits."""
-    return encoder_digest(judge.inner, _digest(judge.facts))
 
 
 def _digest(texts: Sequence[str]) -> str:

@@ -74,23 +74,20 @@ def report_lines(report: Mapping[str, Any]) -> list[str]:
 def fewer_line(report: Mapping[str, Any]) -> str:
     """Count rows with fewer negatives than requested and positives without a row. "" if all rows are full."""
     rows, reasons = report["rows"], report["reasons"]
-    parts = (
-        [
-            f"{counted(rows['fewer'], 'rows have', 'row has')} fewer than {counted(rows['negatives'], 'negatives')}"
-        ]
-        if rows["fewer"]
-        else []
-    )
-    parts += (
-        [f"{counted(rows['none'], 'positives have', 'positive has')} none and no row"] if rows["none"] else []
-    )
+    parts = []
+    if rows["fewer"]:
+        have = counted(rows["fewer"], "rows have", "row has")
+        parts.append(f"{have} fewer than {counted(rows['negatives'], 'negatives')}")
+    if rows["none"]:
+        parts.append(f"{counted(rows['none'], 'positives have', 'positive has')} none and no row")
     if not parts:
         return ""
-    refused = {name: count for name, count in reasons.items() if name != "kept"}
-    why = max(refused, key=lambda name: refused[name], default="")
-    why = (
-        f"most candidates are refused as {why} ({refused[why]:,})" if why else "there are no more candidates"
+    why, count = max(
+        ((name, count) for name, count in reasons.items() if name != "kept"),
+        key=lambda reason: reason[1],
+        default=("", 0),
     )
+    why = f"most candidates are refused as {why} ({count:,})" if why else "there are no more candidates"
     return f"{', '.join(parts)}: {why}; a larger range_max or milder rules leave more"
 
 

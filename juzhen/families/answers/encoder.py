@@ -502,6 +502,8 @@ def answer_number(tokenizer: PreTrainedTokenizerBase, token: str, key: str) -> i
 class GenerativeRerankers(CrossEncoders):
     """A query and a document as one question to a language model. The first text of a row is the query."""
 
+    described = "a reranker"
+
     def holds(self, folder: Path) -> bool:
         return gives_answers(folder)
 
