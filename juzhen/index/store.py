@@ -9,14 +9,16 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, NotRequired
 
 import numpy as np
 from jaxtyping import Float, Int
+from typing_extensions import TypedDict
 
 from juzhen.core.atomic_write import require_room
 from juzhen.core.errors import UserError, require_choice
 from juzhen.core.safe_open import require_file
+from juzhen.core.schema import require_form
 from juzhen.core.text import short
 from juzhen.encoders.chunks import Passages
 from juzhen.metrics.lexical import TOKENS
@@ -48,28 +50,6 @@ MOST_VALUES = 500
 REFUSED_WRITES = ("FULL", "IOERR", "READONLY", "CANTOPEN", "PROTOCOL", "PERM")
 """How the names of SQLite's errors begin behind which a full disk or a folder that is only read may be."""
 
-FACTS: dict[str, Any] = {
-    "kind": str,
-    "dim": int,
-    "tokens": str,
-    "fields": list,
-    "has_ids": bool,
-    "encoder": str,
-    "digest": str,
-    "prompt_name": str | None,
-    "prompt": str | None,
-}
-"""Facts that every index has, and their types."""
-
-LATER_FACTS: dict[str, Any] = {
-    "state": str,
-    "next": int,
-    "documents": int,
-    "passages": dict | None,
-    "chunk_overlap": int | None,
-}
-"""Facts that an index may have."""
-
 FOREIGN_SCHEMA = """SELECT type, name FROM sqlite_master
 WHERE type IN ('view', 'trigger') OR sql LIKE 'CREATE VIRTUAL%' LIMIT 1"""
 """What runs the statements of whoever wrote the file; an index has none of it."""
@@ -81,6 +61,25 @@ Where = Mapping[str, Any]
 
 A text whose metadata is a list has each of its items.
 """
+
+
+class IndexFacts(TypedDict):
+    """Facts of an index after its build."""
+
+    kind: str
+    dim: int
+    tokens: str
+    fields: list[str]
+    has_ids: bool
+    encoder: str
+    digest: str
+    prompt_name: str | None
+    prompt: str | None
+    state: NotRequired[str]
+    next: NotRequired[int]
+    documents: NotRequired[int]
+    passages: NotRequired[dict[str, Any] | None]
+    chunk_overlap: NotRequired[int | None]
 
 
 class StoredRow(NamedTuple):
@@ -218,16 +217,14 @@ class Store:
         facts = {name: self._loaded(value) for name, value in self._all("SELECT name, value FROM facts")}
         if not facts:
             return facts
-        present = {name: kind for name, kind in LATER_FACTS.items() if name in facts}
-        for name, kind in (FACTS | present).items():
-            value = facts.get(name, ...)
-            if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-                raise self.damaged(f"the fact {name} is missing, or of another type")
+        try:
+            require_form(facts, IndexFacts, "its facts")
+        except ValueError as error:
+            raise self.damaged(str(error)) from error
         sizes = self._all("SELECT length(vector) FROM vectors LIMIT 1")
         fits = {
             "kind": facts["kind"] in KINDS,
             "tokens": facts["tokens"] in TOKENS,
-            "fields": all(isinstance(field, str) for field in facts["fields"]),
             "dim": facts["dim"] > 0 and (not sizes or sizes[0][0] == 4 * facts["dim"]),
             "next": 0 <= facts.get("next", 0) < 2**62,
         }
