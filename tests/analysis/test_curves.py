@@ -45,12 +45,8 @@ def test_of_a_step_that_was_done_again_the_later_attempt_counts(run):
     assert read_curves(run)["dev/csts/spearman"] == [(20, 0.5), (40, 0.7), (60, 0.8)]
 
 
-def test_a_run_without_a_table_is_refused(tmp_path):
-    with pytest.raises(UserError, match="metrics"):
-        read_curves(tmp_path)
-
-
-def test_a_broken_table_is_named_with_its_line(run):
+def test_no_table_and_a_broken_one_are_named(run, tmp_path):
     write(run, [[0.5, 0.5, 0, 19, ""], ["much", 0.5, 0, 39, ""]])
-    with pytest.raises(UserError, match=re.escape("metrics.csv, line 3: ")):
-        read_curves(run)
+    for folder, named in ((tmp_path, "metrics"), (run, re.escape("metrics.csv, line 3: "))):
+        with pytest.raises(UserError, match=named):
+            read_curves(folder)

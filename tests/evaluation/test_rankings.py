@@ -99,15 +99,6 @@ def test_bm25_puts_documents_in_the_order_of_bm25s(ranking, pairs):
         among[query, some] = scores[query, some]
     expected = query_numbers(np.argsort(-among, axis=1, kind="stable")[:, :3], few.relevant)
     np.testing.assert_allclose(found.per_query["test/few/ndcg_at_10"], expected["ndcg_at_10"], atol=1e-6)
-    with pytest.raises(UserError, match="test/demo_sts: BM25 puts the documents of a query in order"):
-        evaluate("bm25", [pairs], settings=FEW)
-
-
-@pytest.mark.parametrize("corpus", [[], ["今天"]])
-def test_a_ranking_without_queries_or_documents_is_refused(corpus):
-    empty = RankingSet("empty", "test", [], corpus, [])
-    with pytest.raises(UserError, match=f"test/empty: 0 queries and {len(corpus)} documents?. Expected one"):
-        evaluate("lexical", [empty], settings=FEW)
 
 
 @pytest.mark.slow
@@ -117,20 +108,6 @@ def test_bm25_takes_words_where_it_is_told_to(ranking):
     by_words = evaluate(BM25Evaluator(tokens="jieba"), [ranking], settings=FEW)
     by_characters = evaluate("bm25", [ranking], settings=FEW)
     assert by_words.scores != by_characters.scores
-    with pytest.raises(UserError, match=r"tokens=words: unknown choice. Known: characters, jieba"):
-        BM25Evaluator(tokens="words")
-
-
-@pytest.mark.parametrize("word", ["model.k1=-1", "model.b=2", "model.b=nan"])
-def test_numbers_of_bm25_that_mean_nothing_are_refused(word):
-    with pytest.raises(UserError, match=r"model.(k1|b)=.*: expected a number from 0"):
-        match_losses(typed_job("model=bm25", "dataset=[]", word))
-
-
-def test_a_missing_jieba_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "jieba", None)
-    with pytest.raises(UserError, match=r"needs jieba. Type: pip install .*\[search\]"):
-        BM25Evaluator(tokens="jieba")
 
 
 @pytest.mark.parametrize("name", ["embeddings", "pairs", "lexical"])
@@ -183,21 +160,58 @@ def test_queries_that_training_has_seen_are_left_out_of_a_second_score(encoders,
         assert score.value == pytest.approx(np.delete(values, [0, 3]).mean())
 
 
-def test_a_cross_encoder_needs_candidates(encoders, ranking):
-    with pytest.raises(UserError, match=r"test/demo_ranking: a cross-encoder .* Give candidates"):
-        evaluate(encoders["pairs"], [ranking])
+def empty(corpus):
+    return RankingSet("empty", "test", [], corpus, [])
 
 
-@pytest.mark.parametrize(
-    ("relevant", "candidates", "message"),
-    [
-        ([{}], None, "query 0 needs a document"),
-        ([{0: 0.0}], None, "query 0 needs a document"),
-        ([{2: 1.0}], None, "names a document that is not there. Expected 0 to 1"),
-        ([{0: 1.0}], [np.array([-1])], "names a document that is not there"),
-        ([{0: 1.0}, {1: 1.0}], None, "1 query, but answers of 2"),
-    ],
-)
-def test_what_is_no_ranking_is_refused(relevant, candidates, message):
-    with pytest.raises(UserError, match=f"dev/mine: .*{message}"):
-        RankingSet("mine", "dev", ["a"], ["b", "c"], relevant, candidates)
+REFUSED = {
+    "BM25 of pairs": (
+        lambda ranking, pairs, reader: evaluate("bm25", [pairs], settings=FEW),
+        "test/demo_sts: BM25",
+    ),
+    "no documents": (
+        lambda *_: evaluate("lexical", [empty([])], settings=FEW),
+        "test/empty: 0 queries and 0 documents. Expected one",
+    ),
+    "no queries": (
+        lambda *_: evaluate("lexical", [empty(["今天"])], settings=FEW),
+        "test/empty: 0 queries and 1 document. Expected one",
+    ),
+    "unknown tokens": (lambda *_: BM25Evaluator(tokens="words"), "tokens=words: .*Known: characters, jieba"),
+    "no jieba": (lambda *_: BM25Evaluator(tokens="jieba"), r"needs jieba. Type: pip install .*\[search\]"),
+    **{
+        word: (
+            lambda *_, word=word: match_losses(typed_job("model=bm25", "dataset=[]", word)),
+            f"{word.partition('=')[0]}=.*: expected a number from 0",
+        )
+        for word in ("model.k1=-1", "model.b=2", "model.b=nan")
+    },
+    "no candidates": (
+        lambda ranking, pairs, reader: evaluate(reader, [ranking]),
+        "test/demo_ranking: a cross-encoder .* Give candidates",
+    ),
+    **{
+        f"answers {relevant}, candidates {candidates}": (
+            lambda *_, relevant=relevant, candidates=candidates: RankingSet(
+                "mine", "dev", ["a"], ["b", "c"], relevant, candidates
+            ),
+            f"dev/mine: .*{message}",
+        )
+        for relevant, candidates, message in (
+            ([{}], None, "query 0 needs a document"),
+            ([{0: 0.0}], None, "query 0 needs a document"),
+            ([{2: 1.0}], None, "a document that is not there. Expected 0 to 1"),
+            ([{0: 1.0}], [np.array([-1])], "a document that is not there"),
+            ([{0: 1.0}, {1: 1.0}], None, "1 query, but answers of 2"),
+        )
+    },
+}
+"""What cannot be ranked → a call with a ranking, pairs and a cross-encoder; what is named."""
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_cannot_be_ranked_is_refused(what, ranking, pairs, encoders, monkeypatch):
+    monkeypatch.setitem(sys.modules, "jieba", None)
+    call, message = REFUSED[what]
+    with pytest.raises(UserError, match=message):
+        call(ranking, pairs, encoders["pairs"])
