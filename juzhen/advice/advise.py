@@ -92,7 +92,8 @@ class Answer:
     folder: str
 
     def __str__(self) -> str:
-        return "\n\n".join(["\n".join(self.statements), self.table(), f"Train it:\n{self.command}"])
+        word = "Train it" if self.lines[0].gain.low > 0 else "To try it, which is not proven to help"
+        return "\n\n".join(["\n".join(self.statements), self.table(), f"{word}:\n{self.command}"])
 
     def table(self) -> str:
         """The recipes as a Markdown table."""
@@ -247,8 +248,8 @@ def _of_own_rows(search: Search, target: Target) -> list[str]:
     if curve is None or target.own is None:
         return []
     slope = curve.per_doubling
-    points = zip(curve.rows, curve.scores, strict=True)
-    told = f"Own rows alone: {', '.join(f'{score:.1f} with {rows:,}' for rows, score in points)}. "
+    points = ((search.untrained + search.gain(((OWN, rows),)), rows) for rows in curve.rows)
+    told = f"Own rows alone: {', '.join(f'{score:.1f} with {rows:,}' for score, rows in points)}. "
     told += f"Twice the rows are predicted to bring {slope} points"
     told += "." if slope.is_clear else ", which is undecided."
     whole: Stages = ((OWN, curve.rows[-1]),)
@@ -268,11 +269,8 @@ def _earlier(search: Search) -> list[str]:
     if not best:
         return []
     told = ", ".join(f"{name} {known[name]:+.1f}" for name in best)
-    on = (
-        "it"
-        if search.trials.target.name in stored_gains().columns
-        else f"{stored_gains().shape[1]} other sets on average"
-    )
+    columns = stored_gains().columns
+    on = "it" if search.trials.target.name in columns else f"{len(columns)} other sets on average"
     return [
         f"Predicted, not measured here: earlier trainings of the built-in encoder gained most on {on} from {told}."
     ]

@@ -109,6 +109,13 @@ def test_it_answers_and_leaves_runs(encoder_folder, faq, tmp_path, monkeypatch):
     assert {("demo_qmc",), ("demo_sts",), (OWN,), ()} <= {*recipes}
     assert any(recipe[-1:] == (OWN,) and len(recipe) > 1 for recipe in recipes)
     assert answer.curve.rows == (15, 30, 60)
+    of_own = {
+        line.rows: f"{line.score:.1f} with {sum(line.rows)}" for line in answer.lines if line.recipe == (OWN,)
+    }
+    assert len(of_own) == 3
+    for score in of_own.values():  # the table and the sentence have one scale
+        assert any(told.startswith("Own rows alone: ") and score in told for told in answer.statements)
+    assert ("\nTrain it:\n" in str(answer)) == (answer.lines[0].gain.low > 0)
     assert all(line.gain.low <= line.gain.value <= line.gain.high for line in answer.lines)
     assert answer.is_decided == (not any("ndecided against" in told for told in answer.statements))
     told = json.loads((tmp_path / "advice" / "advice.json").read_text("utf-8"))
