@@ -215,6 +215,10 @@ def guess(table: RawTable, *, kind: Kind | None = None, columns: Mapping[str, st
     if chosen_names := table.reading.columns if columns is None else columns:
         chosen = {key: _column(table, key, name) for key, name in chosen_names.items()}
         meant, spell = _kind_of_fields(chosen, table), table.reading.spell
+        if len({*chosen.values()}) < len(chosen):
+            raise UserError(
+                f"{spell('columns', chosen_names)}: two fields are read from one column. Name another"
+            )
         if kind not in (None, meant):
             raise UserError(
                 f"{spell('kind', str(kind))}: the fields of {spell('columns', chosen_names)} are those of a {meant}"

@@ -75,6 +75,7 @@ CALLS = {
         for columns, key in (
             (["a", "b"], "columns="),
             ({"text_a": 1, "text_b": 2, "label": 9}, "no column 9"),
+            ({"text_a": 1, "text_b": 1, "label": 3}, "from one column"),
         )
     },
     **{
