@@ -69,16 +69,6 @@ def test_limit_draws_rows():
     assert (found.rows, found.learnt_from) == (30, 30)
 
 
-def test_sets_without_classes_are_refused():
-    scored = Examples.from_texts(
-        "graded", "train", kind=Kind.SCORED_PAIR, texts={"text_a": ["1"], "text_b": ["2"]}, targets=[0.5]
-    )
-    with pytest.raises(UserError, match="0/1 pairs or NLI pairs"):
-        transfer(Vectors(), {"train": scored}, **NUMBERS)
-    with pytest.raises(UserError, match="no split has a file"):
-        transfer(Vectors(), {"train": None}, **NUMBERS)
-
-
 def test_the_command_prints_a_row_per_set_and_writes_json(encoder_folder, tmp_path, capsys):
     output = tmp_path / "transfer.json"
     words = ["demo_qmc", "demo_nli", "--limit", "60", "--output", str(output)]
@@ -90,6 +80,27 @@ def test_the_command_prints_a_row_per_set_and_writes_json(encoder_folder, tmp_pa
     found = json.loads(output.read_text())
     assert 0 <= found["demo_nli"]["accuracy"] <= 1
     assert found["demo_qmc"]["how"] == "train → test"
+
+
+def of_one_class():
+    rows = pairs(40, seed=0)
+    return rows.select(np.flatnonzero(rows.targets == 1))
+
+
+SCORED = {"kind": Kind.SCORED_PAIR, "texts": {"text_a": ["1"], "text_b": ["2"]}, "targets": [0.5]}
+REFUSED = {
+    "scores": (lambda: {"train": Examples.from_texts("graded", "train", **SCORED)}, "0/1 pairs or NLI pairs"),
+    "no file": (lambda: {"train": None}, "no split has a file"),
+    "one class": (lambda: {"train": of_one_class(), "test": pairs(20, seed=1)}, "some: .*class"),
+    "one class to test": (lambda: {"test": of_one_class()}, "some: .*class"),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_sets_without_classes_are_refused(what):
+    splits, message = REFUSED[what]
+    with pytest.raises(UserError, match=message):
+        transfer(Vectors(), splits(), **NUMBERS)
 
 
 @pytest.mark.parametrize(
@@ -104,14 +115,6 @@ def test_the_command_prints_a_row_per_set_and_writes_json(encoder_folder, tmp_pa
 def test_mistakes_are_named(encoder_folder, words, message, capsys):
     assert main(["transfer", str(encoder_folder), *words]) == 2
     assert message in capsys.readouterr().err
-
-
-def test_rows_of_one_class_are_refused():
-    one = pairs(40, seed=0)
-    one = one.select(np.flatnonzero(one.targets == 1))
-    for splits in ({"train": one, "test": pairs(20, seed=1)}, {"test": one}):
-        with pytest.raises(UserError, match=r"some: .*class"):
-            transfer(Vectors(), splits, **NUMBERS)
 
 
 @pytest.mark.parametrize("verb", [["transfer"], ["space", "--maps", "pca", "--split", "train", "--data"]])
