@@ -69,20 +69,6 @@ def test_rows_are_the_same_however_they_are_held(held):
     assert read.targets.tolist() == [1, 0, 1, 0]
 
 
-@pytest.mark.parametrize(
-    ("rows", "refusal"),
-    [
-        (numpy.array("甲"), r"rows: .*path of a file"),
-        (io.StringIO("a,b\n甲,乙\n"), r"rows: .*path of a file"),
-        (dict(PAIRS[i][:2] for i in (0, 2)), r"rows: .*dict of lists"),
-        ({"train": PAIRS, "test": PAIRS}, r"rows: .*rows\['train'\]"),
-    ],
-)
-def test_rows_that_are_no_rows_are_refused(rows, refusal):
-    with pytest.raises(UserError, match=refusal):
-        as_examples(rows)
-
-
 def test_several_tables_are_several_sets_and_a_folder_is_none(tmp_path):
     frames = [pandas.DataFrame(RECORDS), pandas.DataFrame(RECORDS[:3])]
     scores = evaluate("lexical", frames).scores
@@ -227,6 +213,10 @@ def test_fit_learns_labels_and_not_their_words(encoder_folder, tmp_path):
     [
         ([{"标准问": "甲", "相似问": "乙", "答案": "丙"}], r"标准问, 相似问, 答案.*columns=\{'anchor'"),
         ([{"a": 1, "b": 2}], "no column of texts"),
+        (numpy.array("甲"), r"rows: .*path of a file"),
+        (io.StringIO("a,b\n甲,乙\n"), r"rows: .*path of a file"),
+        (dict(PAIRS[i][:2] for i in (0, 2)), r"rows: .*dict of lists"),
+        ({"train": PAIRS, "test": PAIRS}, r"rows: .*rows\['train'\]"),
         ([("甲", "乙"), {"a": "丙"}], "row 2: got a dict"),
         ([("甲", 3), ("乙", "丙")], "row 1: positive is 3, not a text"),
         ([("甲", "乙"), ("丙", None)], "row 2: positive is"),
