@@ -178,7 +178,6 @@ def _scores(
         else open_encoder(name)
     )
     settings = settings_of_options(options, today)
-    settings.evaluation.rankings = [*settings.evaluation.rankings, *map(metric_key, options.metric or ())]
     run = EvaluationRun(encoder, settings, today.cache_dir, progress=os.isatty(2))
     kinds = {id(one): one.kind if isinstance(one, Examples) else Kind.RETRIEVAL for one in sets}
     scored = [one for one in sets if kinds[id(one)] not in run.evaluator.unscored]
@@ -505,6 +504,7 @@ def _today(options: SimpleNamespace) -> "JobConfig":
     overrides += [f"hardware={options.hardware}"] if options.hardware else []
     overrides += [f"on_bad_row={options.on_bad_row}"] if options.on_bad_row else []
     today = checked_job(overrides, conf_dir=CONFIGURATION, extra=options.config_dir)
+    today.evaluation.rankings += map(metric_key, options.metric or ())
     caches_below(today.cache_dir)
     return today
 

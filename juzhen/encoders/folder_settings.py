@@ -228,13 +228,9 @@ def require_decided(settings: Mapping[str, Any], path: Path, kind: str, *, model
 def read_module(folder: Path, kind: str) -> dict[str, Any]:
     """Read config.json of a module, {} if it is missing. Raises UserError for an unsupported key, or no Pooling."""
     path = folder / "config.json"
-    if kind == "Pooling" and not path.is_file():
-        raise UserError(
-            f"{path}: is missing, and says how token states become an embedding. Copy the folder again"
-        )
-    if kind not in KEYS or kind == "Transformer" or not path.is_file():
-        return {}
-    settings = read_settings(path)
+    settings = {} if kind not in KEYS or kind == "Transformer" or not path.is_file() else read_settings(path)
+    if kind == "Pooling" and not settings:
+        raise UserError(f"{path}: missing or empty, so no pooling is known. Copy it again")
     require_decided(settings, path, kind)
     return settings
 

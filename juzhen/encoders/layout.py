@@ -398,10 +398,6 @@ def _sentence_transformers(folder: Path, modules: list[dict[str, Any]]) -> Layou
             case "WeightedLayerPooling":
                 layout.pooling = _layers_pooled(path)
             case "Pooling":
-                if not config:
-                    raise UserError(
-                        f"{path / 'config.json'}: missing or empty, so no pooling is known. Copy it again"
-                    )
                 of_layers = layout.pooling
                 layout.pooling, layout.pooling_error = _pooling(config, path)
                 if of_layers and layout.pooling != "mean":

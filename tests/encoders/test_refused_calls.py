@@ -275,12 +275,12 @@ def asked(f):
     return encoder
 
 
-def merged(f, scale):
+def merged(f, scale, step=1.0):
     """Of two encoders whose tasks go the same way."""
     models = [f.folder, shutil.copytree(f.folder, f.tmp_path / "other")]
     for number, model in enumerate(models):
         tensors = load_file(model / "model.safetensors")
-        tensors["encoder.layer.1.output.LayerNorm.weight"] += 1 + number
+        tensors["encoder.layer.1.output.LayerNorm.weight"] += step * (1 + number)
         save_file(tensors, model / "model.safetensors", metadata={"format": "pt"})
     return merge(models, method="task_arithmetic", base=f.bert_folder, scale=scale)
 
@@ -359,7 +359,7 @@ NOT_FINITE = [
     (lambda f: asked(f).score("a dog", "x y"), "pair="),
     (lambda f: merged(f, float("nan")), "scale="),
     (lambda f: merged(f, float("inf")), "scale="),
-    (lambda f: merged(f, 1e39), "backbone.* holds NaN"),
+    (lambda f: merged(f, 1e4, step=1e35), "backbone.* holds NaN"),
     (lambda f: prove(f.encoder, BrokenExport(f.encoder), Format.ONNX), "export gives NaN"),
     (lambda f: overflowing_product(f).encode(["今", "你"]), "text='你'"),
     (embedder, "mine: the model gave NaN"),
@@ -479,7 +479,7 @@ BACKENDS = [
     *each(
         lambda f, workers: f.encoder.encode(TEXTS, workers=workers),
         [
-            (0, "workers=0: .*at least 1"),
+            (0, "workers=0: .*, 1 to"),
             ([], "workers=0: expected"),
             (["cuda:97"], "device=cuda:97: this machine, or this build of torch"),
             (["gpu"], "device=gpu: "),

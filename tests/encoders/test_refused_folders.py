@@ -91,8 +91,9 @@ def pretrained(folder, **settings):
 
 def pooled(folder, *kinds, pooling=MEAN_SWITCH, **options):
     """The folder in the layout of sentence-transformers."""
-    write_modules(folder, kinds or ["Transformer", "Pooling"], **options)
-    write_json(folder / "1_Pooling" / "config.json", pooling)
+    kinds = kinds or ("Transformer", "Pooling")
+    write_modules(folder, kinds, **options)
+    write_json(folder / f"{kinds.index('Pooling') if 'Pooling' in kinds else 1}_Pooling/config.json", pooling)
     return folder
 
 

@@ -95,7 +95,7 @@ def test_the_verb_prints_a_table_and_writes_its_numbers(encoder, reader, tmp_pat
     save_encoder(reader, tmp_path / "two", card={})
     words = ["evaluate", "--retrieve", str(tmp_path / "one"), "--rerank", str(tmp_path / "two")]
     out, over = ["--out", str(tmp_path / "out")], ["--dataset", "demo_retrieval"]
-    assert main([*words, *out, *over, "--top", "20", "--limit", "4"]) == 0
+    assert main([*words, *out, *over, "--top", "20", "--limit", "4", "--metric", "R@3"]) == 0
     shown = capsys.readouterr().out
     assert [line.split(" | ")[0] for line in shown.splitlines() if line.startswith("| ")] == [
         *("| reread", "| --:", "| –", "| 10", "| 20") * 2
@@ -105,6 +105,8 @@ def test_the_verb_prints_a_table_and_writes_its_numbers(encoder, reader, tmp_pat
     assert written["queries"] == 4
     assert written["documents"] > 1000
     assert [one["depth"] for one in written["depths"]] == [0, 10, 20]
+    assert all("recall_at_3" in one["scores"] for one in written["depths"])
+    assert "R@3" in shown
     assert written["retrieve"]["weights"] != written["rerank"]["weights"] != ""
     first = place.read_bytes()
     assert (
