@@ -1,6 +1,5 @@
 """Variables of the environment with a value that nothing can use: said in our words, or not followed."""
 
-
 from juzhen.cli.main import main
 from juzhen.cli.options import data_folder
 from juzhen.report.terminal import for_people

@@ -136,7 +136,7 @@ def test_the_verb_prints_a_table_and_writes_its_numbers(encoder, reader, tmp_pat
         ),
         (["evaluate"], "missing: runs, or --retrieve and --rerank"),
         ([*words, *out, *over, "--top", "99999"], "Expected 1 to 1,0"),
-        ([*words[:4], words[2], *out, *over], "Expected a run of a cross-encoder"),
+        ([*words[:4], words[2], *out, *over], "run of a cross-encoder"),
     ):
         assert main(more) == 2
         assert told in capsys.readouterr().err

@@ -76,7 +76,10 @@ def test_lengths_and_sizes_are_told(encoder):
         return ways._compared(encoder, TEXTS, expected, "way", lambda: encode, "", lambda name: None)
 
     assert "normalisation: of length 1," in compared(lambda texts: unit(encoder.encode(texts))).reason
-    assert "8 dimensions, the encoder has" in compared(lambda texts: encoder.encode(texts, truncate_dim=8)).reason
+    assert (
+        "8 dimensions, the encoder has"
+        in compared(lambda texts: encoder.encode(texts, truncate_dim=8)).reason
+    )
     own = compared(encoder.encode)
     assert (own.differing, own.text, own.reason) == (0, None, "")
 
