@@ -25,7 +25,7 @@ from conf.own_classes import own_class
 from datamodules.datamodule import SentenceDataModule, Stage, loss_weights
 from juzhen.core.atomic_write import remove_file
 from juzhen.core.errors import INTERRUPTED, INTERRUPTED_STATUS
-from juzhen.core.examples import Kind
+from juzhen.core.examples import Examples, Kind
 from juzhen.core.machine import describe_environment, limit_threads
 from juzhen.core.nodes import name_of
 from juzhen.core.result import Result, Score, weights_digest
@@ -252,8 +252,11 @@ class StageRun:
     ) -> None:
         """Write the Result of the stage that was just tested. `training` comes from `describe_training`."""
         job, data, read = self.job, self.data, self.rows
-        rows = {f"train/{name}": examples for name, examples in data.train.items()}
-        rows |= {f"{examples.split}/{examples.name}": examples for examples in read.evaluation}
+        rows: dict[str, Examples] = {}
+        for name, examples in data.train.items():
+            rows[f"train/{name}"] = examples
+        for examples in read.evaluation:
+            rows[f"{examples.split}/{examples.name}"] = examples
         temperature = None if data.test_plan is None else data.test_plan.temperature
         described = describe_rows(rows, cut, unknown, temperature=temperature)
         result = Result(

@@ -50,7 +50,7 @@ def test_a_value_with_a_comma_is_offered_in_quotes():
     from launch.overrides import several_values
 
     assert several_values("data_dir=/data/a,b").endswith(
-        "a text that has a comma in it 'data_dir=\"/data/a,b\"'"
+        "For one text with a comma, type 'data_dir=\"/data/a,b\"'"
     )
 
 

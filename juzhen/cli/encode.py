@@ -111,7 +111,7 @@ def encode(
     check_overwritable(
         output, *([kept_ranges] if writes_ranges else []), *([cut_report] if cut_report else [])
     )
-    if output.suffix != ".npy":
+    if output.suffix not in ("", ".npy"):
         raise UserError(f"--output {output}: a NumPy array is written. Give a name that ends in .npy")
     require_room(output.absolute().parent)
     ends = None if ranges is None else _byte_ranges(ranges)

@@ -109,4 +109,4 @@ def test_the_verb_writes_bytes_bits_and_ranges(encoder_folder, tmp_path, capsys)
     assert not (tmp_path / "again.ranges.npy").exists()
     assert juzhen([*words, "--precision", "binary", "--output", str(tmp_path / "bits.npy")]) in (0, None)
     assert np.load(tmp_path / "bits.npy").shape == (5, 1)
-    assert "5 embeddings of 8 numbers, in binary" in capsys.readouterr().err
+    assert "5 embeddings of 8 dimensions, in binary" in capsys.readouterr().err

@@ -103,8 +103,8 @@ HOPELESS = {
         ["of one class, 1", "several"],
     ),
     "one class, softmax": ("softmax", rows_of(Kind.NLI_PAIR, targets=[1]), {}, ["of one class, neutral"]),
-    "a single row": ("cosent", rows_of(GRADED, targets=[1], count=1), {}, ["1 row:", "no other"]),
-    "a single pair": ("info_nce", rows_of(PAIRS, count=1), {}, ["1 row:", "no other"]),
+    "a single row": ("cosent", rows_of(GRADED, targets=[1], count=1), {}, ["1 row, no other"]),
+    "a single pair": ("info_nce", rows_of(PAIRS, count=1), {}, ["1 row, no other"]),
     "a batch of one": (
         "cosent",
         rows_of(GRADED, targets=[0, 1]),
@@ -218,4 +218,4 @@ def test_a_job_says_it_before_it_loads_a_model(tmp_path, tiny_backbone, capsys, 
         told, "training.batch_size=1: loss=cosent compares a row with rows of other gold values in its batch"
     )
     desk.write("train.tsv", GOOD.replace("4.0", "1.0").replace("5.0", "1.0").encode())
-    says(desk.refuses(*OWN), "demo_sts/train: 3 rows: all of them have the gold value 1")
+    says(desk.refuses(*OWN), "demo_sts/train: 3 rows, all of them have the gold value 1")
