@@ -65,21 +65,12 @@ def test_every_row_meets_every_cell_of_the_grid():
     ]
 
 
+ONE_CELL = ("loss=by_kind", "benchmark=zh_published", "schedule=serial")
+
+
 @pytest.mark.slow
 def test_one_cell_of_a_sweep_runs_without_m_when_all_that_varies_is_said():
-    words = ("loss=by_kind", "benchmark=zh_published", "schedule=serial")
-    checked("sweep=domains", *words, "dataset=[simclue,lcqmc]")
-    with pytest.raises(UserError, match=r"a sweep is several runs\. Add -m"):
-        checked("sweep=domains", *words)
-    with pytest.raises(UserError, match=r"a sweep is several runs\. Add -m"):
-        checked("sweep=domains", "dataset=[lcqmc]")
-
-
-def test_mistakes_in_rows_are_found_before_the_first_cell():
-    with pytest.raises(UserError, match=r"hydra.sweeper.only=qmc-bse: unknown choice. Did you mean qmc-base"):
-        checked("-m", "sweep=domains", "hydra.sweeper.only=[qmc-bse]")
-    with pytest.raises(UserError, match="Did you mean lcqmc"):
-        checked("-m", "+hydra.sweeper.rows.one='dataset=[lcqcm]'")
+    checked("sweep=domains", *ONE_CELL, "dataset=[simclue,lcqmc]")
 
 
 def test_the_mixed_way_and_the_two_losses_are_what_their_comments_say():
@@ -104,21 +95,6 @@ def test_a_key_that_only_some_cells_have_is_set_in_these():
     ]
     for cell in checked("-m", *MINED, "mining=static,ance", "callbacks.mining.range_max=20"):
         assert "callbacks.mining.range_max=20" in cell
-
-
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    {
-        "callbacks.mining.range_mx=20": "Did you mean range_max",
-        "callbacks.minig.range_max=20": "callbacks.minig: unknown key. .*Did you mean mining|unknown key",
-        "callbacks.mining.range_max=x": "callbacks.mining.range_max=x|range_max",
-    }.items(),
-)
-def test_a_key_that_no_cell_has_is_refused(wrong, message):
-    with pytest.raises(UserError, match=message):
-        checked("-m", *MINED, *ROWS, wrong)
-    with pytest.raises(UserError, match=r"callbacks\.mining: unknown key"):
-        checked("-m", *MINED, "callbacks.mining.range_max=20")
 
 
 def test_a_key_that_is_there_without_a_value_is_set():
@@ -190,17 +166,50 @@ def test_a_launcher_is_given_what_it_has(words, jobs, threads):
             )
 
 
-def test_what_no_launcher_can_be_told_is_refused(tmp_path):
-    with pytest.raises(
-        UserError, match=r"hydra\.sweeper\.launcher\.job: no launcher has this key. Did you mean jobs"
-    ):
-        checked("-m", "sweep=pooling", "+hydra.sweeper.launcher.job=2")
-    with pytest.raises(UserError, match=r"hydra\.launcher\.jobs: unknown key"):
-        checked("-m", "sweep=pooling", "hydra/launcher=basic", "hydra.launcher.jobs=2")
-    (tmp_path / "sweep").mkdir()
-    (tmp_path / "sweep" / "mine.yaml").write_text(
+def a_sweep_of_ones_own(folder):
+    """Words that choose a sweep whose file sets what the plain launcher has not."""
+    (folder / "sweep").mkdir()
+    (folder / "sweep" / "mine.yaml").write_text(
         "# @package _global_\nhydra: {launcher: {jobs: 2}, sweeper: {params: {seed: '1,2'}}}\n"
     )
-    words = ["--config-dir", str(tmp_path), "-m", "sweep=mine", "hydra/launcher=basic"]
-    with pytest.raises(UserError, match=r"sweep/mine.*hydra\.launcher\.jobs"):
-        checked(*words)
+    return ["--config-dir", str(folder), "-m", "sweep=mine", "hydra/launcher=basic"]
+
+
+NO_M = r"a sweep is several runs\. Add -m"
+SLOW = [
+    (["sweep=domains", *ONE_CELL], NO_M),
+    (["sweep=domains", "dataset=[lcqmc]"], NO_M),
+]
+REFUSED = [
+    (
+        ["-m", "sweep=domains", "hydra.sweeper.only=[qmc-bse]"],
+        r"hydra.sweeper.only=qmc-bse: unknown choice. Did you mean qmc-base",
+    ),
+    (["-m", "+hydra.sweeper.rows.one='dataset=[lcqcm]'"], "Did you mean lcqmc"),
+    *(
+        (["-m", *MINED, *ROWS, wrong], told)
+        for wrong, told in {
+            "callbacks.mining.range_mx=20": "Did you mean range_max",
+            "callbacks.minig.range_max=20": "callbacks.minig: unknown key. .*Did you mean mining|unknown key",
+            "callbacks.mining.range_max=x": "callbacks.mining.range_max=x|range_max",
+        }.items()
+    ),
+    (["-m", *MINED, "callbacks.mining.range_max=20"], r"callbacks\.mining: unknown key"),
+    (
+        ["-m", "sweep=pooling", "+hydra.sweeper.launcher.job=2"],
+        r"hydra\.sweeper\.launcher\.job: no launcher has this key. Did you mean jobs",
+    ),
+    (
+        ["-m", "sweep=pooling", "hydra/launcher=basic", "hydra.launcher.jobs=2"],
+        r"hydra\.launcher\.jobs: unknown key",
+    ),
+    (a_sweep_of_ones_own, r"sweep/mine.*hydra\.launcher\.jobs"),
+]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"), [*REFUSED, *(pytest.param(*row, marks=pytest.mark.slow) for row in SLOW)]
+)
+def test_words_of_no_sweep_are_refused_before_the_first_cell(words, told, tmp_path):
+    with pytest.raises(UserError, match=told):
+        checked(*(words(tmp_path) if callable(words) else words))
