@@ -119,8 +119,9 @@ def read_yaml(path: str | Path) -> Any:
         _require_few_nodes(text)
         return yaml.load(text, Loader=_KeysOnce)
     except (ValueError, yaml.YAMLError, RecursionError) as error:
-        mark = getattr(error, "problem_mark", None)
-        reason = f"line {mark.line + 1}: {error.problem}" if mark else " ".join(str(error).split())[:300]
+        reason = " ".join(str(error).split())[:300]
+        if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark:
+            reason = f"line {error.problem_mark.line + 1}: {error.problem}"
         raise UserError(f"{path}: not valid YAML ({reason}). Correct the file.") from error
 
 

@@ -18,8 +18,9 @@ from juzhen.core.examples import (
     Examples,
     Kind,
 )
+from juzhen.core.paths import suffix_of
 from juzhen.core.text import counted, is_unseen, short, text_fault
-from juzhen.data.readers import FileTable, suffix_of
+from juzhen.data.readers import FileTable
 from juzhen.data.spec import DatasetConfig, Source, SplitRequest
 
 PORTION = 65_536
