@@ -1,0 +1,203 @@
+"""What an index cannot take, find or be opened with is refused by what was given, with the way out."""
+
+import sqlite3
+from contextlib import closing, suppress
+
+import pytest
+from jobs import tiny_encoder
+from refusals import rows
+from test_index import HOLES, NOT_JSON, QUERIES, nested_number, table_of
+from test_passages_index import SETTINGS, TEXTS, rows_of
+
+from juzhen.core.errors import UserError
+from juzhen.index import Index, PassageSettings, Rows, add, build, read_rows, remove, writing
+from juzhen.index.store import DATABASE
+
+pytest.importorskip("faiss")
+
+LINE_2 = r"FOLDER/faq\.jsonl:2: .*--on-bad-row drop"
+ROWS = [
+    (lambda f: read_rows(table_of(f.tmp_path, HOLES), id_column="id"), LINE_2),
+    (
+        lambda f: read_rows(table_of(f.tmp_path, [("甲", 7), ("乙", "7")]), id_column="id"),
+        r"7 .*Give each text another id",
+    ),
+    *(
+        (lambda f, number=number: read_rows(nested_number(f.tmp_path, number), metadata=["m"]), LINE_2)
+        for number in NOT_JSON
+    ),
+]
+
+
+def of_others(f):
+    return tiny_encoder(f.tiny_backbone, pooling="cls")
+
+
+def before_encoding(f, act):
+    """Metadata of a program that no JSON holds, for an encoder that must not be asked."""
+    wrong = Rows(["甲", "乙"], ["a", "b"], [{"page": 1}, {"page": {"x": float("nan")}}], ["page"])
+    folder = f.built()
+    f.monkeypatch.setattr(type(f.encoder), "encode", lambda *texts, **options: pytest.fail("encoded"))
+    act(folder, wrong)
+
+
+CHANGES = [
+    *(
+        (
+            lambda f, act=act: before_encoding(f, lambda folder, wrong: act(f, folder, wrong)),
+            "metadata of text b",
+        )
+        for act in (
+            lambda f, folder, wrong: build(f.tmp_path / "new", f.encoder, wrong, name="small"),
+            lambda f, folder, wrong: add(folder, f.encoder, wrong),
+            lambda f, folder, wrong: writing.index_in_memory(f.encoder, wrong),
+        )
+    ),
+    (lambda f: Index.open(f.built(), of_others(f)), "other weights or settings"),
+    (lambda f: add(f.built(), of_others(f), f.rows), "other weights or settings"),
+    (lambda f: build(f.built(), f.encoder, f.rows, name="small"), "holds an index already"),
+    (lambda f: add(f.built(), f.encoder, Rows(["无编号"])), "ids of its own"),
+    (lambda f: remove(f.built(), ["t1", "t999", "x"]), "no text has the id t999, nor have 1 more"),
+]
+
+
+def damaged(f):
+    folder = f.built()
+    with closing(sqlite3.connect(folder / DATABASE, isolation_level=None)) as connection:
+        connection.execute("""UPDATE texts SET metadata = '{"page": {"x": NaN}}' WHERE number = 3""")
+    return folder
+
+
+def filtered(f, folder, **where):
+    with Index.open(folder, f.encoder) as index:
+        index.search(QUERIES, where=where)
+
+
+def nested(f):
+    rows = Rows(["一", "二"], None, [{"tags": "a", "page": {"x": 1}}] * 2, ["tags", "page"])
+    return writing.index_in_memory(f.encoder, rows)
+
+
+FILTERS = [
+    (lambda f: filtered(f, damaged(f), page=1), "juzhen index build"),
+    (lambda f: filtered(f, damaged(f), page=float("nan")), r"filter: page: expected .* finite"),
+    (lambda f: nested(f).search(["天气"], 10, where={"page": 1}), r"filter: page: .* Build the index"),
+    (lambda f: filtered(f, f.built(), topik=1), "Did you mean topic"),
+]
+
+
+def cut_off(f, texts=None, **options):
+    """The folder of a build that ended after some of its texts."""
+    given, folder = texts or f.rows, f.tmp_path / "index"
+    with f.monkeypatch.context() as patch:
+        patch.setattr(writing, "PORTION", 1 if texts else 100)
+        calls, called = [], type(f.encoder).encode_chunks if options else writing.unit
+
+        def breaks(*arguments, **named):
+            calls.append(1)
+            if len(calls) == 3:
+                raise MemoryError
+            return called(*arguments, **named)
+
+        patch.setattr(*((type(f.encoder), "encode_chunks") if options else (writing, "unit")), breaks)
+        with suppress(MemoryError):
+            build(folder, f.encoder, given, name="small", **options)
+    return folder
+
+
+def passages(f):
+    folder = f.tmp_path / "laws"
+    build(folder, f.encoder, rows_of(TEXTS, ["a", "b", "c"]), name="small", passages=SETTINGS)
+    return folder
+
+
+def means(f, name, *long_texts):
+    """The folder of an index of long texts by an encoder of 16 tokens, and that encoder."""
+    short = f.encoder.with_prompt()
+    short.max_length = 16
+    reading = short.with_long_texts(*long_texts) if long_texts else short
+    build(f.tmp_path / name, reading, rows_of(TEXTS), name="small")
+    return f.tmp_path / name, short
+
+
+def searched_by_document(f):
+    with Index.open(*means(f, "laws", "chunk", 3)) as index:
+        index.search([TEXTS[1] * 2], 4, per_document=True)
+
+
+def opened_with(f, overlap, *built_with):
+    folder, short = means(f, "laws", *built_with)
+    Index.open(folder, short.with_long_texts("chunk", overlap))
+
+
+BUILDS = [
+    (lambda f: Index.open(cut_off(f), f.encoder), "its build has not ended"),
+    (
+        lambda f: build(cut_off(f), f.encoder, f.rows.after(1), name="small"),
+        "unfinished index of other texts",
+    ),
+    (
+        lambda f: build(
+            cut_off(f, rows_of(TEXTS), passages=SETTINGS),
+            f.encoder,
+            rows_of(TEXTS),
+            name="small",
+            passages=PassageSettings(13),
+        ),
+        "other texts or settings",
+    ),
+    (lambda f: [remove(folder, ["a"]) for folder in [passages(f)] * 2], "no text has the id a"),
+    (searched_by_document, "--chunk-tokens N"),
+    (lambda f: opened_with(f, 4, "chunk", 3), "other weights or settings"),
+    (lambda f: opened_with(f, 3), "other weights or settings"),
+]
+
+
+def collection(f, name="faq", encoder=None, **search):
+    """Opens a collection that an index was pushed into, and searches it."""
+    pytest.importorskip("qdrant_client")
+    from juzhen.index.qdrant import QdrantIndex, push
+
+    push(f.built(), f"qdrant:{f.tmp_path}/store/faq")
+    with QdrantIndex.open(f"qdrant:{f.tmp_path}/store/{name}", encoder or f.encoder) as opened:
+        opened.search(QUERIES, **search)
+
+
+def in_use(f):
+    pytest.importorskip("qdrant_client")
+    from juzhen.index.qdrant import QdrantIndex, push
+
+    address = f"qdrant:{f.tmp_path}/store/faq"
+    push(f.built(), address)
+    with QdrantIndex.open(address, f.encoder):
+        QdrantIndex.open(address, f.encoder)
+
+
+def of_a_server(f):
+    pytest.importorskip("qdrant_client")
+    from juzhen.index.qdrant import QdrantIndex
+
+    QdrantIndex.open("http://127.0.0.1:9/faq", f.encoder)
+
+
+COLLECTIONS = [
+    (lambda f: collection(f, mode="bm25"), "mode="),
+    (lambda f: collection(f, where={"topik": 1}), "Did you mean topic"),
+    (lambda f: collection(f, encoder=of_others(f)), "other weights or settings"),
+    (lambda f: collection(f, "none"), r"no collection of juzhen .* juzhen index push"),
+    (in_use, "another process"),
+    (of_a_server, r"^http://127\.0\.0\.1:9/faq: "),
+]
+REFUSED = {
+    "rows": ROWS,
+    "a change": CHANGES,
+    "a filter": FILTERS,
+    "a build": BUILDS,
+    "a collection": COLLECTIONS,
+}
+
+
+@pytest.mark.parametrize(("call", "told"), rows(REFUSED, slow=["a collection"]))
+def test_what_an_index_cannot_do_is_refused_by_what_was_given(call, told, f):
+    with pytest.raises(UserError, match=told.replace("FOLDER", str(f.tmp_path))):
+        call(f)
