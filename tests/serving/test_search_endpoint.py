@@ -5,15 +5,12 @@ import json
 import httpx
 import pytest
 
-from juzhen.core.errors import UserError
 from juzhen.encoders import SentenceEncoder
 from juzhen.index import Index, Rows, add, build
 
 for package in ("fastapi", "uvicorn", "httptools", "prometheus_client"):
     pytest.importorskip(package)
 from running import serving  # noqa: E402  # needs those packages
-
-from juzhen.serving.models import load_models  # noqa: E402
 
 TEXTS = ["今天天气很好", "怎么退货", "什么时候发货", "东西想退掉怎么办", "明天天气怎么样"]
 
@@ -106,7 +103,7 @@ def test_what_cannot_be_searched_is_refused_with_the_field(client, body, param):
     assert (reply.status_code, reply.json()["error"]["param"]) == (400, param)
 
 
-def test_a_second_run_searches_the_same_texts(prompted_folder, encoder, folder, tiny_backbone, tmp_path):
+def test_a_second_run_searches_the_same_texts(prompted_folder, encoder, tiny_backbone, tmp_path):
     from jobs import tiny_encoder
 
     from juzhen.encoders import save_encoder
@@ -126,15 +123,10 @@ def test_a_second_run_searches_the_same_texts(prompted_folder, encoder, folder, 
             expected = searching.search(["怎么退货"], TEXTS, 5)[0]
             assert [hit["index"] for hit in hits] == [hit.document for hit in expected]
             assert hits[1]["score"] == pytest.approx(expected[1].score, abs=1e-6)
-    options = {"name": None, "device": "cpu", "backend": "torch", "compare": str(tmp_path / "second")}
-    with pytest.raises(UserError, match="--compare: give --index FILE"):
-        load_models(str(prompted_folder), None, folder, **options)
 
 
 @pytest.mark.slow
-def test_without_a_cross_encoder_and_with_other_weights(
-    prompted_folder, cross_folder, folder, tmp_path, encoder
-):
+def test_without_a_cross_encoder(prompted_folder, tmp_path):
     lines = tmp_path / "texts.txt"
     lines.write_text("\n".join(TEXTS), encoding="utf-8")
     with serving(prompted_folder, None, lines) as address:
@@ -144,5 +136,3 @@ def test_without_a_cross_encoder_and_with_other_weights(
         assert reply["results"][0][0]["text"] == "怎么退货"
     with serving(prompted_folder) as address:
         assert httpx.get(f"{address}/index").json()["error"]["code"] == "no_index"
-    with pytest.raises(UserError, match="other weights or settings"):
-        load_models("builtin/mini_zh", None, folder, name=None, device="cpu", backend="torch")

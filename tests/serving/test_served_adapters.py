@@ -3,10 +3,8 @@
 import numpy as np
 import pytest
 
-from juzhen.core.errors import UserError
 from juzhen.encoders import SentenceEncoder, load_backbone, save_encoder
 from juzhen.encoders.backbone_config import AdapterConfig, BackboneConfig
-from juzhen.serving.models import load_models
 
 httpx = pytest.importorskip("httpx")
 for package in ("fastapi", "uvicorn", "httptools", "prometheus_client", "peft"):
@@ -47,11 +45,3 @@ def test_the_model_of_a_request_chooses_the_adapter(adapters):
         refused = client.post("/v1/embeddings", json={"input": TEXTS, "model": "leagl"})
         assert refused.status_code == 404
         assert "Did you mean legal" in refused.json()["error"]["message"]
-
-
-def test_an_encoder_beside_other_weights_is_refused(adapters, encoder_folder):
-    options = {"name": None, "device": "cpu", "backend": "torch"}
-    with pytest.raises(UserError, match="have different base models"):
-        load_models(str(adapters[0]), None, None, adapters=[str(encoder_folder)], **options)
-    with pytest.raises(UserError, match="several are called faq"):
-        load_models(str(adapters[0]), None, None, adapters=[str(adapters[0])], **options)

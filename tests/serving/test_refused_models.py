@@ -1,0 +1,68 @@
+"""Models that cannot be served together, or with such a threshold, are refused by their option or name."""
+
+import pytest
+from jobs import tiny_encoder
+
+from juzhen.core.errors import UserError
+from juzhen.encoders import SentenceEncoder, load_backbone, save_encoder
+from juzhen.encoders.backbone_config import AdapterConfig, BackboneConfig
+from juzhen.index import Rows, build
+
+for package in ("fastapi", "uvicorn", "httptools", "prometheus_client"):
+    pytest.importorskip(package)
+from juzhen.serving.models import load_models  # noqa: E402  # needs those packages
+
+
+def served(model, index=None, **options):
+    options = {"name": None, "device": "cpu", "backend": "torch"} | options
+    load_models(str(model), None, index, **options)
+
+
+def indexed(f):
+    """An index of the texts of that encoder."""
+    encoder = SentenceEncoder.load(f.prompted_folder)
+    build(f.tmp_path / "faq", encoder, Rows(["今天天气很好", "怎么退货"], ["a", "b"]), name="small")
+    return f.tmp_path / "faq"
+
+
+def second(f):
+    """The folder of an encoder with other vectors."""
+    return save_encoder(tiny_encoder(f.tiny_backbone, pooling="max"), f.tmp_path / "second", card={})
+
+
+def adapter(f):
+    pytest.importorskip("peft")
+    config = BackboneConfig(path=str(f.encoder_folder), adapter=AdapterConfig(rank=2))
+    return save_encoder(load_backbone(config, seed=1), f.tmp_path / "faq", card={})
+
+
+def deciding(f):
+    """The folder of an encoder with the thresholds of two sets."""
+    card = {"thresholds": {"demo": 0.5, "other": 0.25}, "trained_on": ["demo"]}
+    return save_encoder(tiny_encoder(f.tiny_backbone), f.tmp_path / "bi", card=card)
+
+
+REFUSED = [
+    (lambda f: served(f.prompted_folder, indexed(f), compare=str(second(f))), "--compare: give --index FILE"),
+    (lambda f: served("builtin/mini_zh", indexed(f)), "other weights or settings"),
+    (lambda f: served(adapter(f), adapters=[str(f.encoder_folder)]), "have different base models"),
+    (lambda f: served(folder := adapter(f), adapters=[str(folder)]), "several are called faq"),
+    *(
+        (lambda f, word=word: served(deciding(f), threshold=word), told)
+        for word, told in {
+            "demmo": "--threshold demmo.*demo",
+            "nan": "--threshold nan.*demo",
+            "7": r"^threshold=7.*-1 to 1",
+        }.items()
+    ),
+    (
+        lambda f: SentenceEncoder.load(deciding(f)).is_same("今天", "明天", threshold=-1.5),
+        r"^threshold=-1.5",
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "told"), REFUSED)
+def test_what_cannot_be_served_is_refused_by_its_option(call, told, f):
+    with pytest.raises(UserError, match=told):
+        call(f)
