@@ -3,7 +3,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from juzhen.core.errors import UserError
 from juzhen.evaluation import evaluate
 from juzhen.evaluation.evaluators import LexicalEvaluator
 from juzhen.evaluation.settings import EvaluationSettings
@@ -106,10 +105,3 @@ def test_word_overlap_scores_pairs_and_rankings():
         assert jaccard != pytest.approx(tf_idf)
     _, jaccard, dice = (found[method]["test/demo_sts/pearson"].value for method in METHODS)
     assert jaccard != pytest.approx(dice)
-
-
-def test_a_method_that_is_none_is_refused():
-    with pytest.raises(UserError, match=r"method=jacard: unknown choice. Did you mean jaccard"):
-        LexicalEvaluator(method="jacard")
-    with pytest.raises(UserError, match=r"method=jacard: unknown choice. Did you mean jaccard"):
-        lexical_scores(["a"], ["b"], method="jacard")

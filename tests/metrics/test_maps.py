@@ -1,10 +1,9 @@
-"""Projections in two dimensions: against scikit-learn and algebra, and what is refused."""
+"""Projections in two dimensions, against scikit-learn and algebra."""
 
 import numpy as np
 import pytest
 
-from juzhen.core.errors import UserError
-from juzhen.evaluation.space import project, require_maps, shown_share, turned
+from juzhen.evaluation.space import project, shown_share, turned
 from juzhen.metrics.geometry import unit
 
 
@@ -37,14 +36,3 @@ def test_a_map_is_turned_and_mirrored_onto_another():
     angle = np.array([[np.cos(2), -np.sin(2)], [np.sin(2), np.cos(2)]])
     moved = (like * [1, -1]) @ angle + 5
     np.testing.assert_allclose(turned(moved, like), like - like.mean(axis=0), atol=1e-9)
-
-
-def test_too_few_texts_and_unknown_maps_are_named():
-    with pytest.raises(UserError, match="t-SNE of 5 texts: it needs at least 10"):
-        require_maps(["pca", "tsne"], 5)
-    with pytest.raises(UserError, match="PCA of 2 texts"):
-        require_maps(["pca"], 2)
-    with pytest.raises(UserError, match=r"map=tnse: unknown choice. Did you mean tsne"):
-        require_maps(["tnse"], 50)
-    with pytest.raises(UserError, match=r"map=umap: .*tsne"):
-        require_maps(["umap"], 50)

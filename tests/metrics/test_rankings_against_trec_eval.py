@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from juzhen.core.errors import UserError
 from juzhen.core.kinds import RANKINGS, metric_key, metric_title
 from juzhen.data.rankings import RankingSet
 from juzhen.evaluation.encoding_plan import ranked_lists
@@ -83,7 +82,7 @@ def test_of_tied_documents_they_are_the_mean_over_all_orders(documents, levels, 
         np.testing.assert_allclose(found[measure], expected, atol=1e-6, err_msg=measure)
 
 
-def test_no_query_finds_its_own_text_and_scores_must_be_numbers():
+def test_no_query_finds_its_own_text():
     one = RankingSet("some", "dev", ["q"], ["q", "a", "b"], [{2: 1.0}], own=np.array([0]))
     assert ranked_lists(
         one, lambda some, others: np.array([[9.0, 1.0, 2.0]]), depth=2
@@ -91,8 +90,6 @@ def test_no_query_finds_its_own_text_and_scores_must_be_numbers():
     assert ranked_lists(
         one, lambda some, others: np.array([[9.0, 1.0, 2.0]]), depth=9
     ).documents.tolist() == [[2, 1, -1]]
-    with pytest.raises(UserError, match="dev/some: the scores are not finite"):
-        ranked_lists(one, lambda some, others: np.array([[9.0, np.nan, 2.0]]), depth=2)
 
 
 def test_a_measure_may_be_spelled_as_ir_measures_does():
@@ -112,11 +109,3 @@ def test_a_measure_may_be_spelled_as_ir_measures_does():
     assert [metric_title(key) for key in keys] == [*spellings[:6], "RR@10"]
     expected = query_numbers(lists, relevant, keys)
     assert {metric_key(name): values for name, values in found.items()} == expected
-
-
-@pytest.mark.parametrize(
-    "name", ["ndcg", "ndcg_at_0", "nDCG@", "nDCG@x", "ndcg_at_x", "f1_at_10", "recall_at_1000000"]
-)
-def test_what_is_no_measure_of_rankings_is_refused(name):
-    with pytest.raises(UserError, match=f"{name}: expected nDCG, RR, R, AP, P, Success with a cut-off"):
-        query_numbers(np.zeros((1, 1), np.int64), [{0: 1.0}], [name])

@@ -126,18 +126,6 @@ def test_cross_fitting_needs_rows_on_both_sides():
     assert accuracy_at(np.zeros(0), np.zeros(0), threshold=0.0) is None
 
 
-@pytest.mark.parametrize(
-    ("scores", "labels", "message"),
-    [
-        ([0.1, 0.2], [0, 2], "row 1: the label is 2, expected 0 or 1"),
-        ([np.nan, 0.2], [0, 1], r"row 0: the score is nan \(1 such rows\)"),
-    ],
-)
-def test_refuses(scores, labels, message):
-    with pytest.raises(ValueError, match=message):
-        fit_threshold(np.array(scores), np.array(labels), objective="f1")
-
-
 def test_the_spread_by_hand():
     found = score_distribution(np.array([0.9, 0.1, 0.5, 0.5]), np.array([1.0, 0.0, 0.8, 0.5]))
     assert found["score_mean"] == pytest.approx(0.5)
