@@ -77,8 +77,6 @@ def test_the_group_is_that_of_the_runs(make_result):
         return dashboards.group_of(report_of(results))
 
     assert group("picture") == "picture"
-    with pytest.raises(dashboards.UserError, match=r"groups one, two.*--group NAME"):
-        group("one", "two")
     assert group("picture", None) == "picture"
 
 

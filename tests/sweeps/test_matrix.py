@@ -2,7 +2,6 @@ import math
 
 import pytest
 
-from juzhen.core.errors import UserError
 from juzhen.core.result import Result
 from juzhen.report.build import build_report
 from juzhen.report.compare import Reference
@@ -63,24 +62,6 @@ def test_a_column_never_mixes_splits_and_both_stand_side_by_side(small_matrix_re
     assert (splits["test"].columns, splits["test"].hidden) == (["test/lcqmc"], ["dev/csts", "dev/lcqmc"])
     assert splits["dev"].columns == splits["dev"].counted == ["dev/csts", "dev/lcqmc"]
     assert splits[None].hidden == ["dev/lcqmc"]
-
-
-@pytest.mark.parametrize(
-    ("asked", "message"),
-    [
-        ({"metric": "spearman", "split": "test"}, "--split test: no result has a score of that split"),
-        ({"metric": "spaerman"}, r"metric=spaerman: .*accuracy, spearman"),
-    ],
-)
-def test_a_split_or_a_metric_that_nobody_scored_is_named(make_result, asked, message):
-    results = [make_result(["csts"], {"dev/csts/spearman": 0.5, "dev/csts/accuracy": None})]
-    with pytest.raises(UserError, match=message):
-        build_matrix(results, **asked)
-
-
-def test_results_without_any_score_say_so(make_result):
-    with pytest.raises(UserError, match="no scores"):
-        matrix_of(make_result(["csts"], {}))
 
 
 def test_columns_are_in_the_order_of_the_longest_suite_then_by_name(make_result):
