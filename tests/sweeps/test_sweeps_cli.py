@@ -79,20 +79,49 @@ def test_the_committed_matrix_fits_a_terminal_with_all_its_values(committed, cap
             assert all(part in out for part in re.findall(r"[\d.-]+|—", cell_text(row, column)))
 
 
+MISTAKES = [
+    (["table", "nowhere"], "nowhere: no such folder"),
+    (["table", "RUNS", "--metric", "sperman"], "--metric sperman"),
+    (["table", "RUNS", "--csv", "/nowhere/at/all.csv"], "No such file or directory"),
+    (["table", __file__], "this is a file, not a folder"),
+    (["archive", "RUNS", __file__], "Expected a folder, not a file"),
+    (["archive", "RUNS", "RUNS/within"], "RUNS/within"),
+    (["report", "nowhere"], "nowhere: no such folder"),
+    (["report", "EMPTY"], "no result.json of a run below it"),
+    (["report", "RUNS", "--leaks", "nowhere.json"], "--leaks nowhere.json: "),
+    (["report", "RUNS", "--leaks", "RUNS/0/result.json"], "not an audit of pairs"),
+    (["report", "RUNS", "--reference", "nowhere"], "--reference nowhere: no such folder"),
+    (["report", "RUNS", "--reference", "EMPTY"], "no CSV file"),
+    (["report", "RUNS", "--metric", "sperman"], "--metric sperman"),
+    (["report", "RUNS", "--out", "/dev/null/report"], "/dev/null/report: Not a directory"),
+    (["report", "RUNS", "--into", "PAGE"], "has no end. Write <!-- /result:matrix --> further down"),
+]
+DASHBOARDS = [
+    (["dashboards", "EMPTY"], "folder of a finished run"),
+    (["dashboards", "RUNS/0", "ELSEWHERE/run"], "--out"),
+]
+
+
 @pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["table", "nowhere"], "nowhere: no such folder"),
-        (["table", "RUNS", "--metric", "sperman"], "--metric sperman"),
-        (["table", "RUNS", "--csv", "/nowhere/at/all.csv"], "No such file or directory"),
-        (["table", __file__], "this is a file, not a folder"),
-        (["archive", "RUNS", __file__], "Expected a folder, not a file"),
-    ],
+    ("words", "told"), [*MISTAKES, *(pytest.param(*row, marks=pytest.mark.slow) for row in DASHBOARDS)]
 )
-def test_mistakes_are_one_line_and_status_2(runs, capsys, arguments, message):
-    assert main([str(runs) if one == "RUNS" else one for one in arguments]) == 2
+def test_mistakes_are_one_line_and_status_2(runs, tmp_path, keyless, capsys, words, told):
+    if words[0] == "dashboards":
+        pytest.importorskip("wandb_workspaces", reason='pip install -e ".[dashboards]"')
+    for folder in ("empty", "elsewhere/run"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "page.md").write_text("<!-- result:matrix -->\n", encoding="utf-8")
+    places = {"RUNS": runs, "EMPTY": tmp_path / "empty"}
+    places |= {"ELSEWHERE": tmp_path / "elsewhere", "PAGE": tmp_path / "page.md"}
+
+    def placed(text):
+        for name, place in places.items():
+            text = text.replace(name, str(place))
+        return text
+
+    assert main([placed(word) for word in words]) == 2
     error = capsys.readouterr().err
-    assert message in error
+    assert placed(told) in error
     assert error.count("\n") == 1
 
 
@@ -118,7 +147,6 @@ def test_exported_results_give_the_same_table_without_folders_of_this_machine(ru
         main(["table", str(folder)])
         tables.append(capsys.readouterr().out)
     assert tables[0] == tables[1]
-    assert main(["archive", str(runs), str(runs / "within")]) == 2
 
 
 def test_an_unreadable_result_is_named_and_the_rest_is_shown(runs, capsys):
