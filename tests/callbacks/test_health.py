@@ -9,7 +9,6 @@ import torch
 from jobs import run_job, tiny_encoder, weights
 
 from callbacks.health import SpaceHealth, SpaceMeter
-from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
 from juzhen.data.probe import Probe
 from juzhen.metrics.geometry import alignment, mean_cosine, uniformity
@@ -108,16 +107,3 @@ def test_a_job_logs_its_health_and_learns_the_same_without(tmp_path, tiny_backbo
     assert not (alone / "health.jsonl").exists()
     assert alone.name == watched.name  # the same run, as far as numbers go
     assert weights(watched) == weights(alone)
-
-
-@pytest.mark.parametrize(
-    ("cosine", "rank", "words"),
-    [
-        (0.999, 11.0, r"collapse_cosine.*space_health\.on_collapse=warn"),
-        (0.1, 1.2, "directions"),
-        (0.1, None, "directions"),
-    ],
-)
-def test_a_collapse_stops_a_run_that_asks_for_it(cosine, rank, words):
-    with pytest.raises(UserError, match=words):
-        judged({"mean_cosine": cosine, "effective_rank": rank}, on_collapse="stop")

@@ -10,7 +10,6 @@ from jobs import run_job
 
 from callbacks.reporting import FLUSH_SECONDS, finish_wandb, wandb_mode
 from juzhen.core import process
-from juzhen.core.errors import UserError
 from juzhen.core.result import Result
 from launch import curriculum
 
@@ -29,23 +28,6 @@ def test_a_key_without_network_is_offline_within_seconds(monkeypatch, closed_por
     monkeypatch.setenv("WANDB_BASE_URL", closed_port)
     start = time.perf_counter()
     assert wandb_mode("auto") == "offline"
-    assert time.perf_counter() - start < 8
-
-
-@pytest.mark.parametrize(
-    ("key", "words"),
-    [
-        ("", "no key .*WANDB_API_KEY.* logger.wandb=offline"),
-        ("0" * 40, "no answer from the server within 3 s"),
-    ],
-)
-def test_online_needs_a_key_and_an_answer(monkeypatch, closed_port, key, words):
-    monkeypatch.setenv("WANDB_BASE_URL", closed_port)
-    if key:
-        monkeypatch.setenv("WANDB_API_KEY", key)
-    start = time.perf_counter()
-    with pytest.raises(UserError, match=f"logger.wandb=online: {words}"):
-        wandb_mode("online")
     assert time.perf_counter() - start < 8
 
 
