@@ -27,14 +27,14 @@ from juzhen.core.atomic_write import KEPT_ASIDE, clear_leftovers, move, remove_f
 from juzhen.core.errors import UserError, command
 from juzhen.core.examples import Examples
 from juzhen.core.file_guard import MARKER, mark_dir, refuse_links
-from juzhen.core.result import PROGRESS_FILE, RESULT_FILE, STAGES, Result
+from juzhen.core.result import PROGRESS_FILE, RESULT_FILE, STAGES, WEIGHT_FILES, Result, weights_digest
 from juzhen.core.row_scores import ROWS_FILE
 from juzhen.core.safe_open import read_bytes, read_json
 from juzhen.core.schema import validated
 from juzhen.core.text import short
 from juzhen.data.readers import files_of
 from juzhen.data.spec import DatasetConfig, Source
-from juzhen.encoders.resolve_path import ENCODER_FOLDER
+from juzhen.encoders.resolve_path import ENCODER_FOLDER, is_built_in
 from juzhen.identity import key_of_settings
 from launch.job import deciding_settings
 
@@ -357,8 +357,8 @@ def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 RECORD_FILE = "data.json"
-TRANSLATIONS = "model.translations"
-"""A file of rows that is no data set, and goes by its key."""
+TRANSLATIONS, BACKBONE = "model.translations", "backbone.path"
+"""A file of rows, and a folder of weights, that are no data set and go by their keys."""
 
 Record = dict[str, dict[str, Any]]
 """`split/dataset` → fingerprint of the rows, and of each of the files the path, size and times."""
@@ -385,6 +385,8 @@ def described_data(job: JobConfig, read: Iterable[Examples]) -> Record:
     }
     if job.model.get("translations"):
         record[TRANSLATIONS] = {"fingerprint": _digest(job.model["translations"])}
+    if (start := _start(job)) is not None:
+        record[BACKBONE] = start
     return record
 
 
@@ -417,6 +419,8 @@ def require_same_data(folder: Path, job: JobConfig) -> None:
         split, _, name = key.partition("/")
         if key == TRANSLATIONS:
             record[key] = {"fingerprint": _digest(job.model["translations"])}
+        elif key == BACKBONE:
+            record[key] = _start(job, then) or then  # its result can be read without it
         elif name in sets and (sets[name]["source"] or job.source) != Source.HUB:
             record[key] = _now(folder, sets[name], split, job, then)
         _require_same(folder, key, then, record[key])
@@ -464,9 +468,10 @@ def _sets(job: JobConfig) -> dict[str, dict[str, Any]]:
 def _facts(described: Mapping[str, Any], split: str, job: JobConfig) -> list[dict[str, Any]] | None:
     """Path, size and times of the files of a split: where none of them has changed, no byte has."""
     files = files_of(described, split, source=job.source, data_dir=job.data_dir)
-    if files is None:
-        return None
-    stats = [(path, path.stat()) for path in files]
+    return None if files is None else _stats(files)
+
+
+def _stats(files: Iterable[Path]) -> list[dict[str, Any]]:
     return [
         {
             "path": os.path.abspath(path),
@@ -474,8 +479,23 @@ def _facts(described: Mapping[str, Any], split: str, job: JobConfig) -> list[dic
             "modified_ns": stat.st_mtime_ns,
             "changed_ns": stat.st_ctime_ns,
         }
-        for path, stat in stats
+        for path, stat in [(path, path.stat()) for path in files]
     ]
+
+
+def _start(job: JobConfig, then: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
+    """Record of the backbone's folder. None for one of the package or the hub, which a name or revision decides."""
+    path = job.backbone.path
+    if job.init_from or job.backbone.initialize != "pretrained" or is_built_in(path):
+        return None
+    folder = Path(path).expanduser()
+    weights = sorted(file for pattern in WEIGHT_FILES for file in folder.rglob(pattern))
+    further = [file for name in ("config.json", "tokenizer.json") if (file := folder / name).is_file()]
+    facts = _stats([*weights, *further])
+    if not facts or (then is not None and facts == then.get("files")):
+        return None
+    fingerprint = "".join([weights_digest(folder), *map(_digest, further)])
+    return {"fingerprint": fingerprint, "files": facts}
 
 
 def _digest(path: str) -> str:

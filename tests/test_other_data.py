@@ -17,7 +17,7 @@ from juzhen.core.errors import UserError
 from juzhen.core.result import RESULT_FILE
 from launch.console import show_finished
 from launch.job import read_job
-from launch.run_folder import RECORD_FILE, remember_data
+from launch.run_folder import RECORD_FILE, described_data, remember_data
 
 PART = (*OWN, "evaluation.limit=2")  # of dev, which then has a fingerprint of its own
 CHANGED = GOOD.replace("5.0", "2.0")
@@ -71,6 +71,23 @@ def test_files_that_were_not_touched_are_not_opened(desk, monkeypatch):
 def test_equal_rows_in_another_place_are_the_same_data(desk):
     shutil.copytree(desk.data_dir, desk.root / "copy", dirs_exist_ok=True)
     assert again(desk, data_dir=str(desk.root / "copy"))
+
+
+def test_other_weights_in_the_folder_of_the_backbone_are_another_start(desk, tiny_backbone, tmp_path):
+    copy = shutil.copytree(tiny_backbone, tmp_path / "encoder")
+    job = read_job(desk.config)
+    job = replace(job, backbone=replace(job.backbone, path=str(copy), initialize="pretrained"))
+    (weights := copy / "model.safetensors").write_bytes(b"weights")
+    path = record(desk)
+    then = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps(then | described_data(job, [])), encoding="utf-8")
+    os.utime(weights)
+    assert show_finished(job)
+    weights.write_bytes(b"WEIGHTS")
+    with pytest.raises(UserError, match=r"backbone\.path has changed.*run_dir=….*resume=never"):
+        show_finished(job)
+    shutil.rmtree(copy)
+    assert show_finished(job)
 
 
 BROKEN = ("", "[]", '{"train/demo_sts": 7}', "\0", "[" * 9999)

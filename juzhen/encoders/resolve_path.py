@@ -60,7 +60,7 @@ def locate_folder(path: str) -> Path | None:
         if candidate.is_dir():
             return candidate.resolve()
     if source.is_file():
-        place = source.parent if _has_encoder(source.parent) else "a run, or a folder with an encoder"
+        place = source.parent if has_encoder(source.parent) else "a run, or a folder with an encoder"
         raise UserError(f"{path}: a file. Give {place}")
     is_path = path.count("/") > 1 or path.startswith((".", "/", "~", f"{BUILTIN}/")) or "\\" in path
     # A name below a folder that is there is a slip of the pen, and no model of the hub.
@@ -72,7 +72,8 @@ def locate_folder(path: str) -> Path | None:
     return None
 
 
-def _has_encoder(folder: Path) -> bool:
+def has_encoder(folder: Path) -> bool:
+    """True if a folder has the files of an encoder, or of an adapter."""
     return any((folder / name).is_file() for name in ("config.json", MODULES_FILE, ADAPTER))
 
 
@@ -109,7 +110,7 @@ def encoder_folder(folder_or_run: str | Path) -> Path:
         )
     if (folder / ENCODER_FOLDER).is_dir():
         folder = folder / ENCODER_FOLDER
-    elif not _has_encoder(folder):
+    elif not has_encoder(folder):
         raise UserError(
             f"{source}: neither a run nor an encoder: {ENCODER_FOLDER}/ and config.json are missing. "
             "Name the folder of an encoder or of a finished run"

@@ -19,11 +19,10 @@ from juzhen.encoders.collate import AsymmetricCollator, SentenceCollator, Templa
 from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.encoders.forward import pack
 from juzhen.encoders.layout import (
-    MODULES_FILE,
     read_layout,
 )
 from juzhen.encoders.pair_encoder import CrossEncoderCollator, PairEncoder
-from juzhen.encoders.resolve_path import scores_pairs
+from juzhen.encoders.resolve_path import has_encoder, scores_pairs
 from juzhen.encoders.save import save_encoder
 from juzhen.encoders.sentence_encoder import PromptEncoder, SentenceEncoder
 from juzhen.encoders.tokens import CachedTokenizer
@@ -136,7 +135,7 @@ class BiEncoders(Family):
     """Encoders of single sentences to embeddings."""
 
     def holds(self, folder: Path) -> bool:
-        return any((folder / name).is_file() for name in ("config.json", MODULES_FILE))
+        return has_encoder(folder)
 
     def load(self, source: str | Path, **options: Any) -> SentenceEncoder:
         return SentenceEncoder.load(source, **options)
