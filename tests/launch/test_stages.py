@@ -99,7 +99,7 @@ def test_three_stages_have_the_numbers_of_the_recipe(name, of_tasks):
     [
         (("+schedule.stages.demo_sts.optimizer.lr=1e-5",), "a mixture has one stage. Type schedule=serial"),
         ((*SERIAL, "schedule.order=[demo_nli]"), "no stage learns from demo_sts"),
-        ((*SERIAL, "schedule.order=[demo_nli,demo_sts,demo_qmc]"), r"no set demo_qmc; .*dataset=\[demo_nli"),
+        ((*SERIAL, "schedule.order=[demo_nli,demo_sts,demo_qmc]"), r"no set demo_qmc\. .*dataset=\[demo_nli"),
         ((*SERIAL, "schedule.order=[]"), "expected names of stages"),
         ((*SERIAL, "+schedule.stages.demo_st.share_percent=50"), "Did you mean demo_sts"),
         ((*SERIAL, "+schedule.stages.demo_sts.optimizer.lrr=1"), r"optimizer.lrr: .*Did you mean lr\?"),
