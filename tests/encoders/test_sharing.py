@@ -146,7 +146,7 @@ def test_without_token_network_or_right_nothing_is_uploaded(bert_folder, hub, tm
     told = push(bert_folder, tmp_path, HF_ENDPOINT=hub)
     assert told.startswith("UserError push_to_hub('me/faq'): no token of the hub")
     told = push(bert_folder, tmp_path, HF_HUB_OFFLINE="1", HF_TOKEN="hf_secret")
-    assert told == "UserError push_to_hub('me/faq'): HF_HUB_OFFLINE is set; nothing was uploaded"
+    assert told == "UserError push_to_hub('me/faq'): HF_HUB_OFFLINE is set. Nothing was uploaded"
     told = push(bert_folder, tmp_path, HF_ENDPOINT=f"{hub}/nowhere", HF_TOKEN="hf_secret")
     assert told.startswith("HfHubHTTPError")
     assert "what is this?" in told

@@ -313,7 +313,7 @@ def test_a_recipe_of_a_stranger_asks_nothing_of_hydra(content, trap, tmp_path, p
         "hydra/job_logging=stdout",
         "hydra/job_logging=none hydra/hydra_logging=disabled",
         "-m seed=1,2 hydra/launcher=basic",
-        "-m seed=1,2 hydra/launcher=slurm hydra.sweep.subdir=a",
+        "-m seed=1,2 hydra/launcher=slurm",
     ],
 )
 @pytest.mark.sampled(3)
