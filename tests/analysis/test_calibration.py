@@ -332,7 +332,7 @@ def test_two_sentences_are_scored_by_two_runs(runs, fitted, capsys):
         (["{joint}", "--calibration", "{calibration}"], "was fitted to the scores of another encoder"),
         (
             ["--fuse", "{joint}", "{other}", "--calibration", "{calibration}"],
-            "calibration-demo_qmc.json: it lacks runs",
+            "calibration-demo_qmc.json: it.weights",
         ),
         (
             ["{joint}", "--calibration", "{joint}/result.json"],

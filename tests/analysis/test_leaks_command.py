@@ -74,7 +74,9 @@ def test_sets_that_juzhen_ships_need_no_data_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("JUZHEN_DATA", str(tmp_path / "none"))
     status, report = run(tmp_path, "--all")
     assert status == 0
-    assert report["train"] == [f"demo_{name}/train" for name in ("nli", "order", "qmc", "sts")]
+    assert report["train"] == [
+        f"demo_{name}/train" for name in ("nli", "order", "qmc", "reranking", "retrieval", "sts")
+    ]
     assert "lcqmc/train" in report["absent"]
 
 

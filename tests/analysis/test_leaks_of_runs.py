@@ -84,4 +84,4 @@ def test_runs_on_pairs_and_changed_files_are_refused(tmp_path, tiny_backbone, da
     text = "\n".join([*LINES, "又来了一句话"]).encode()
     (data / "text" / "tatoeba_zh.txt.zst").write_bytes(zstandard.compress(text))
     assert main(["leaks", "--run", str(run), "--evaluate", "demo_sts", "--no-progress"]) == 2
-    assert "text_tatoeba below" in capsys.readouterr().err
+    assert "text_tatoeba/train below" in capsys.readouterr().err
