@@ -58,6 +58,7 @@ def test_one_call_warns_once_with_counts(encoder, tmp_path):
         assert "strict" in line
     for quiet in (
         lambda: encoder.encode(TEXTS[:2]),
+        lambda: encoder.encode(TEXTS[:2], strict=True),
         lambda: encoder.encode(TEXTS, long_texts="chunk"),
         lambda: encoder.encode_chunks(TEXTS),
         lambda: encoder.tokenize(TEXTS),

@@ -1,5 +1,6 @@
 """A run writes to a folder that it has made, below the folders it was given, and moves nothing that is not a run's."""
 
+import getpass
 import json
 import os
 import re
@@ -292,7 +293,9 @@ def test_nothing_is_written_outside_output_dir_and_cache_dir(tmp_path, tiny_back
     def start(*words: object) -> None:
         done = python(*words, cwd=here, env=told)
         assert done.returncode == 0, done.stderr
-        assert listing(home) == listing(temporary) == listing(here) == []
+        assert listing(home) == listing(here) == []
+        # torch makes this empty folder when Lightning imports its compiler.
+        assert {*listing(temporary)} <= {f"torchinductor_{getpass.getuser()}"}
 
     small = [word for word in SMALL if word != "logger=csv"]
     words = [
