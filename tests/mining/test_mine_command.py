@@ -77,14 +77,14 @@ def test_faulty_rows_are_left_out_where_that_is_typed(own_set, capsys, monkeypat
 
 
 @pytest.mark.parametrize(
-    "words", [["space", "--data", "tiny"], ["transfer", "tiny"], ["student", "--dataset", "tiny"]]
+    "words", [["space", "--data", "tiny"], ["transfer", "tiny"], ["shrink", "--dataset", "tiny"]]
 )
 def test_every_verb_that_reads_sets_reads_those_of_a_further_folder(own_set, words, tmp_path, monkeypatch):
     read = []
     monkeypatch.setattr("juzhen.encoders.load_encoder", lambda *_: read.append("sets"))
     monkeypatch.setattr("juzhen.encoders.sentence_encoder.load_encoder", lambda *_: read.append("sets"))
     monkeypatch.setattr("juzhen.evaluation.space.open_encoder", lambda *_: read.append("sets"))
-    more = [str(tmp_path / "student"), "--layers", "1"] if words[0] == "student" else []
+    more = [str(tmp_path / "student"), "--layers", "1"] if words[0] == "shrink" else []
     more += ["--data-dir", str(own_set), "--config-dir", str(own_set / "conf")]
     main([words[0], "builtin/mini_zh", *more, *words[1:]])
     assert read == ["sets"]
