@@ -479,6 +479,8 @@ def evaluate(
         data_folder(Path(data_dir))
     if overlap is not None and long_texts == "cut":
         raise UserError("--overlap is of --long-texts chunk")
+    if not any(getattr(options, name) for name in TABLES):
+        refuse(options, ["columns"], "the columns are those of --queries, --corpus and --answers")
     if runs and asks_for_encoders(options):
         measure_encoders(options, _today(options))
     elif long_texts == "chunk" and runs:
@@ -486,6 +488,7 @@ def evaluate(
     elif asks_for_two_stages(options):
         measure_two_stages(options, _today(options))
     elif runs:
+        refuse(options, ["metric"], "a run is filled in with the measures of its own settings")
         _add_all(options)
     else:
         raise UserError("missing: runs, or --retrieve and --rerank. See juzhen evaluate --help")

@@ -484,7 +484,10 @@ def _stats(files: Iterable[Path]) -> list[dict[str, Any]]:
 
 
 def _start(job: JobConfig, then: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
-    """Record of the backbone's folder. None for one of the package or the hub, which a name or revision decides."""
+    """Record the weights and tokenizer below `backbone.path`, by path, size, times and digest.
+
+    None for an encoder of the package or the hub, which a name or revision decides, and for files as in `then`.
+    """
     path = job.backbone.path
     if job.init_from or job.backbone.initialize != "pretrained" or is_built_in(path):
         return None

@@ -81,6 +81,8 @@ FILES = {
     "characters bm25": "juzhen evaluate",
     "verify bm25": "juzhen evaluate",
     "evaluate {encoder} --dataset demo_retrieval --overlap 3": "overlap",
+    "evaluate runs --dataset demo_retrieval --metric R@3": "--metric",
+    "evaluate {encoder} --dataset demo_retrieval --columns text=a": "--columns",
     "evaluate {encoder} --dataset demo_retrieval --long-texts chunk --again": "--again",
 }
 RUNS = {

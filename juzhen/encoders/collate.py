@@ -114,7 +114,7 @@ class SentenceCollator:
         if (apart := self._apart(examples)) is not None:
             numbers = np.stack(list(examples.columns.values()))
             apart.places(numbers, examples.read_as(ALL))
-            if examples.documents is not None:  # negatives that are mined later
+            if examples.documents is not None and not self._on_demand:  # negatives that are mined later
                 sides_of_texts = np.full(len(examples.documents), examples.reads[-1])
                 apart.places(examples.documents, sides_of_texts)
             return apart.tokens

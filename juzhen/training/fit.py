@@ -3,7 +3,7 @@
 import inspect
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -185,7 +185,7 @@ def fit(
     rates = learning_rates(optimizer, decay, total_steps=stream.num_batches, warmup_steps=warmup_steps)
     rounded = torch.autocast(device.type, torch.bfloat16) if bf16 else nullcontext()
     best = None if dev is None else _Best(encoder, rows_to_score(dev, **reading))
-    if best is not None and (shared := len(_texts(best.dev) & _texts(read_rows))):
+    if best is not None and (shared := len({*_texts(best.dev)}.intersection(_texts(read_rows)))):
         warnings.warn(
             f"dev: {counted(shared, 'rows')} of it are trained on, which flatters. Give others.", stacklevel=2
         )
@@ -243,8 +243,8 @@ def fit(
     return encoder
 
 
-def _texts(rows: Examples) -> set[tuple[str, ...]]:
-    return {*zip(*(rows.texts(column) for column in rows.columns), strict=True)}
+def _texts(rows: Examples) -> Iterator[tuple[str, ...]]:
+    return zip(*(rows.texts(column) for column in rows.columns), strict=True)
 
 
 def _sample(learner: nn.Module) -> Tensor:
