@@ -1,5 +1,7 @@
 """`juzhen merge` from runs to a row in the matrix."""
 
+import json
+import shutil
 from itertools import product
 
 import pytest
@@ -45,6 +47,8 @@ def test_it_is_a_run_with_parents_and_their_cost(parents, merged):
     results = [Result.read(folder) for folder in parents]
     result = Result.read(merged)
     assert result.trained_on == ["demo_sts", "demo_qmc"]
+    names = [*result.config["merge"]["parents"], f"key {result.key}"]
+    assert [len(name.rpartition(" ")[2]) for name in names] == [len(results[0].key)] * 3
     assert [parent["key"] for parent in result.training["parents"]] == [each.key for each in results]
     assert result.training["rows_seen"] == sum(each.training["rows_seen"] for each in results)
     assert result.training["train_seconds"] >= sum(each.training["train_seconds"] for each in results)
@@ -75,6 +79,25 @@ def test_a_base_is_found_where_the_runs_started_alike(parents, tmp_path, tiny_ba
     torch.testing.assert_close(both[agree], ((one + two) / 2)[agree], atol=1e-6, rtol=0)
     assert result is not None
     assert result.config["merge"]["density"] == 1.0
+    assert result.config["merge"]["base"] == str(tiny_backbone)
+
+
+def test_a_named_base_is_taken_and_a_cost_that_is_unknown_adds_nothing(parents, tmp_path, tiny_backbone):
+    other, base = shutil.copytree(parents[1], tmp_path / "other"), tmp_path / "base"
+    about = json.loads((other / "result.json").read_text("utf-8"))
+    del about["training"]["rows_seen"]
+    (other / "result.json").write_text(json.dumps(about), encoding="utf-8")
+    tiny_encoder(tiny_backbone).save(base)
+    recipe = MergeRecipe("task_arithmetic", weights=[1, 1])
+    result, _ = merge_runs([parents[0], other], tmp_path / "out", recipe, base=base)
+    assert result is not None
+    assert result.config["merge"]["base"] == str(base)
+    assert result.training["rows_seen"] == Result.read(parents[0]).training["rows_seen"]
+    one, two, start, sum_of = (
+        load_file(folder / "model.safetensors")["encoder.layer.0.output.dense.weight"]
+        for folder in (parents[0] / "encoder", other / "encoder", base, tmp_path / "out" / "encoder")
+    )
+    torch.testing.assert_close(sum_of, one + two - start, atol=1e-6, rtol=0)
 
 
 def test_cross_encoders_are_merged_with_their_heads(tmp_path, tiny_backbone):
