@@ -327,8 +327,7 @@ def _cut(order: np.ndarray, batch_size: int) -> list[np.ndarray]:
     A tail of one or two rows would teach a loss over the batch nothing and leave a process without work.
     """
     ends = list(range(batch_size, len(order), batch_size))
-    remainder = len(order) - (ends[-1] if ends else 0)
-    if ends and remainder < batch_size / 2:
+    if ends and (remainder := len(order) - ends[-1]) < batch_size / 2:
         ends[-1] -= (batch_size - remainder) // 2
     return np.split(order, ends)
 
