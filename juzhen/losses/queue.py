@@ -103,9 +103,9 @@ class InfoNCEQueue(Loss):
         scores, excluded = batch_candidates(anchors, positives, negatives, ids)
         candidates, numbers = torch.cat(columns), ids[:, 1:].T.flatten()
         owners = torch.cat([ids[:, 0], torch.full_like(numbers[len(ids) :], EMPTY)])
-        known = torch.cat([ids[:, 0], self.anchor_numbers]), torch.cat([ids[:, 1], self.text_numbers])
         counts = self.is_newest & ~_is_among(self.text_numbers, numbers)
-        is_own = (ids[:, :1] == self.text_numbers) | known_pairs(ids[:, 0], self.text_numbers, *known)
+        known = known_pairs(ids[:, 0], self.text_numbers, self.anchor_numbers, self.text_numbers)
+        is_own = (ids[:, :1] == self.text_numbers) | known
         everything = torch.cat([scores, all_cosines(anchors, self.texts)], dim=1)
         loss = info_nce(
             everything, torch.cat([excluded, is_own | ~counts], dim=1), temperature=self.temperature
