@@ -12,8 +12,6 @@ from callbacks.reporting import build_loggers
 from conf.job import LoggerConfig
 from conf.resolvers import READABLE
 from datamodules.datamodule import only_stage
-from juzhen.cli.program import status_of
-from juzhen.core.errors import UserError
 from juzhen.core.result import Result
 from juzhen.core.secrets import REDACTED, hide_in_logs, redacted
 from juzhen.data.spec import read_description
@@ -30,24 +28,12 @@ def secrets_of_the_environment(monkeypatch):
     monkeypatch.setenv("MY_DATABASE_PASSWORD", PLAIN)
 
 
-@pytest.mark.parametrize("name", ["HF_TOKEN", "MY_DATABASE_PASSWORD", "PATH", "WANDB_API_KEY"])
-def test_a_configuration_reads_a_short_list_of_variables_and_no_other(name, monkeypatch, job_with):
-    monkeypatch.setenv(name, "something")
-    for default in ("", ",none"):
-        config = job_with(data_dir=f"${{oc.env:{name}{default}}}")
-        with pytest.raises(UserError, match=rf"^data_dir: .*{name}.*{READABLE[0]}") as refused:
-            read_job(config)
-        assert "something" not in str(refused.value)
-
-
 def test_what_is_on_the_list_is_read(monkeypatch, job_with):
     for name in READABLE:
         monkeypatch.setenv(name, f"/{name}")
         assert read_job(job_with(data_dir=f"${{oc.env:{name}}}")).data_dir == f"/{name}"
     monkeypatch.delenv("JUZHEN_DATA")
     assert read_job(job_with()).data_dir == "data"
-    with pytest.raises(UserError, match="JUZHEN_DATA"):
-        read_job(job_with(data_dir="${oc.env:JUZHEN_DATA}"))
 
 
 def test_a_description_of_a_data_set_reads_no_variable(project_root, tmp_path):
@@ -71,13 +57,10 @@ SECRET = [
 
 
 @pytest.mark.parametrize("secret", SECRET)
-def test_a_secret_is_told_by_its_looks_or_by_the_environment(secret, job_with):
+def test_a_secret_is_told_by_its_looks_or_by_the_environment(secret):
     assert redacted(secret) == REDACTED
     assert redacted(f"about: {secret}, and more") == f"about: {REDACTED}, and more"
     assert redacted({"a": [{"b": (secret, 1)}]}) == {"a": [{"b": [REDACTED, 1]}]}
-    with pytest.raises(UserError, match=r"dataset\.demo_sts\.about: .*looks like a secret") as refused:
-        read_job(job_with(dataset__demo_sts__about=secret))
-    assert secret not in str(refused.value)
 
 
 def test_a_password_in_an_address_and_under_a_telling_name():
@@ -113,7 +96,7 @@ def leaks(folder):
     return [path for path in folder.rglob("*") if path.is_file() and TOKEN.encode() in path.read_bytes()]
 
 
-def test_what_is_stored_and_logged_holds_no_secret(tmp_path, capsys, monkeypatch):
+def test_what_is_stored_and_logged_holds_no_secret(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["train.py", f"dataset.x.about={TOKEN}"])
     Result("n", "k", [], {}, {"about": TOKEN}, {}, {}, {"command": sys.argv}, 1).write(tmp_path)
     assert json.loads((tmp_path / "result.json").read_text())["config"] == {"about": REDACTED}
@@ -131,12 +114,6 @@ def test_what_is_stored_and_logged_holds_no_secret(tmp_path, capsys, monkeypatch
         finally:
             logging.setLogRecordFactory(before)
     assert (tmp_path / "train.log").read_text() == f"cannot read {REDACTED} (3)\n100 %\n"
-
-    def fail():
-        raise UserError(f"cannot read {TOKEN}")
-
-    assert status_of(fail) == 2
-    assert capsys.readouterr().err == f"error: cannot read {REDACTED}\n"
     assert not leaks(tmp_path)
 
 
