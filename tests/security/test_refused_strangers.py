@@ -136,6 +136,7 @@ TARGETS = (
     "juzhen.losses.pairwise_ranking.Nothing",
     "lightning_modules.biencoder.partial",
     "lightning_modules.biencoder.Batch",
+    "lightning_modules.cot.BiEncoder",  # a model, of another module
     "juzhen.data.readers.Path",
     "benchmarks.report.Path",
     "losses",
