@@ -1,6 +1,7 @@
 """Texts that are longer than an encoder reads: split into chunks, whose embeddings are averaged, instead of cut."""
 
 import copy
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -396,6 +397,10 @@ def most_tokens(encoder: PooledEncoder, texts: Sequence[str]) -> Int[np.ndarray,
 
     Tokenizers may fold signs first: ㍿ is then four characters.
     """
-    special = encoder.tokenizer.num_special_tokens_to_add()
-    folded = (text if text.isascii() else normalize("NFKC", text) for text in encoder.prompted(texts))
+    special, may_grow = encoder.tokenizer.num_special_tokens_to_add(), _MAY_GROW.search
+    folded = (normalize("NFKC", text) if may_grow(text) else text for text in encoder.prompted(texts))
     return np.array([len(text.encode()) + special for text in folded], dtype=np.int64)
+
+
+_MAY_GROW = re.compile(r"[^\x00-\x7f\u3000-\u303f\u4e00-\u9fff\uff01-\uff5e]")
+"""All signs but those that take no more bytes once they are folded."""

@@ -12,7 +12,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from juzhen.core.examples import Examples
-from juzhen.core.text import fold
+from juzhen.core.text import fold_lines
 from juzhen.data.leaks.matching import NO_WIDTH, letters_only, normalize, used_sentences
 from juzhen.data.rankings import RankingSet
 from juzhen.mining.candidates import Pool
@@ -166,11 +166,8 @@ def _numbered(texts: Sequence[str], numbers: defaultdict[str, int]) -> Int[np.nd
 
 
 def _letters(texts: Sequence[str]) -> list[str]:
-    """Return `letters_only(normalize(text))` of each text, computed for all at once.
-
-    A line break ends every rule of Unicode that looks at neighbours.
-    """
-    together = _MARKS.sub("", fold(NO_WIDTH.sub("", "\n".join(texts)))).split("\n")
+    """Return `letters_only(normalize(text))` of each text, computed for all at once."""
+    together = _MARKS.sub("", fold_lines(NO_WIDTH.sub("", "\n".join(texts)))).split("\n")
     if len(together) != len(texts):  # a text has line breaks
         together = [""] * len(texts)
     return [letters or letters_only(normalize(text)) for letters, text in zip(together, texts, strict=True)]

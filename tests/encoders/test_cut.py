@@ -1,5 +1,6 @@
 """What an encoder leaves out of texts is counted exactly, said once, and stored."""
 
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from test_broken_inputs import GOOD, OWN, Desk
 from juzhen.cli.main import main
 from juzhen.core.examples import Examples, Kind
 from juzhen.core.result import Result
-from juzhen.encoders import save_encoder
+from juzhen.encoders import chunks, save_encoder
 from juzhen.encoders.chunks import find_truncated
 from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.encoders.truncation import TruncationStats
@@ -120,3 +121,11 @@ def test_predict_says_it_once(tmp_path, encoder, capsys):
     told = capsys.readouterr().err
     assert told.count("longer than") == 1
     assert "3 of 6 texts" in told
+
+
+def test_no_sign_takes_more_bytes_than_are_counted():
+    """Signs that are not folded before they are counted take no more bytes once they are."""
+    signs = [chr(number) for number in range(0x110000) if not 0xD800 <= number < 0xE000]
+    growing = [one for one in signs if len(unicodedata.normalize("NFKC", one).encode()) > len(one.encode())]
+    assert len(growing) > 800
+    assert all(chunks._MAY_GROW.search(one) for one in growing)
