@@ -2,6 +2,7 @@
 
 import csv
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,12 +24,14 @@ from juzhen.calibration.calibration import (
     reliability,
     standardised,
 )
+from juzhen.calibration.pair_scorer import Scorer
 from juzhen.calibration.run_scores import halves
 from juzhen.cli.main import main
 from juzhen.cli.score import PairTableOptions, score
 from juzhen.core.errors import UserError
 from juzhen.core.file_guard import LIST
 from juzhen.core.paths import BUILTIN
+from juzhen.core.result import weights_digest
 from juzhen.encoders import load_encoder
 from juzhen.evaluation.run import evaluate
 from juzhen.evaluation.scoring import fitted_threshold
@@ -267,6 +270,59 @@ def gold(project_root):
     lines = (project_root / "juzhen/builtin/data/demo_qmc/test.tsv").read_text("utf-8").splitlines()
     place = lines[0].split("\t").index("label")
     return np.array([float(line.split("\t")[place]) for line in lines[1:]])
+
+
+@pytest.fixture
+def scorer(encoder_folder, tmp_path):
+    """A function: the scorer of a fusion of an encoder with itself, or of other options."""
+    weights = weights_digest(encoder_folder)
+    report = {"runs": ["one", "other"], "weights": [weights, weights], "fitted": {}, "alpha": 0.25}
+    report |= {"means": [0.1, 0.3], "deviations": [2, 0.5], "threshold": {"value": 0.6}}
+    file = tmp_path / "fusion-faq.json"
+    file.write_text(json.dumps(report))
+    options = {"encoder": None, "fuse": [encoder_folder] * 2, "calibration": file, "scaling": None}
+    options |= {"backend": "torch", "cache": None, "batch_tokens": 4096}
+    return lambda **more: Scorer(**options | more)
+
+
+def test_a_fusion_is_computed_and_decides_by_the_numbers_of_its_file(scorer, encoder_folder):
+    fused = scorer()
+    one = load_encoder(encoder_folder).score("怎么退货", "如何退货")
+    (found,) = scores = fused.scores(["怎么退货"], ["如何退货"], progress=False)
+    assert found == pytest.approx(0.25 * (one - 0.1) / 2 + 0.75 * (one - 0.3) / 0.5, abs=1e-4)
+    assert fused.shown(scores) is scores
+    assert (fused.decide, fused.limit) == (False, 0.6)
+    assert scorer(threshold="0.7").decide
+    assert scorer(threshold="0.7").limit == 0.7
+
+
+@pytest.mark.parametrize(
+    ("more", "key"),
+    [
+        ({"encoder": "builtin/mini_zh", "fuse": None}, "--fuse RUN RUN"),
+        ({"encoder": None, "fuse": None, "calibration": None}, "juzhen score"),
+        ({"calibration": None}, "--fuse needs --calibration"),
+        ({"encoder": "builtin/mini_zh", "fuse": None, "calibration": None, "scaling": "platt"}, "--scaling"),
+        ({"backend": "onnx"}, "--backend"),
+        ({"cache": Path("kept")}, "--cache"),
+        ({"truncate_dim": 8}, "--truncate-dim"),
+        *(
+            (
+                {"encoder": "builtin/mini_zh", "fuse": None, "calibration": None, "truncate_dim": 8} | more,
+                "--tr",
+            )
+            for more in ({"decide": True}, {"threshold": "0.7"})
+        ),
+    ],
+)
+def test_options_that_do_not_go_with_a_fusion_are_refused(scorer, more, key):
+    with pytest.raises(UserError, match=key):
+        scorer(**more)
+
+
+def test_a_threshold_that_a_fusion_lacks_is_refused(scorer):
+    with pytest.raises(UserError, match="--threshold"):
+        _ = scorer(threshold="faq").limit
 
 
 @pytest.mark.slow
