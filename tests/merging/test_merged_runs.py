@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 
 import juzhen
 from juzhen.cli.main import main
+from juzhen.core.errors import UserError
 from juzhen.core.result import Result
 from juzhen.encoders import load_backbone
 from juzhen.encoders.backbone_config import BackboneConfig
@@ -82,11 +83,26 @@ def test_a_base_is_found_where_the_runs_started_alike(parents, tmp_path, tiny_ba
     assert result.config["merge"]["base"] == str(tiny_backbone)
 
 
+def copied(run, folder, change):
+    """A copy of a run whose result is changed in place."""
+    place = shutil.copytree(run, folder) / "result.json"
+    about = json.loads(place.read_text("utf-8"))
+    change(about)
+    place.write_text(json.dumps(about), encoding="utf-8")
+    return folder
+
+
+def test_runs_of_two_kinds_are_not_merged(parents, tmp_path):
+    other = copied(
+        parents[1], tmp_path / "other", lambda about: about["config"]["model"].update(name="colbert")
+    )
+    with pytest.raises(UserError, match="biencoder, colbert"):
+        merge_runs([parents[0], other], tmp_path / "out", MergeRecipe())
+
+
 def test_a_named_base_is_taken_and_a_cost_that_is_unknown_adds_nothing(parents, tmp_path, tiny_backbone):
-    other, base = shutil.copytree(parents[1], tmp_path / "other"), tmp_path / "base"
-    about = json.loads((other / "result.json").read_text("utf-8"))
-    del about["training"]["rows_seen"]
-    (other / "result.json").write_text(json.dumps(about), encoding="utf-8")
+    other = copied(parents[1], tmp_path / "other", lambda about: about["training"].pop("rows_seen"))
+    base = tmp_path / "base"
     tiny_encoder(tiny_backbone).save(base)
     recipe = MergeRecipe("task_arithmetic", weights=[1, 1])
     result, _ = merge_runs([parents[0], other], tmp_path / "out", recipe, base=base)
