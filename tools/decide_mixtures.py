@@ -1,5 +1,11 @@
-"""What single sources say of a mixture or a curriculum of them: the part of results/decide on sweep=decide_mixtures."""
+"""What single sources say of a mixture or a curriculum of them: the part of results/decide on sweep=decide_mixtures.
 
+`python -m tools.decide_mixtures RUNS` merges the single sources of each recipe. RUNS has the trained runs of
+sweep=decide and the results of sweep=decide_mixtures. Each merged model is a run, too.
+"""
+
+import argparse
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -8,8 +14,11 @@ from jaxtyping import Float
 from sklearn.linear_model import Ridge
 
 from juzhen.advice.decisions import decision_accuracy, random_regret, regret
-from juzhen.core.result import Result
+from juzhen.cli.program import run_program
+from juzhen.core.result import RESULT_FILE, Result
 from juzhen.core.text import markdown_table
+from juzhen.merging.merge import MergeRecipe
+from juzhen.merging.runs import merge_runs
 
 FILES = {
     "pawsx": "pawsx_zh",
@@ -243,3 +252,26 @@ def section(frame: pd.DataFrame, singles: pd.DataFrame, seconds: float) -> str:
         f"The best of these recipes is above the best single source in {(ahead > 0).sum()} of {len(ahead)} targets, "
         f"on average by {ahead.mean():+.2f} points.\n"
     )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser("python -m tools.decide_mixtures", description=__doc__.splitlines()[0])
+    parser.add_argument("runs", type=Path)
+    runs = parser.parse_args().runs
+    alone, recipes = {}, set()
+    for path in sorted(runs.glob("*/result.json")):
+        result = Result.read(path)
+        backbone, duration = result.config["backbone"], result.config["training"]["duration"]
+        settings = (backbone["name"], backbone.get("layers"), duration, result.seed)
+        if is_of_several(result):
+            recipes.add(tuple(sorted(result.config["dataset"])))
+        elif settings == (ENCODER, None, f"{BUDGET} examples", SEED):
+            alone[result.config["sweep_row"]] = path.parent
+    for sets in sorted(recipes):
+        out = runs / f"merged-{'-'.join(sets)}"
+        if not (out / RESULT_FILE).is_file():
+            merge_runs([alone[ROWS.get(each, each)] for each in sets], out, MergeRecipe())
+
+
+if __name__ == "__main__":
+    sys.exit(run_program(main))
