@@ -104,11 +104,6 @@ PAGES = (
         "results/growth/growth.json",
     ),
     Page(
-        "docs/speed.svg",
-        "python -m tools.docs.speed_picture docs/speed.svg",
-        "results/bench/*.json",
-    ),
-    Page(
         "docs/tutorials/matrix.svg",
         "juzhen table runs/matrix --picture docs/tutorials/matrix.svg",
         "docs/tutorials/which_data_helps.md",
@@ -119,9 +114,10 @@ PAGES = (
             f"docs/tutorials/{name}{ending}"
             for name in ("distill_export_serve", "faq_search", "finetune_lora", "mine_train_rerank")
             for ending in (".svg", ".zh.svg")
-        ),
-        "python -m tools.docs.tutorial_pictures docs/tutorials",
-        "docs/tutorials/*.md",
+        )
+        + " docs/speed.svg",
+        "python -m tools.docs.bar_charts docs",
+        "docs/tutorials/*.md results/bench/*.json",
     ),
     Page("results/leaks/*.md", "juzhen leaks --all", "results/leaks/*.json", by_hand=True),
     _of_runs("cot/runs", "scores.svg"),

@@ -12,7 +12,7 @@ from pages import EDITIONS, blocks, quoted
 from juzhen.cli.main import main
 from juzhen.core.file_guard import check_overwritable
 from tools import generated
-from tools.docs import speed_picture, tutorial_pictures
+from tools.docs import bar_charts
 from tools.generated import PAGES, _content, stale
 
 
@@ -141,7 +141,7 @@ def test_the_picture_of_the_terminal_has_the_numbers_of_the_first_run():
 def test_the_chart_of_speed_has_the_numbers_of_its_caption():
     chart = (ROOT / "docs" / "speed.svg").read_text(encoding="utf-8")
     drawn = re.findall(r">(\d\.\d\d)</text>", chart)
-    assert len(drawn) == len(speed_picture.BARS)
+    assert len(drawn) == len(bar_charts.BARS)
     for name in EDITIONS:
         (caption,) = re.findall(r"!\[(.*)\]\(docs/speed\.svg\)", (ROOT / name).read_text("utf-8"))
         assert sorted(re.findall(r"\d\.\d\d", caption)) == sorted(drawn), name
@@ -153,9 +153,9 @@ def test_the_chart_of_speed_has_the_numbers_of_its_caption():
 def test_each_tutorial_has_a_picture_with_the_numbers_of_its_output(page):
     ((words, name),) = re.findall(r"!\[(.*)\]\((.*\.svg)\)", page.read_text(encoding="utf-8"))
     stem, is_chinese = page.name.partition(".")[0], page.name.endswith(".zh.md")
-    if stem in tutorial_pictures.PICTURES:  # the other one is written by `juzhen table`
+    if stem in bar_charts.PICTURES:  # the other one is written by `juzhen table`
         assert name == page.name.replace(".md", ".svg")
-        picture = tutorial_pictures.draw(stem, int(is_chinese))
+        picture = bar_charts.draw(stem, int(is_chinese))
         assert picture == (page.parent / name).read_text(encoding="utf-8")
         drawn = re.findall(r">(\d+\.\d)</text>", picture)
         assert sorted(re.findall(r"\d+\.\d", words)) == sorted(drawn)
