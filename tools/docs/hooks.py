@@ -1,5 +1,6 @@
 """What MkDocs does besides: write the generated pages before it looks for pages, turn equations into MathML, refuse
-what would be asked of another host.
+what would be asked of another host. Griffe, which reads the sources for mkdocstrings, turns older docstrings into
+Google style.
 """
 
 import html
@@ -9,11 +10,13 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from griffe import Extension, Object
 from latex2mathml.converter import convert
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.pages import Page
 
 from juzhen.core.paths import ROOT
+from tools.docs.markup import as_markdown
 from tools.docs.site import navigation, pages, write
 
 EQUATION = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.DOTALL)
@@ -53,6 +56,17 @@ def on_post_page(output: str, page: Page, **_: Any) -> str:
 def on_post_template(output_content: str, template_name: str, config: MkDocsConfig) -> str:
     """A list of addresses is for a site that has one."""
     return "" if template_name.startswith("sitemap") and not config.site_url else output_content
+
+
+class ColumnsAsSections(Extension):
+    """Rewrites docstrings with parameters in two columns."""
+
+    def on_object(self, *, obj: Object, **_: Any) -> None:
+        if obj.docstring:
+            members = obj.members if obj.is_class else [each.name for each in getattr(obj, "parameters", ())]
+            section = "Attributes" if obj.is_class else "Args"
+            text = as_markdown(obj.docstring.value, [*members], section=section)
+            obj.docstring.value = text.replace("\nExample:\n", "\nExamples:\n")  # the name that Griffe reads
 
 
 def _as_mathml(match: re.Match[str]) -> str:
