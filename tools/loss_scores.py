@@ -17,7 +17,7 @@ from juzhen.core.paths import ROOT
 from juzhen.core.result import Result, Score
 from lightning_modules.loss_factory import NEEDS, declared_loss
 from tools.archives import unpacked
-from tools.loss_numbers import FAMILIES, documented, losses_for, options
+from tools.loss_table import FAMILIES, documented, losses_for, options
 
 FOLDER = ROOT / "results" / "losses"
 CONCEPTS = ROOT / "docs" / "concepts"

@@ -8,7 +8,7 @@ import torch
 
 from juzhen.core.paths import ROOT
 from tools.docs.loss_pictures import CANDIDATES, FAMILIES, TEMPERATURES, pulls, shares
-from tools.loss_numbers import options
+from tools.loss_table import options
 
 PAGE = ROOT / "docs" / "concepts" / "losses.md"
 DRAWN = [(name, make) for make, names in FAMILIES.values() for name in names]

@@ -3,8 +3,8 @@
 import pytest
 
 from tools.archives import unpacked
-from tools.loss_numbers import options
 from tools.loss_scores import BASELINES, COLUMNS, PAGES, PLACE, filled, scores, shown
+from tools.loss_table import options
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: f"{page.parent.name}/{page.name}")

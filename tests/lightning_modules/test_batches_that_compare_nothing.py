@@ -14,7 +14,7 @@ from juzhen.data.loading import JobData
 from launch import curriculum
 from lightning_modules.loss_factory import Match, build_loss
 from lightning_modules.trainability import check_learnable, comparisons
-from tools.loss_numbers import losses_for, options
+from tools.loss_table import losses_for, options
 
 LOSSES = losses_for(options("model")["biencoder"])
 LABELLED = rows_of(Kind.LABELLED_PAIR, targets=[1, 1, 0, 1], text_a=["a", "a", "b", "c"] * 2)

@@ -26,7 +26,7 @@ from juzhen.mining.negatives import mine
 from juzhen.mining.options import MiningOptions
 from lightning_modules.crossencoder import CrossEncoderModule
 from lightning_modules.loss_factory import declared_loss, match_losses
-from tools.loss_numbers import losses_for, options
+from tools.loss_table import losses_for, options
 
 JOINT = ("model=crossencoder", "training.duration=2 steps", "evaluation.splits=[dev]")
 GRADED = {"demo_sts", "demo_qmc", "demo_order", "demo_nli"}

@@ -15,7 +15,7 @@ from juzhen.data.loading import JobData
 from lightning_modules.biencoder import BiEncoder
 from lightning_modules.loss_factory import Match
 from lightning_modules.trainability import check_learnable
-from tools.loss_numbers import losses_for, options
+from tools.loss_table import losses_for, options
 
 NAMES = {Kind.SCORED_PAIR: "demo_sts", Kind.LABELLED_PAIR: "demo_qmc", Kind.NLI_PAIR: "demo_nli"}
 

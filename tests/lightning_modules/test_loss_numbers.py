@@ -13,8 +13,8 @@ from juzhen.core.examples import Kind
 from juzhen.core.nodes import numbers_of
 from launch.check import check_command_line
 from lightning_modules.loss_factory import declared_loss
-from tools import loss_numbers
-from tools.loss_numbers import written
+from tools import loss_table
+from tools.loss_table import written
 
 LOSSES = sorted(path.stem for path in (ROOT / "conf" / "loss").glob("*.yaml") if path.stem != "by_kind")
 MODELS = ("biencoder", "crossencoder", "cot")
@@ -103,16 +103,16 @@ def test_numbers_are_the_documented_ones_at_the_top(model, loss, documented):
 
 
 def test_the_page_names_every_number_of_every_loss(documented):
-    assert set(documented) == {one for one in LOSSES if numbers_of(loss_numbers.options("loss")[one])}
+    assert set(documented) == {one for one in LOSSES if numbers_of(loss_table.options("loss")[one])}
     for loss, numbers in documented.items():
         (refused,) = {tuple(value == "refused" for value in values) for values in numbers.values()}
-        chosen = declared_loss(loss_numbers.options("loss")[loss])
+        chosen = declared_loss(loss_table.options("loss")[loss])
         fits = [
             any(
-                chosen.suits(own_class(loss_numbers.options("model")[name]["_target_"]).provides)
+                chosen.suits(own_class(loss_table.options("model")[name]["_target_"]).provides)
                 for name in names
             )
-            for names in loss_numbers.FAMILIES.values()
+            for names in loss_table.FAMILIES.values()
         ]
         assert [not one for one in refused] == fits, loss
 
@@ -121,8 +121,8 @@ def test_the_page_names_every_number_of_every_loss(documented):
 @pytest.mark.sampled(36)
 def test_a_class_its_file_and_its_page_have_the_same_numbers(loss):
     """By itself a loss has the number for cosines or that for logits, and its docstring and the page say which."""
-    config = loss_numbers.options("loss")[loss]
-    defaults, told = loss_numbers.class_defaults(loss), loss_numbers.documented().get(loss, {})
+    config = loss_table.options("loss")[loss]
+    defaults, told = loss_table.class_defaults(loss), loss_table.documented().get(loss, {})
     assert set(numbers_of(config)) - {"of"} <= set(defaults)
     assert all(defaults.pop(key) is None for key in {*defaults} - ({*numbers_of(config)} - {"of"})), (
         "what no file sets is off"
@@ -140,8 +140,8 @@ def test_a_class_its_file_and_its_page_have_the_same_numbers(loss):
 @pytest.mark.parametrize(("loss", "words"), SAID.items())
 def test_what_pages_say_of_a_loss_is_what_its_class_does(loss, words):
     """Sentences of the file and of the class that a number could belie."""
-    target = own_class(loss_numbers.options("loss")[loss]["_target_"])
-    defaults = loss_numbers.class_defaults(loss)
+    target = own_class(loss_table.options("loss")[loss]["_target_"])
+    defaults = loss_table.class_defaults(loss)
     text = (ROOT / "conf" / "loss" / f"{loss}.yaml").read_text(encoding="utf-8") + str(target.__doc__)
     for sentence, numbers in words.items():
         assert sentence in text
@@ -156,10 +156,10 @@ def json_value(text):
 
 
 def test_a_model_says_in_its_source_what_its_class_says():
-    for name, config in loss_numbers.options("model").items():
+    for name, config in loss_table.options("model").items():
         is_cosine = "cosines" in own_class(config["_target_"]).provides
         assert unit_of_scores(config["_target_"]) == ("cosine" if is_cosine else "logit"), name
-    assert unit_of_scores(loss_numbers.options("model")["crossencoder"]["_target_"]) == "logit"
+    assert unit_of_scores(loss_table.options("model")["crossencoder"]["_target_"]) == "logit"
 
 
 @pytest.mark.parametrize(

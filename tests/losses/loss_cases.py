@@ -16,7 +16,7 @@ from juzhen.core.batch import TENSORS, text_tensors
 from juzhen.core.examples import NLI_GRADES, TEXT_COLUMNS, Kind
 from juzhen.losses.loss import LossOutput
 from lightning_modules.loss_factory import build_loss, declared_loss
-from tools.loss_numbers import losses_for, options
+from tools.loss_table import losses_for, options
 
 DIM, TEACHER_DIM = 5, 7
 NUM_CLASSES = {Kind.NLI_PAIR: 3, Kind.LABELLED_TEXT: 3}

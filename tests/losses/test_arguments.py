@@ -14,7 +14,7 @@ from juzhen.core.examples import Kind
 from juzhen.losses.arguments import GOLD
 from juzhen.losses.scores import choice_accuracy, sign_accuracy
 from lightning_modules.loss_factory import build_loss
-from tools.loss_numbers import options
+from tools.loss_table import options
 
 NAMES = [name for name in options("loss") if name != "by_kind"]
 AROUND = {name for name in NAMES if "of" in options("loss")[name]}

@@ -10,7 +10,7 @@ from score_cases import SCORE_CASES
 from juzhen.core.examples import Kind
 from juzhen.losses.loss import Contrast, Loss
 from lightning_modules.loss_factory import NEEDS
-from tools.loss_numbers import options
+from tools.loss_table import options
 
 SETTINGS = [*CASES, *SCORE_CASES, *CLASS_CASES]
 CONFIGURED = configured_cases()

@@ -12,7 +12,7 @@ from conf.own_classes import own_class
 from juzhen.core.examples import Kind
 from juzhen.losses import Loss
 from lightning_modules.loss_factory import build_loss
-from tools.loss_numbers import losses_for, options
+from tools.loss_table import losses_for, options
 
 HEAD = {"dim": 2, "num_classes": 2}
 CONF = Path(__file__).parents[2] / "conf"

@@ -7,7 +7,7 @@ from jobs import logged, run_job
 from juzhen.core.examples import Kind
 from juzhen.core.result import Result
 from lightning_modules.loss_factory import declared_loss
-from tools.loss_numbers import options
+from tools.loss_table import options
 
 FIRST = {Kind.SCORED_PAIR: "demo_sts", Kind.NLI_PAIR: "demo_nli"}
 """Set of the kind that a loss names first; others are made of 0/1 pairs."""

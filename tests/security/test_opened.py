@@ -13,7 +13,7 @@ ALONE = re.compile(
 OTHERS = (
     "core/safe_open.py", "core/machine.py", "core/process.py", "core/text.py", "encoders/forward.py",
     "export/folder.py", "encoders/tokens.py", "losses/__init__.py", "report/html_shell.py", "report/compare.py",
-    "launch/stage_store.py", "lightning_modules/loss_factory.py", "loss_numbers.py",
+    "launch/stage_store.py", "lightning_modules/loss_factory.py", "loss_table.py",
 )  # fmt: skip
 """The one place; modules that read /proc as well; and those that read what they or this program have made."""
 

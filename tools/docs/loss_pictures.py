@@ -27,7 +27,7 @@ from juzhen.core.examples import Kind
 from juzhen.losses.loss import Loss
 from juzhen.report.picture import save_picture
 from lightning_modules.loss_factory import build_loss
-from tools.loss_numbers import losses_for, options
+from tools.loss_table import losses_for, options
 
 
 @dataclass(frozen=True)
