@@ -5,7 +5,7 @@ from typing import Any
 import pytorch_lightning as pl
 from torch import nn
 
-from conf.duration import Duration
+from conf.job import Duration
 from juzhen.core.errors import UserError
 from juzhen.training.optimizer import layer_of
 

@@ -11,8 +11,7 @@ import pytorch_lightning as pl
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from conf.duration import Duration
-from conf.job import JobConfig
+from conf.job import Duration, JobConfig
 from conf.own_classes import own_class
 from juzhen.core.batch import Batch
 from juzhen.core.errors import UserError

@@ -13,8 +13,7 @@ from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from callbacks.trial import TrialAddress
 from conf import resolvers
-from conf.duration import Duration
-from conf.job import JobConfig, OptimizerConfig, StageConfig, TrainingConfig
+from conf.job import Duration, JobConfig, OptimizerConfig, StageConfig, TrainingConfig
 from conf.own_classes import LOSSES, declared_losses, keys_of, own_class, own_targets, refusal
 from juzhen import identity
 from juzhen.core.aliases import current_key, note_once, require_set, with_current_keys

@@ -20,7 +20,7 @@ import train
 from benchmarks import measure, report
 from benchmarks.measure import apart
 from benchmarks.table import resolve
-from conf.duration import Duration
+from conf.job import Duration
 from conf.own_classes import keys_of
 from juzhen import CrossEncoder, SentenceEncoder, SparseEncoder, evaluate, fit
 from juzhen.cli.compare import compare

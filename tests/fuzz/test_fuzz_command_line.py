@@ -9,8 +9,7 @@ from fuzzing import answer, memory_bound, on_examples, sizes
 from hypothesis import strategies as st
 
 import train
-from conf.duration import Duration
-from conf.job import JobConfig
+from conf.job import Duration, JobConfig
 from juzhen.cli.verbs import GROUPS, verb
 from launch.check import Check, check_command_line
 from launch.hydra_internals import opened

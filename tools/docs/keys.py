@@ -14,8 +14,7 @@ import yaml
 from pydantic import AfterValidator
 from pydantic.fields import FieldInfo
 
-from conf.duration import Unit, is_length
-from conf.job import JobConfig
+from conf.job import JobConfig, Unit, is_length
 from conf.own_classes import keys_of
 from juzhen.core.paths import CONFIGURATION
 from juzhen.core.schema import Among
