@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from juzhen.data.leaks import near
-from juzhen.data.leaks.matching import letters_only, normalize, weight, without_end_marks
-from juzhen.data.leaks.near import NearIndex
+from juzhen.data.leaks import matching
+from juzhen.data.leaks.matching import NearIndex, letters_only, normalize, weight, without_end_marks
 
 SHORT_TEXTS = st.lists(st.text("ab花呗", max_size=9), max_size=12)
 
@@ -37,9 +36,9 @@ def test_finds_what_a_plain_loop_finds(texts, others, threshold):
 def test_blocks_and_pieces_change_nothing(monkeypatch):
     texts = [f"今天第{number}次问花呗怎么还款" for number in range(40)]
     whole = NearIndex(texts).search(texts)
-    monkeypatch.setattr(near, "_BLOCK", 7)
-    monkeypatch.setattr(near, "_PIECE", 3)
-    monkeypatch.setattr(near, "_VERIFIED_AT_ONCE", 5)
+    monkeypatch.setattr(matching, "_BLOCK", 7)
+    monkeypatch.setattr(matching, "_PIECE", 3)
+    monkeypatch.setattr(matching, "_VERIFIED_AT_ONCE", 5)
     pieces = NearIndex(texts).search(texts)
     assert len(whole[0]) > 40
     assert set(zip(*map(list, whole), strict=True)) == set(zip(*map(list, pieces), strict=True))

@@ -15,6 +15,7 @@ from juzhen.core.progress import progress_bar
 from juzhen.core.text import in_markdown
 from juzhen.data.leaks.matching import (
     LEAST_INSIDE,
+    NEAR,
     Hits,
     PairIndex,
     SentenceSearch,
@@ -22,7 +23,6 @@ from juzhen.data.leaks.matching import (
     pair_columns,
     used_sentences,
 )
-from juzhen.data.leaks.near import NEAR
 
 FORMAT_VERSION = 1
 
