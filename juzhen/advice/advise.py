@@ -17,10 +17,11 @@ from typing import Any
 import numpy as np
 from scipy.stats import t as student_t
 
-from juzhen.advice.reading import SHARE_FOR_READING, Reading
 from juzhen.advice.search import Curve, Difference, Search, Stages, expected_gain, stored_gains, trial_order
 from juzhen.advice.target import (
     LEAST_ROWS,
+    SHARE_FOR_READING,
+    Reading,
     Target,
     TrainingSet,
     read_panel,

@@ -9,13 +9,12 @@ import pandas as pd
 import pytest
 import zstandard
 
-import juzhen.advice.reading as bounded
+import juzhen.advice.target as bounded
 import juzhen.advice.target as chosen_rows
 import juzhen.advice.trials as training
 from juzhen.advice.advise import advise, command_of
-from juzhen.advice.reading import Reading
 from juzhen.advice.search import Search
-from juzhen.advice.target import read_search_target, read_sources, read_target, with_fewer_documents
+from juzhen.advice.target import Reading, read_search_target, read_sources, read_target, with_fewer_documents
 from juzhen.advice.trials import OWN, Recipe, Trials
 from juzhen.core.errors import UserError
 
