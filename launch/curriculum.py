@@ -35,8 +35,8 @@ from juzhen.core.text_warnings import Unknown
 from juzhen.data.leaks import SeenRows
 from juzhen.data.loading import JobData, load_stages
 from juzhen.encoders.base_weights import parameter_counts
+from juzhen.encoders.chunks import TruncationStats
 from juzhen.encoders.resolve_path import ENCODER_FOLDER
-from juzhen.encoders.truncation import TruncationStats
 from juzhen.evaluation.describe import (
     cut_in_evaluation,
     cut_in_training,

@@ -18,8 +18,8 @@ from juzhen.data.source import load_examples
 from juzhen.data.spec import configured_set
 from juzhen.encoders import SentenceEncoder
 from juzhen.encoders.augmentation import Augmentation
+from juzhen.encoders.chunks import truncated_sentences
 from juzhen.encoders.embedding_cache import EmbeddingCache
-from juzhen.encoders.truncation import truncated_sentences
 from juzhen.evaluation import evaluate
 from juzhen.evaluation.encoding_plan import CosinePlan, EmbeddingEvaluator
 from juzhen.evaluation.run import EvaluationRun

@@ -31,8 +31,7 @@ BESIDE = {
     "launch/start_comparison.py": "which sets are compared with the start, and what scoring them would cost",
     "juzhen/losses/arguments.py": "refuses tensors that do not fit each other",
     "lightning_modules/trainability.py": "counts the batches that compare nothing, and knows them by their rows",
-    "juzhen/encoders/chunks.py": "counts the tokens that are lost of longer texts",
-    "juzhen/encoders/truncation.py": "counts the texts that are longer than is read",
+    "juzhen/encoders/chunks.py": "counts the texts that are longer than is read, and the tokens that are lost of them",
 }
 """Files that are shown the pair, and give back what no score is made of."""
 

@@ -1,4 +1,7 @@
-"""Texts that are longer than an encoder reads: split into chunks, whose embeddings are averaged, instead of cut."""
+"""Texts that are longer than an encoder reads: split into chunks, whose embeddings are averaged, instead of cut.
+
+How many texts are cut is counted here, too.
+"""
 
 import copy
 import re
@@ -15,8 +18,11 @@ from jaxtyping import Bool, Float, Int
 from juzhen.core.batch import Tokens
 from juzhen.core.columns import as_texts, require_finite
 from juzhen.core.errors import UserError, nearest
+from juzhen.core.examples import Examples, Side
 from juzhen.core.lazy_names import offered
+from juzhen.core.text import percent
 from juzhen.core.text_warnings import STRICT, Truncations, current, reported
+from juzhen.data.running_text import TextTable
 from juzhen.encoders.peer_options import check_count
 from juzhen.encoders.pooled_encoder import PooledEncoder
 from juzhen.encoders.pooling import unit
@@ -404,3 +410,57 @@ def most_tokens(encoder: PooledEncoder, texts: Sequence[str]) -> Int[np.ndarray,
 
 _MAY_GROW = re.compile(r"[^\x00-\x7f\u3000-\u303f\u4e00-\u9fff\uff01-\uff5e]")
 """All signs but those that take no more bytes once they are folded."""
+
+SAMPLED = 1000
+"""Rows of running text that are looked at: it is tokenised when it is learnt from, and not before."""
+
+
+@dataclass(frozen=True)
+class TruncationStats:
+    """Number of truncated texts.
+
+    Attributes:
+        looked_at: Number of texts.
+        cut: Number of truncated texts.
+        max_length: Tokens of a text.
+        unit: texts, or pairs in a joint input.
+    """
+
+    looked_at: int
+    cut: int
+    max_length: int
+    unit: str = "texts"
+
+    @property
+    def share(self) -> float:
+        return self.cut / self.looked_at if self.looked_at else 0.0
+
+    def __str__(self) -> str:
+        return f"{self.cut:,} of {self.looked_at:,} {self.unit} ({percent(self.cut, self.looked_at)})"
+
+
+def truncated_sentences(
+    encoder: PooledEncoder, examples: Examples, lengths: np.ndarray | None = None
+) -> TruncationStats:
+    """Count truncated distinct texts of the rows, in a sample for running text.
+
+    `lengths` are the numbers of tokens of each sentence alone. None if unknown.
+    """
+    columns = list(examples.columns.values())
+    if isinstance(examples.sentences, TextTable):
+        rows = np.unique(np.linspace(0, len(examples) - 1, min(SAMPLED, len(examples))).astype(np.int64))
+        texts = [examples.sentences[int(row)] for row in columns[0][rows]]
+        return TruncationStats(len(texts), int(find_truncated(encoder, texts).sum()), encoder.max_length)
+    sides, numbers = encoder.sides[examples.read_as(slice(None))], np.stack(columns)
+    is_cut, is_used = np.zeros((2, len(examples.sentences)), dtype=bool)
+    is_used[numbers] = True
+    for side in Side:
+        is_of_side = np.zeros(len(examples.sentences), dtype=bool)
+        is_of_side[numbers[sides == side]] = True
+        if not len(used := np.flatnonzero(is_of_side)):
+            continue
+        texts = [examples.sentences[number] for number in used.tolist()]
+        is_cut[used] |= find_truncated(
+            encoder.reading(side), texts, None if lengths is None else lengths[used]
+        )
+    return TruncationStats(int(is_used.sum()), int(is_cut.sum()), encoder.max_length)

@@ -21,7 +21,7 @@ from juzhen.core.progress import progress_bar
 from juzhen.core.text_warnings import STRICT, reported
 from juzhen.encoders.augmentation import Augmentation
 from juzhen.encoders.backbone import evaluating
-from juzhen.encoders.chunks import UNLIMITED
+from juzhen.encoders.chunks import UNLIMITED, TruncationStats
 from juzhen.encoders.collate import SentenceCollator, given_tensors
 from juzhen.encoders.forward import pack
 from juzhen.encoders.peer_options import GuardedAttributesMixin, takes_peer_options
@@ -552,3 +552,30 @@ class PairEncoder(ThresholdMixin, HubMixin, GuardedAttributesMixin):
                 advance(len(rows))
         require_finite(logits, list(zip(first, second, strict=True)), key="pair")
         return logits
+
+
+def truncated_pairs(
+    encoder: PairEncoder, examples: Examples, lengths: np.ndarray | None = None
+) -> TruncationStats:
+    """Count truncated pairs. A sentence that was truncated alone fills the whole input, so the pair does not fit.
+
+    `lengths` as in `truncated_sentences`.
+    """
+    if lengths is None:
+        lengths = encoder.inner.tokenize(examples.sentences).lengths
+    first, second, *_ = (lengths[numbers] for numbers in examples.columns.values())
+    return TruncationStats(
+        len(first), int(encoder.is_cut(first, second).sum()), encoder.inner.max_length, unit="pairs"
+    )
+
+
+def truncated_query_pairs(encoder: PairEncoder, examples: Examples) -> TruncationStats:
+    """The same where each text is read by its side: all pairs of a query and a document in a row."""
+    first, *further = examples.columns.values()
+    used, positions = np.unique(np.concatenate(further), return_inverse=True)
+    queries, places_of_first = np.unique(first, return_inverse=True)
+    texts = [[examples.sentences[number] for number in numbers.tolist()] for numbers in (queries, used)]
+    sides = encoder.tables(*texts)
+    asked = np.tile(sides[0].lengths[places_of_first], len(further))
+    is_cut = encoder.is_cut(asked, sides[1].lengths[positions])
+    return TruncationStats(len(asked), int(is_cut.sum()), encoder.inner.max_length, unit="pairs")

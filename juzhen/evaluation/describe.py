@@ -10,11 +10,10 @@ from juzhen.core.examples import NUM_CANDIDATES, Examples, Kind, Side
 from juzhen.core.text_warnings import Unknown, added
 from juzhen.data.leaks import Seen
 from juzhen.data.running_text import TextTable
-from juzhen.encoders.chunks import most_tokens, uncut
+from juzhen.encoders.chunks import TruncationStats, most_tokens, uncut
 from juzhen.encoders.collate import SentenceCollator
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.tokens import ReadSentences
-from juzhen.encoders.truncation import TruncationStats
 from juzhen.evaluation.encoding_plan import EncodingPlan
 from juzhen.families.registry import family_of
 

@@ -15,18 +15,18 @@ from juzhen.core.examples import Examples, Kind, Side
 from juzhen.core.kinds import UNSCORED
 from juzhen.core.lazy_names import offered
 from juzhen.encoders.backbone import compile_layers
+from juzhen.encoders.chunks import TruncationStats, truncated_sentences
 from juzhen.encoders.collate import AsymmetricCollator, SentenceCollator, TemplateCollator, with_sides
 from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.encoders.forward import pack
 from juzhen.encoders.layout import (
     read_layout,
 )
-from juzhen.encoders.pair_encoder import CrossEncoderCollator, PairEncoder
+from juzhen.encoders.pair_encoder import CrossEncoderCollator, PairEncoder, truncated_pairs
 from juzhen.encoders.resolve_path import has_encoder, scores_pairs
 from juzhen.encoders.save import save_encoder
 from juzhen.encoders.sentence_encoder import PromptEncoder, SentenceEncoder
 from juzhen.encoders.tokens import CachedTokenizer
-from juzhen.encoders.truncation import TruncationStats, truncated_pairs, truncated_sentences
 from juzhen.evaluation.encoding_plan import EmbeddingEvaluator, Evaluator
 from juzhen.evaluation.evaluators import BM25Evaluator, LexicalEvaluator, PairEvaluator
 from juzhen.evaluation.settings import HardwareConfig

@@ -32,10 +32,10 @@ from juzhen.data.convert import convert_rows
 from juzhen.data.rows import Rows, as_examples
 from juzhen.data.sampler import BatchStream
 from juzhen.encoders.backbone_config import AdapterConfig
+from juzhen.encoders.chunks import truncated_sentences
 from juzhen.encoders.collate import SentenceCollator
 from juzhen.encoders.sentence_encoder import PromptEncoder, SentenceEncoder
 from juzhen.encoders.tokens import CachedTokenizer, characters
-from juzhen.encoders.truncation import truncated_sentences
 from juzhen.evaluation.run import EvaluationRun, class_tasks, rows_to_score
 from juzhen.evaluation.scoring import Evaluation
 from juzhen.evaluation.settings import EvaluationSettings

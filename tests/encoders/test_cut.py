@@ -13,9 +13,8 @@ from juzhen.cli.main import main
 from juzhen.core.examples import Examples, Kind
 from juzhen.core.result import Result
 from juzhen.encoders import chunks, save_encoder
-from juzhen.encoders.chunks import find_truncated
+from juzhen.encoders.chunks import TruncationStats, find_truncated
 from juzhen.encoders.cross_encoder import CrossEncoder
-from juzhen.encoders.truncation import TruncationStats
 from juzhen.evaluation.describe import cut_line
 from juzhen.families.registry import family_of
 

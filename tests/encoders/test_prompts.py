@@ -13,12 +13,12 @@ from juzhen.core.examples import Examples, Kind
 from juzhen.encoders import SentenceEncoder, save_encoder
 from juzhen.encoders.augmentation import TokenViews, Views
 from juzhen.encoders.backbone_config import BackboneConfig
+from juzhen.encoders.chunks import truncated_sentences
 from juzhen.encoders.embedding_cache import EmbeddingCache, encoder_digest
 from juzhen.encoders.masking import Masking, Vocabulary
 from juzhen.encoders.pooling import POOLINGS
 from juzhen.encoders.preflight import check_encoder_files, prompt_at_start
 from juzhen.encoders.tokens import _key
-from juzhen.encoders.truncation import truncated_sentences
 
 PROMPTS = {"query": "你是: ", "passage": "在这: "}
 TEXTS = ["今天天气很好吗", "我", "ab cd", "今" * 40]

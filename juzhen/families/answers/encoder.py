@@ -27,6 +27,7 @@ from juzhen.core.text import short
 from juzhen.encoders.backbone import ARCHITECTURES, looks_ahead, quiet, token_embeddings
 from juzhen.encoders.backbone_config import BackboneConfig
 from juzhen.encoders.base_weights import has_adapter, is_ours_alone, source_folder
+from juzhen.encoders.chunks import TruncationStats, truncated_sentences
 from juzhen.encoders.collate import SentenceCollator
 from juzhen.encoders.components import read_components
 from juzhen.encoders.folder_settings import (
@@ -37,7 +38,7 @@ from juzhen.encoders.folder_settings import (
     read_transformer_settings,
 )
 from juzhen.encoders.layout import MODULES_FILE, gives_answers, inside, read_model_settings, read_modules
-from juzhen.encoders.pair_encoder import AskedPairCollator, PairEncoder
+from juzhen.encoders.pair_encoder import AskedPairCollator, PairEncoder, truncated_query_pairs
 from juzhen.encoders.peer_options import takes_peer_options
 from juzhen.encoders.projection import IDENTITY
 from juzhen.encoders.prompts import JOINT, PROMPTS_FILE, Prompts, prompts_of, refuse_prompt
@@ -53,7 +54,6 @@ from juzhen.encoders.save import (
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.thresholds import write_thresholds
 from juzhen.encoders.tokens import CachedTokenizer, TokenTable
-from juzhen.encoders.truncation import TruncationStats, truncated_query_pairs, truncated_sentences
 from juzhen.families.answers.prompt import (
     CHAT,
     INSTRUCTION,
