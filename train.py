@@ -90,7 +90,7 @@ def first_look(job: "JobConfig") -> None:
 
 
 def main() -> None:
-    from juzhen.cli.about import tell_about
+    from juzhen.cli.program import tell_about
     from juzhen.core.secrets import hide_in_logs
 
     if tell_about(sys.argv[1:], conf_dir=CONFIGURATION):

@@ -7,9 +7,8 @@ import pytest
 from forks import printed
 
 import train
-from juzhen.cli.about import info_lines, tell_about
 from juzhen.cli.main import main
-from juzhen.cli.program import status_of
+from juzhen.cli.program import info_lines, status_of, tell_about
 from launch.overrides import parse_flags
 
 PROGRAM = """

@@ -1,4 +1,4 @@
-"""Streams and exit status of every program, messages while it loads, and the one handler of its exceptions.
+"""Streams and exit status of every program, the one handler of its exceptions, and answers to --version and --info.
 
 A mistake, or an error of a library, becomes one line on stderr and a file with the traceback. This module imports
 nothing slow, so that Ctrl-C finds the handler in place.
@@ -12,15 +12,16 @@ import sys
 import tempfile
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from juzhen.core.errors import INTERRUPTED, INTERRUPTED_STATUS, MISTAKE_STATUS, UserError, print_error
+from juzhen.core.paths import DISTRIBUTION
 from juzhen.core.process import collect_rarely, freeze_modules
 from juzhen.core.progress import is_live, quiet_libraries
-from juzhen.core.text import short
+from juzhen.core.text import counted, short
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -323,3 +324,66 @@ def loading(package: str = "torch") -> Iterator[None]:
 def _end_at_once(signum: int, frame: object) -> None:
     print(INTERRUPTED, file=sys.stderr, flush=True)
     os._exit(INTERRUPTED_STATUS)
+
+
+INFO = ("--info", "-i")
+OF_HYDRA = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
+"""Parts of a configuration that Hydra shows with --info."""
+
+SHOWN = ("torch", "pytorch-lightning", "transformers", "hydra-core")
+
+
+def tell_about(arguments: Sequence[str], *, conf_dir: Path) -> bool:
+    """Print the answer to --version, or to --info as the only word.
+
+    Args:
+        arguments: The command line.
+        conf_dir: Folder of the configuration.
+
+    Returns:
+        False if Hydra must answer.
+    """
+    if "--version" in arguments:
+        print(version_line())
+        return True
+    if [*arguments] not in ([flag] for flag in INFO):
+        return False
+    print("\n".join(info_lines(conf_dir)))
+    return True
+
+
+def version_line() -> str:
+    """Return a line such as `juzhen 0.1.0 (torch 2.9.1, Python 3.12.3)`."""
+    import platform
+
+    return f"juzhen {_version(DISTRIBUTION)} (torch {_version('torch')}, Python {platform.python_version()})"
+
+
+def info_lines(conf_dir: Path) -> Iterator[str]:
+    """Yield version, libraries, machine, and the default folders of a job."""
+    from juzhen.core.machine import describe_environment, found_hardware
+
+    facts = describe_environment()
+    commit = facts["git_commit"]
+    changed = ", with changes" if facts["git_dirty"] else ""
+    yield f"juzhen {_version(DISTRIBUTION)}" + (f", commit {commit[:10]}{changed}" if commit else "")
+    yield f"libraries      {', '.join(f'{name} {_version(name)}' for name in SHOWN)}"
+    yield f"python         {facts['python']}"
+    yield f"machine        {facts['platform']}, {counted(facts['cpu_cores'], 'cores')}, {facts['processor']}"
+    option, why = found_hardware()
+    yield f"device         auto takes {option}: {why}"
+    yield f"configuration  {conf_dir}"
+    yield f"data_dir       {_folder('JUZHEN_DATA', 'data')}"
+    yield f"cache_dir      {_folder('JUZHEN_CACHE', '.cache')}"
+    yield f"more           --info {', '.join(OF_HYDRA)}"
+
+
+def _folder(variable: str, default: str) -> str:
+    folder = os.environ.get(variable)
+    return f"{default} ({variable} is not set)" if folder is None else f"{folder} (from {variable})"
+
+
+def _version(package: str) -> str:
+    from juzhen.core.machine import package_version
+
+    return package_version(package) or "not installed"

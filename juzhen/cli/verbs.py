@@ -243,7 +243,7 @@ app = typer.Typer(cls=Verbs, rich_markup_mode=None, context_settings=HELP)
 
 def _print_version(is_asked: bool) -> None:
     if is_asked:
-        from juzhen.cli.about import version_line
+        from juzhen.cli.program import version_line
 
         print(version_line())
         raise typer.Exit
