@@ -109,7 +109,7 @@ def report(
     pages = read_report(
         folder, metric=metric, split=split, reference=reference, leaks=leaks, with_debug=debug
     )
-    from juzhen.report.files import fill_pages, write_report
+    from juzhen.report.build import fill_pages, write_report
 
     for path in write_report(
         pages, out or folder / "report", title=title, worst=worst, is_chinese=language == "zh"

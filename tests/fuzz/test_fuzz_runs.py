@@ -11,10 +11,9 @@ from rich.console import Console
 from juzhen.core.file_guard import claim_dir
 from juzhen.core.result import RESULT_FILE, Result
 from juzhen.evaluation.saved_run import missing_sets, saved_runs, unchecked_sets
-from juzhen.report.build import build_report
+from juzhen.report.build import build_report, markdown
 from juzhen.report.collect import export, read_all
 from juzhen.report.compare import Reference, compare, load_published
-from juzhen.report.files import markdown
 from juzhen.report.matrix import build_matrix
 from juzhen.report.page import html
 from juzhen.report.table import to_console, to_csv, to_markdown

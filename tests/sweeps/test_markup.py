@@ -7,8 +7,8 @@ from report_fixture import report_of
 
 from juzhen.core.text import in_markdown
 from juzhen.encoders.save import fact_table
+from juzhen.report.build import latex, markdown
 from juzhen.report.compare import load_reference
-from juzhen.report.files import latex, markdown
 from juzhen.report.matrix import build_matrix
 from juzhen.report.page import html
 from juzhen.report.table import to_markdown

@@ -3,9 +3,8 @@ import math
 import pytest
 
 from juzhen.core.result import Result
-from juzhen.report.build import build_report
+from juzhen.report.build import build_report, markdown
 from juzhen.report.compare import Reference
-from juzhen.report.files import markdown
 from juzhen.report.matrix import Matrix, build_matrix
 from juzhen.report.page import html
 from juzhen.report.table import to_csv, to_markdown

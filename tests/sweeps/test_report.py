@@ -119,7 +119,7 @@ def test_a_report_needs_no_torch_and_few_seconds(tmp_path, make_result):
 
 
 def test_without_matplotlib_the_rest_is_written_and_it_says_so(report, monkeypatch, capsys):
-    monkeypatch.setattr("juzhen.report.files.find_spec", lambda name: None)
+    monkeypatch.setattr("juzhen.report.build.find_spec", lambda name: None)
     folder = report()
     assert not (folder / "matrix.svg").exists()
     assert (folder / "index.html").exists()

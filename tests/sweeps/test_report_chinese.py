@@ -12,10 +12,9 @@ from report_fixture import report_of, small_picture, write_audit, write_results,
 
 from juzhen.cli.main import main
 from juzhen.core.result import Score
-from juzhen.report.build import build_report
+from juzhen.report.build import build_report, markdown
 from juzhen.report.collect import collect
 from juzhen.report.compare import load_reference
-from juzhen.report.files import markdown
 from juzhen.report.html_shell import part
 from juzhen.report.leaks import Audit
 from juzhen.report.page import SCRIPTS, html

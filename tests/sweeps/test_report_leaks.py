@@ -8,7 +8,7 @@ import pytest
 from report_fixture import AUDIT, COUNTS, counted, matrix_of, report_of, scored
 
 from juzhen.core.result import Score
-from juzhen.report.files import markdown
+from juzhen.report.build import markdown
 from juzhen.report.leaks import Audit
 from juzhen.report.page import html
 from juzhen.report.table import to_csv

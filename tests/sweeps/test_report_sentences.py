@@ -13,7 +13,7 @@ from report_fixture import report_of, small_picture
 from juzhen.core.result import Score
 from juzhen.metrics.matrix_statistics import expected_improvement, needed, two_way
 from juzhen.report.answers import answers, find_targets
-from juzhen.report.files import markdown
+from juzhen.report.build import markdown
 from juzhen.report.insights import Transfer, row_costs
 from juzhen.report.matrix import build_matrix
 
