@@ -1,4 +1,7 @@
-"""The bi-encoder: both sentences through one encoder, the cosine of the embeddings, or a learnt form, as similarity."""
+"""The bi-encoder: both sentences through one encoder, the cosine of the embeddings, or a learnt form, as similarity.
+
+It learns from pairs, or from text alone, when a sentence and a changed form of it are a pair.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -22,6 +25,7 @@ from juzhen.encoders import (
     load_encoder,
 )
 from juzhen.encoders.augmentation import Augmentation, SentenceChanges, TextViews, TokenViews, Views
+from juzhen.encoders.collate import ViewCollator
 from juzhen.encoders.components import embedding_size
 from juzhen.encoders.projection import BilinearScore
 from juzhen.encoders.resolve_path import has_score_head
@@ -30,7 +34,7 @@ from juzhen.evaluation.encoding_plan import CosinePlan, EmbeddingEvaluator
 from juzhen.evaluation.evaluators import embedding_cache_dir
 from juzhen.families.registry import family_of
 from juzhen.losses.matryoshka import Nested
-from juzhen.models.settings import BiEncoderSettings
+from juzhen.models.settings import BiEncoderSettings, ViewEncoderSettings
 from lightning_modules.base import SentenceModule
 from lightning_modules.init_from import require_start, tell_of_templates
 from lightning_modules.loss_factory import Match, build_loss, chosen_losses, declared_loss
@@ -209,3 +213,32 @@ class BiEncoder(SentenceModule):
     def evaluator(self) -> EmbeddingEvaluator:
         """Evaluator with the job's backend and cache. Validation in training uses neither."""
         return self._final if self._trainer is not None and self._trainer.testing else self._validating
+
+
+class ViewEncoder(BiEncoder):
+    """Trains a sentence to match its changed form among those of other sentences.
+
+    Hyperparameters are those of `Views`. Any set can be used. A set of pairs contributes its sentences. Both
+    forms are encoded separately, with different dropout masks. Without any views this is unsupervised SimCSE
+    (Gao et al. 2021, https://arxiv.org/abs/2104.08821). Evaluation is that of the bi-encoder, on unchanged
+    sentences.
+    """
+
+    Settings = ViewEncoderSettings
+
+    def __init__(self, **shared: Any) -> None:
+        super().__init__(**shared)
+        chosen, encoder = Views.of(self.job.model), self.encoder
+        self.collate = ViewCollator(
+            self.tokenize,
+            encoder.collate,
+            changes=changes_of(chosen, encoder),
+            changes_anchor=self.settings(self.job).changes_anchor,
+            seed=self.job.seed,
+            sides=self.tokenize,
+        )
+
+    @classmethod
+    def check(cls, job: JobConfig, matches: Mapping[str, Match]) -> None:
+        super().check(job, matches)
+        TextViews(Views.of(job.model))  # a file of translations is read here, before any data

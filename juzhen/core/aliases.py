@@ -270,6 +270,7 @@ MOVED_MODULES = {
     "juzhen.losses.memory": "juzhen.losses.queue",
     "juzhen.losses.nested": "juzhen.losses.matryoshka",
     "juzhen.losses.regularised": "juzhen.losses.regularizers",
+    "lightning_modules.views": "lightning_modules.biencoder",
     "callbacks.loss_gradient": "callbacks.health",
     "callbacks.peak_memory": "callbacks.training_record",
     "callbacks.score_health": "callbacks.health",

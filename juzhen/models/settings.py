@@ -259,7 +259,6 @@ def _idle_templates(job: Job) -> dict[str, Any]:
 @dataclass(frozen=True, kw_only=True)
 class ViewEncoderSettings(BiEncoderSettings):
     name: ClassVar[str] = "views"
-    module: ClassVar[str] = "views"
     title: ClassVar[str | None] = None
     input_kind: ClassVar[Kind | None] = Kind.SENTENCE
     loss_kind: ClassVar[Kind | None] = Kind.POSITIVE_PAIR
