@@ -68,6 +68,7 @@ SUITE = {
 }
 """Verb of the suite → its module. The suite runs from its clone and is not part of the installed library."""
 SHARED = {
+    **dict.fromkeys(("characters", "transfer"), "study"),
     **dict.fromkeys(("table", "report", "archive"), "runs"),
     "fuse": "calibrate",
     "gate": "compare",
