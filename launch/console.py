@@ -8,10 +8,10 @@ from rich.text import Text
 
 from conf.job import JobConfig
 from juzhen.core.kinds import main_metric_keys, metric_title, speaking
+from juzhen.core.progress import console_table, terminal
 from juzhen.core.result import WITHOUT_LEAKS, Result, Score, without_size
 from juzhen.core.text import counted
 from juzhen.encoders.resolve_path import ENCODER_FOLDER
-from juzhen.report.terminal import console_table, terminal
 from launch.run_folder import RunFolder, is_finished, is_helper, offline_line, require_same_data
 
 

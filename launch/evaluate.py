@@ -89,7 +89,7 @@ def measure_encoders(options: SimpleNamespace, today: "JobConfig") -> None:
     found = {name: _scores(name, sets, options, today) for name in options.runs}
     if not any(found.values()):
         raise UserError("nothing was scored. Name another encoder or set")
-    from juzhen.report.terminal import console_table, for_people
+    from juzhen.core.progress import console_table, for_people
 
     console = for_people()
     for dataset in sets:

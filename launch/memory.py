@@ -51,9 +51,9 @@ def memory(
     from launch.check import checked_job
 
     job = checked_job(words or [], conf_dir=CONFIGURATION, extra=None)
+    from juzhen.core.progress import console_table, for_people
     from juzhen.encoders.backbone import read_architecture, set_attention
     from juzhen.encoders.preflight import find_encoder
-    from juzhen.report.terminal import console_table, for_people
 
     files = find_encoder(replace(job.backbone, initialize="random"))
     architecture = read_architecture(files.layout.transformer, dropout=job.backbone.dropout)

@@ -13,10 +13,9 @@ from rich.live import Live
 from rich.text import Text
 
 from juzhen.core.errors import UserError
-from juzhen.core.progress import is_live
+from juzhen.core.progress import console_table, is_live, terminal
 from juzhen.core.result import RunProgress
 from juzhen.core.text import counted, time_in_words
-from juzhen.report.terminal import console_table, terminal
 from sweeps.ledger import Event, History, Ledger, is_at_work
 from sweeps.planner import (
     Planner,

@@ -22,7 +22,7 @@ def status(
 
     juzhen status runs --watch
     """
-    from juzhen.report.terminal import terminal
+    from juzhen.core.progress import terminal
     from sweeps.status import read_status, to_console, watched
 
     if watch:

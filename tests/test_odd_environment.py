@@ -2,7 +2,7 @@
 
 from juzhen.cli.main import main
 from juzhen.cli.options import data_folder
-from juzhen.report.terminal import for_people
+from juzhen.core.progress import for_people
 
 
 def test_a_file_is_no_folder_of_data_sets(tmp_path, monkeypatch):

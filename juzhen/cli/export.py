@@ -63,10 +63,10 @@ def export(
     require_apart(out, encoder)
     without_hub()
     from juzhen.core.paths import DATASETS
+    from juzhen.core.progress import console_table, for_people
     from juzhen.data.spec import configured_set, described_sets, read_description
     from juzhen.export import export_encoder
     from juzhen.families.registry import open_weights
-    from juzhen.report.terminal import console_table, for_people
 
     files = described_sets(DATASETS, config_dir)
     chosen = [
@@ -146,12 +146,12 @@ def verify(
         check_overwritable(json)
     texts = None if file is None else text_values(file)
     without_hub()
+    from juzhen.core.progress import console_table, for_people
     from juzhen.core.text import markdown_table
     from juzhen.export.backend_comparison import BACKENDS, compare_backends, is_server
     from juzhen.export.loaders import RemoteServer
     from juzhen.export.verification import proof_texts, special_texts
     from juzhen.families.registry import open_weights
-    from juzhen.report.terminal import console_table, for_people
 
     for address in filter(is_server, beside or ()):
         RemoteServer(address, os.environ.get(key_variable))  # asks at once whether it is there

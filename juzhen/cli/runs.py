@@ -43,6 +43,7 @@ def table(
         options.require_matplotlib(", or leave out --picture")
     check_overwritable(*filter(None, (markdown, csv, picture)))
     matrix = read_matrix(folder, metric=metric, split=split, debug=debug)
+    from juzhen.core.progress import for_people
     from juzhen.report.insights import merged_tables, size_tables
     from juzhen.report.significance import beaten
     from juzhen.report.table import (
@@ -54,7 +55,6 @@ def table(
         to_markdown,
         undefined_lines,
     )
-    from juzhen.report.terminal import for_people
 
     wins = beaten(matrix)
     text, further = to_markdown(matrix, wins, folders=folders), [*size_tables(matrix), *merged_tables(matrix)]

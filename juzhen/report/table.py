@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from juzhen.core.kinds import metric_title
+from juzhen.core.progress import console_table, for_people
 from juzhen.core.result import Threshold
 from juzhen.core.text import in_markdown, markdown_table
 from juzhen.report.matrix import BELOW, LEAKY, Cell, Matrix, Row
-from juzhen.report.terminal import console_table, for_people
 
 if TYPE_CHECKING:
     import rich.table

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from juzhen.core.progress import console_table, for_people
 from juzhen.report.matrix import build_matrix
 from juzhen.report.table import to_console, to_csv, to_markdown
-from juzhen.report.terminal import console_table, for_people
 
 GOLDEN = Path(__file__).parent / "golden_matrix.md"
 
