@@ -1,7 +1,6 @@
 """Planner of a sweep: skips finished cells, resumes interrupted ones and retries failed ones."""
 
 import signal
-import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -256,11 +255,6 @@ class Planner:
 
 def _exit(signum: int, frame: object) -> None:
     raise SystemExit(128 + signum)
-
-
-def show(line: str) -> None:
-    """Print to the terminal at once, also if stdout is a file."""
-    print(line, file=sys.stderr, flush=True)
 
 
 def last_line(log: Path) -> str:

@@ -23,6 +23,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from callbacks.trial import TrialAddress, require_optuna
 from juzhen.core.atomic_write import write_text
 from juzhen.core.errors import UserError
+from juzhen.core.progress import tell
 from juzhen.core.result import RESULT_FILE
 from juzhen.core.text import counted
 from launch.hydra_internals import flag_parser
@@ -31,7 +32,7 @@ from launch.overrides import Groups, with_current_names
 from launch.run_folder import GoneError, offline_line, require_same_data, require_same_job
 from launch.sweep_cells import CheckedCell, give_to_launcher, read_cell
 from sweeps.ledger import Ledger, SweepCell
-from sweeps.planner import Planner, show
+from sweeps.planner import Planner
 from sweeps.runners import LocalRunner, Runner
 from sweeps.status import SweepDisplay
 
@@ -81,12 +82,12 @@ class CellLauncher(Launcher):
         with SweepDisplay() as display:
             options = {"report": display.report, "watch": display.refresh}
             summary = Planner(cells, ledger, runner, attempts=self.attempts, **options).run()
-        show(
+        tell(
             f"{counted(len(summary.finished), 'runs')} finished, {len(summary.skipped)} were finished before, "
             f"{len(summary.failed)} failed. Show them: juzhen table {folder}"
         )
         for cell, error in summary.failed.items():
-            show(f"failed: {cell.name}: {error} ({ledger.log_of(cell)})")
+            tell(f"failed: {cell.name}: {error} ({ledger.log_of(cell)})")
         show_offline(ledger)
         if summary.failed:
             raise SystemExit(FAILED_STATUS)
@@ -132,7 +133,7 @@ def show_offline(ledger: Ledger) -> None:
     """Print the command that uploads the offline W&B runs of a sweep."""
     line = offline_line(history.cell.run_dir for history in ledger.histories().values())
     if line is not None:
-        show(line)
+        tell(line)
 
 
 def _require_own_folders(cells: Sequence[SweepCell], configs: Sequence[DictConfig]) -> None:

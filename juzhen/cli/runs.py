@@ -1,6 +1,5 @@
 """`juzhen table`, `report` and `archive`: tables and reports of finished runs."""
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -9,6 +8,7 @@ from typer import Argument, Option
 from juzhen.cli import options
 from juzhen.core.atomic_write import write_text
 from juzhen.core.file_guard import check_overwritable
+from juzhen.core.progress import tell
 from juzhen.core.text import counted
 
 if TYPE_CHECKING:  # it loads numpy, and --help should not wait for that
@@ -115,7 +115,7 @@ def report(
         pages, out or folder / "report", title=title, worst=worst, is_chinese=language == "zh"
     ):
         print(path)
-    fill_pages(into or (), pages, tell=warn)
+    fill_pages(into or (), pages, tell=tell)
 
 
 def archive(folder: options.Runs, target: Annotated[Path, Argument(help="folder for the copies")]) -> None:
@@ -127,7 +127,7 @@ def archive(folder: options.Runs, target: Annotated[Path, Argument(help="folder 
     """
     from juzhen.report.collect import export
 
-    print(f"{target}: {counted(export(folder, target, report=warn), 'results')}")
+    print(f"{target}: {counted(export(folder, target, report=tell), 'results')}")
 
 
 def write_page(path: Path | None, text: str) -> None:
@@ -140,11 +140,7 @@ def read_matrix(
 ) -> "Matrix":
     from juzhen.report.collect import collect
 
-    results = collect(folder, report=warn, with_debug=debug)
+    results = collect(folder, report=tell, with_debug=debug)
     from juzhen.report.matrix import build_matrix  # loads pandas
 
     return build_matrix(results, metric=metric, split=split)
-
-
-def warn(line: str) -> None:
-    print(line, file=sys.stderr)

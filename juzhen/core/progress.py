@@ -38,6 +38,11 @@ WIDE = 100
 """Columns of a terminal with room for less important facts."""
 
 
+def tell(line: str) -> None:
+    """Print to the terminal at once, also if stdout is a file."""
+    print(line, file=sys.stderr, flush=True)
+
+
 def is_live() -> bool:
     """True if stderr is a terminal whose lines can be redrawn."""
     return sys.stderr.isatty() and os.environ.get("TERM") not in (None, "", "dumb")

@@ -14,6 +14,7 @@ from juzhen.core.atomic_write import write_text
 from juzhen.core.errors import UserError, install_line
 from juzhen.core.file_guard import check_overwritable
 from juzhen.core.lazy_names import offered, offers
+from juzhen.core.progress import tell
 from juzhen.core.result import Result
 from juzhen.core.safe_open import csv_text, read_text
 from juzhen.core.text import in_markdown
@@ -21,7 +22,6 @@ from juzhen.metrics.comparison import points
 from juzhen.metrics.correlation import Gap
 from juzhen.metrics.matrix_statistics import leave_one_out, low_rank, two_way
 from juzhen.report.answers import answers
-from juzhen.report.collect import tell
 from juzhen.report.compare import Reference, comparison_tables
 from juzhen.report.insights import (
     Transfer,

@@ -1,6 +1,5 @@
 """Finds results below a folder, also those of mteb, and copies them into a small folder to publish or archive."""
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NotRequired
@@ -12,6 +11,7 @@ from juzhen.core.errors import UserError
 from juzhen.core.file_guard import LINK, not_overwritable
 from juzhen.core.kinds import MTEB_SCORE
 from juzhen.core.paths import ROOT, files_below
+from juzhen.core.progress import tell
 from juzhen.core.result import RESULT_FILE, Result, Score
 from juzhen.core.safe_open import read_json, read_shaped
 from juzhen.core.schema import Number, Text
@@ -203,10 +203,6 @@ def read_report(
     from juzhen.report.build import build_report  # loads pandas, which a mistake should not wait for
 
     return build_report(results, metric=metric, split=split, reference=numbers, audit=audit, runs=folders[0])
-
-
-def tell(line: str) -> None:
-    print(line, file=sys.stderr)
 
 
 def export(folder: Path, target: Path, *, report: Callable[[str], None]) -> int:
