@@ -19,7 +19,7 @@ from callbacks.resume import stage_folder
 from juzhen.core.batch import Batch
 from juzhen.core.errors import UserError
 from juzhen.core.schema import validated
-from juzhen.data.probe import Probe
+from juzhen.data.loading import Probe
 from juzhen.encoders import SentenceEncoder
 from juzhen.encoders.tokens import batches_by_length
 from juzhen.losses.arguments import Cosine, Count, Range, Weight

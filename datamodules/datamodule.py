@@ -17,8 +17,7 @@ from juzhen.core.batch import Batch
 from juzhen.core.errors import UserError
 from juzhen.core.examples import JUDGED, RANKED, Examples, Kind
 from juzhen.core.kinds import CLASS_MEANS, MEASURES, OF_ANY_TEXT, chooses
-from juzhen.data.loading import JobData
-from juzhen.data.probe import TransferTask
+from juzhen.data.loading import JobData, TransferTask
 from juzhen.data.sampler import BatchRows, BatchStream, Shape, TokenBudget, strata, stratified
 
 

@@ -23,7 +23,7 @@ from juzhen.core.examples import TEXT_COLUMNS, Examples, Kind
 from juzhen.core.result import Score
 from juzhen.core.row_scores import SetRows
 from juzhen.data.leaks import Seen
-from juzhen.data.probe import TransferTask
+from juzhen.data.loading import TransferTask
 from juzhen.encoders.backbone import has_dropout
 from juzhen.encoders.base_weights import frozen_names
 from juzhen.evaluation.encoding_plan import EncodingPlan, Evaluator

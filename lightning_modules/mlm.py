@@ -14,7 +14,7 @@ from juzhen.core.batch import Batch, Tokens
 from juzhen.core.examples import Examples, Kind
 from juzhen.core.result import Score
 from juzhen.data.convert import convert_rows
-from juzhen.data.probe import TransferTask
+from juzhen.data.loading import TransferTask
 from juzhen.encoders.collate import TextCollator
 from juzhen.encoders.masking import MaskedTokenHead, Masking, Vocabulary
 from juzhen.evaluation.encoding_plan import ALIKE, CosinePlan, EncodingPlan, Matcher

@@ -21,7 +21,7 @@ from juzhen.core.examples import JUDGED, TEXT_COLUMNS, Examples, Kind, SentenceU
 from juzhen.core.kinds import UNSCORED
 from juzhen.core.result import Score
 from juzhen.core.text import counted
-from juzhen.data.probe import TransferTask
+from juzhen.data.loading import TransferTask
 from juzhen.data.rankings import RankingSet, StandardQuestions, as_ranking, as_standard_questions
 from juzhen.encoders.chunks import computed
 from juzhen.encoders.embedding_cache import CachePartition, EmbeddingCache

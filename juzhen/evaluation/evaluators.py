@@ -17,7 +17,7 @@ from juzhen.core.examples import NLI_GRADES, Comparisons, Kind, SentenceUnion, S
 from juzhen.core.kinds import UNSCORED_BY_BM25, UNSCORED_BY_PAIRS
 from juzhen.core.result import Score
 from juzhen.core.text import counted
-from juzhen.data.probe import TransferTask
+from juzhen.data.loading import TransferTask
 from juzhen.data.rankings import RankingSet
 from juzhen.encoders.pair_encoder import PairEncoder
 from juzhen.encoders.projection import similarity

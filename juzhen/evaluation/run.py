@@ -19,8 +19,7 @@ from juzhen.core.paths import is_table
 from juzhen.core.progress import progress_bar
 from juzhen.core.text_warnings import collected, current, reported
 from juzhen.data.leaks import Seen, SeenRows
-from juzhen.data.loading import JobData, cut, load_job_data
-from juzhen.data.probe import TransferTask
+from juzhen.data.loading import JobData, TransferTask, cut, load_job_data
 from juzhen.data.rankings import RankingSet
 from juzhen.data.rows import as_examples, set_and_split
 from juzhen.data.sampler import TokenBudget

@@ -17,7 +17,7 @@ from juzhen.core.paths import suffix_of
 from juzhen.core.result import Result
 from juzhen.core.space import PCA, TITLES, TSNE, EmbeddingAnalysis, WordPairs
 from juzhen.core.text import counted, text_fault
-from juzhen.data.probe import Probe
+from juzhen.data.loading import Probe
 from juzhen.data.row_checks import listed
 from juzhen.data.row_kinds import Guess, guess, read_raw
 from juzhen.data.rows import ConfiguredSets, split_raw

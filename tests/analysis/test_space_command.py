@@ -11,7 +11,7 @@ from juzhen.cli.main import main
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
 from juzhen.core.result import RESULT_FILE
-from juzhen.data.probe import Probe
+from juzhen.data.loading import Probe
 from juzhen.encoders import load_encoder
 from juzhen.evaluation import space as spaces
 from juzhen.metrics.classification import v_measure

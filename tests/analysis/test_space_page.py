@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from chromium import browse, require_chromium
 
-from juzhen.data.probe import Probe
+from juzhen.data.loading import Probe
 from juzhen.evaluation.space import TextSet, study
 from juzhen.report.space_page import html, scaled, shown_groups, write_space
 from juzhen.report.translation import Words

@@ -10,7 +10,7 @@ from jobs import run_job, tiny_encoder, weights
 
 from callbacks.health import SpaceHealth, SpaceMeter
 from juzhen.core.examples import Examples, Kind
-from juzhen.data.probe import Probe
+from juzhen.data.loading import Probe
 from juzhen.metrics.geometry import alignment, mean_cosine, uniformity
 
 QUICK = ("training.duration=6 steps", "training.validate_every=3 steps", "evaluation.splits=[dev]")

@@ -15,7 +15,7 @@ from torch import Tensor
 from juzhen.core.batch import Batch
 from juzhen.core.examples import SentenceUnion, Side
 from juzhen.core.kinds import UNSCORED_BY_SIDES, UNSCORED_BY_TOKENS
-from juzhen.data.probe import TransferTask
+from juzhen.data.loading import TransferTask
 from juzhen.encoders.layout import gives_routes, gives_tokens
 from juzhen.evaluation.encoding_plan import NOTHING, EncodingPlan, Evaluator, Matcher, Sets, Tables
 from juzhen.families.family import AskingEncoders, Family
