@@ -37,7 +37,8 @@ from juzhen.data.loading import JobData, load_stages
 from juzhen.encoders.base_weights import parameter_counts
 from juzhen.encoders.chunks import TruncationStats
 from juzhen.encoders.resolve_path import ENCODER_FOLDER
-from juzhen.evaluation.describe import (
+from juzhen.evaluation.encoding_plan import EncodingPlan
+from juzhen.evaluation.run import (
     cut_in_evaluation,
     cut_in_training,
     cut_line,
@@ -48,7 +49,6 @@ from juzhen.evaluation.describe import (
     unknown_line,
     with_leaks,
 )
-from juzhen.evaluation.encoding_plan import EncodingPlan
 from juzhen.evaluation.scoring import fitted_thresholds
 from juzhen.evaluation.settings import device_name
 from juzhen.metrics.comparison import judge_training

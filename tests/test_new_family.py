@@ -12,7 +12,7 @@ from juzhen.cli.main import main
 from juzhen.encoders.collate import SentenceCollator
 from juzhen.encoders.forward import pack
 from juzhen.evaluation import evaluate
-from juzhen.evaluation.describe import cut_in_training
+from juzhen.evaluation.run import cut_in_training
 from juzhen.families.family import Family
 from juzhen.families.registry import FAMILIES, PairScorer, family_of, find_family, open_encoder
 

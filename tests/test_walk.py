@@ -27,7 +27,7 @@ LONGEST = 22
 
 BESIDE = {
     "callbacks/training_record.py": "how long training took, and its best validation",
-    "juzhen/evaluation/describe.py": "how many rows were scored, their fingerprint, how many texts were cut",
+    "juzhen/evaluation/run.py": "how many rows were scored, their fingerprint, how many texts were cut",
     "launch/start_comparison.py": "which sets are compared with the start, and what scoring them would cost",
     "juzhen/losses/arguments.py": "refuses tensors that do not fit each other",
     "lightning_modules/trainability.py": "counts the batches that compare nothing, and knows them by their rows",

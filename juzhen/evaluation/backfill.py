@@ -16,8 +16,7 @@ from juzhen.core.row_scores import ROWS_FILE, RowScores
 from juzhen.data.leaks import Seen, SeenRows
 from juzhen.data.loading import JobData, load_job_data
 from juzhen.encoders.base_weights import has_adapter
-from juzhen.evaluation.describe import Described, with_leaks
-from juzhen.evaluation.run import EvaluationRun
+from juzhen.evaluation.run import Described, EvaluationRun, with_leaks
 from juzhen.evaluation.saved_run import Descriptions, SavedRun, is_lexical, trained_rows
 from juzhen.evaluation.scoring import STS_SETS, Evaluation, fitted_thresholds
 from juzhen.evaluation.settings import EvaluationSettings, HardwareConfig, device_name

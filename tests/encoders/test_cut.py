@@ -15,7 +15,7 @@ from juzhen.core.result import Result
 from juzhen.encoders import chunks, save_encoder
 from juzhen.encoders.chunks import TruncationStats, find_truncated
 from juzhen.encoders.cross_encoder import CrossEncoder
-from juzhen.evaluation.describe import cut_line
+from juzhen.evaluation.run import cut_line
 from juzhen.families.registry import family_of
 
 
