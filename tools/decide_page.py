@@ -36,10 +36,19 @@ from juzhen.core.result import Result
 from juzhen.core.text import markdown_table
 from juzhen.metrics.matrix_statistics import LEVEL, leave_one_out, low_rank, seeds_needed
 from tools.archives import unpacked
-from tools.decide_mixtures import BUDGET, ENCODER, FILES, SEED, gains_of, is_of_several, scores_of, section
+from tools.decide_mixtures import (
+    BUDGET,
+    CHEAP_SCORES,
+    ENCODER,
+    FILES,
+    FOLDER,
+    SEED,
+    gains_of,
+    is_of_several,
+    scores_of,
+    section,
+)
 
-FOLDER = ROOT / "results" / "decide"
-CHEAP_SCORES = FOLDER / "cheap_scores.csv"
 PUBLISHED = ROOT / "juzhen" / "report" / "published" / "chinese_transfer.csv"
 AUDIT = ROOT / "results" / "leaks" / "pairs.json"
 DIFFERENCES = ROOT / "results" / "transfer" / "differences.csv"

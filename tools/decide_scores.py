@@ -26,7 +26,7 @@ from juzhen.encoders.collate import SentenceCollator
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.tokens import CachedTokenizer
 from juzhen.training.fit import named_loss, read_by
-from tools.decide_page import CHEAP_SCORES, FILES
+from tools.decide_mixtures import CHEAP_SCORES, FILES
 
 SOURCES = (
     "csts", "lcqmc", "bq", "afqmc", "atec", "pawsx", "ocnli-triplets", "qbqtc", "simclue", "simclue-positive",
