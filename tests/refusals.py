@@ -1,5 +1,6 @@
 """Tables of refusals: subject → rows of a call, and of the key and the way out that its message names."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 
 import pytest
@@ -64,3 +65,9 @@ def refused_by_status(f: Fixtures, program: Callable[[], int]) -> None:
         printed = f.capsys.readouterr().err
         assert "Traceback" not in printed
         raise UserError(printed.removesuffix("\n"))
+
+
+def counts_told(warnings: pytest.WarningsRecorder) -> list[int]:
+    """How many rows warnings of left out rows count."""
+    told = [re.search(r"(\d+) faulty", str(one.message)) for one in warnings]
+    return [int(found[1]) for found in told if found]

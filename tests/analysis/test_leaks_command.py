@@ -93,26 +93,3 @@ def test_text_files_plain_and_compressed(data):
         assert (text["lines"], text["leaky_lines"], text["whole_lines"]) == (3, 2, 1)
         assert text["line_numbers"] == [2, 3]
         assert text["by_evaluation"] == {"atec/dev": {"lines": 2, "sentences": 2}}
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["--train", "afqm"], "Did you mean afqmc"),
-        (["--train", "csts"], "no file of train of csts below"),
-        (["--train", "afqmc", "--evaluate", "csts"], "--evaluate: no file of dev or test of csts"),
-        (["--train", "afqmc", "--threshold", "7"], "at most 1"),
-        (["--train", "afqmc", "--examples", "-1"], "Invalid value for '--examples'"),
-        (["--train", "afqmc", "--data-dir", "/nowhere"], "no such folder"),
-        (["--text", "none.txt"], "none.txt: No such file"),
-        (["--text", "afqmc"], "--train afqmc"),
-        (["--text", "none.txt", "--threshold", "0.5"], "Leave it out with --text"),
-    ],
-)
-def test_mistakes_are_said_in_one_line(data, capsys, arguments, said):
-    status, _ = run(data, *arguments)
-    message = capsys.readouterr().err
-    assert status == 2
-    assert said in message
-    assert message.startswith("error: ")
-    assert message.count("\n") == 1
