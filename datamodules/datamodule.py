@@ -137,7 +137,6 @@ def select(
 
 
 def _validated(selection: Selection) -> tuple[list[Examples], list[TransferTask]]:
-    """Return the sets of a selection, and its sets with classes."""
     by_class = [
         TransferTask(examples.name, {"dev": examples}, by_means=True)
         for examples, metric in zip(selection.sets, selection.metrics, strict=True)

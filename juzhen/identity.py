@@ -209,7 +209,6 @@ def _schedule(job: Job) -> Mapping[str, Any]:
 
 
 def _stages(job: Job) -> list[tuple[str, list[str], Mapping[str, Any]]]:
-    """Name, sets and settings of each stage."""
     schedule, sets = _schedule(job), list(job.get("dataset") or ())
     if schedule.get("name") != "serial":
         return [("", sets, {})]
@@ -240,7 +239,6 @@ def _overruled(job: Job) -> dict[str, Any]:
 
 
 def _value_at(node: Mapping[str, Any], key: str) -> Any:
-    """The value at a dotted key, or None."""
     value: Any = node
     for word in key.split("."):
         value = value.get(word) if isinstance(value, Mapping) else None

@@ -449,7 +449,6 @@ class Check:
             self.notes[f"warning: {warning}"] = None
 
     def _options_of_path(self, path: str) -> list[str]:
-        """Options of the group that describe the encoder of a path."""
         files = [file for tree in self.trees for file in sorted((tree / "backbone").glob("*.yaml"))]
         return [
             file.stem for file in files if re.search(rf"^path: {re.escape(path)}$", read_text(file), re.M)

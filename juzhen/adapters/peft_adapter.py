@@ -232,7 +232,11 @@ def add_adapter(backbone: PreTrainedModel, config: AdapterConfig, *, seed: int) 
 def add_merged_adapter(backbone: PreTrainedModel, config: AdapterConfig, *, seed: int = 0) -> None:
     """Add an adapter that is saved merged, or never, so the weights need no saved source.
 
-    Raises UserError if peft is missing or the configuration does not fit.
+    Args:
+        backbone, config, seed: As in `add_adapter`.
+
+    Raises:
+        UserError: peft is missing, or the configuration does not fit.
     """
     require_peft()
     settings = _settings(backbone, config)
@@ -241,7 +245,12 @@ def add_merged_adapter(backbone: PreTrainedModel, config: AdapterConfig, *, seed
 
 
 def hold(backbone: PreTrainedModel, precision: str) -> None:
-    """Convert frozen weights to fewer bytes. 4-bit weights are loaded as such by `from_weights`."""
+    """Convert frozen weights to fewer bytes. 4-bit weights are loaded as such by `from_weights`.
+
+    Args:
+        backbone: The base, changed in place.
+        precision: That of `Base`.
+    """
     if precision == "bfloat16":
         backbone.bfloat16()
 
@@ -359,7 +368,11 @@ def adapter_facts(backbone: nn.Module) -> dict[str, str]:
 
 @torch.no_grad()
 def merged_copy(encoder: Any) -> Any:
-    """A copy of an encoder in whose weights the adapter is folded, in float32."""
+    """Copy an encoder and fold its adapter into the weights, in float32.
+
+    Args:
+        encoder: Any encoder around a transformer. It is not changed.
+    """
     full = copy.deepcopy(encoder)
     backbone = full.inner.backbone.float()
     merge_layers(backbone)
@@ -369,7 +382,11 @@ def merged_copy(encoder: Any) -> Any:
 
 
 def merge_layers(model: nn.Module) -> None:
-    """Folds the adapter of a model into its weights, in place."""
+    """Fold the adapter of a model into its weights, in place.
+
+    Args:
+        model: A model with layers of peft.
+    """
     from peft.tuners.tuners_utils import BaseTunerLayer
 
     for name, module in list(model.named_modules()):
@@ -385,7 +402,15 @@ PREFIX = "base_model.model."
 
 
 def save_adapter(backbone: PreTrainedModel, folder: Path) -> None:
-    """Write the adapter in peft's layout, and the record of its base. Raises UserError if the base has changed."""
+    """Write the adapter in peft's layout, and the record of its base.
+
+    Args:
+        backbone: The base with its adapter.
+        folder: The folder to write to.
+
+    Raises:
+        UserError: The base has changed.
+    """
     from peft import get_peft_model_state_dict
 
     source = cast(Any, backbone)

@@ -227,7 +227,6 @@ class Trials:
     def _trial(
         self, recipe: Recipe, scores: Mapping[str, Score], rows: Mapping[str, SetRows], *, has_panel: bool
     ) -> Trial:
-        """Read score, influence of each row, and scores of the panel off an evaluation."""
         seen_own = OWN in recipe.sources
         parts = [
             row_values(rows[f"{part.split}/{part.name}"], self.target.metric)
@@ -274,7 +273,6 @@ class Trials:
         return [self.target.name if name == OWN else name for name in recipe.sources]
 
     def _config(self, recipe: Recipe) -> dict[str, Any]:
-        """Settings of the run, as those of a job."""
         names = self._names(recipe)
         used = {name: self.sources[source] for name, source in zip(names, recipe.sources, strict=True)}
         counts = dict(zip(names, (count for _, count in recipe.stages), strict=True))

@@ -199,7 +199,6 @@ class Scorer:
 
     @cached_property
     def _loaded(self) -> tuple[Any, Any]:
-        """The family and the encoder."""
         from juzhen.families.registry import family_of, open_weights
 
         assert self.encoder is not None

@@ -356,7 +356,6 @@ def _descriptions(config_dir: Path | None) -> Path:
 
 
 def _described(table: "RawTable", rows: "Guess") -> Iterator[str]:
-    """Describe how the table was recognised."""
     yield f"{table.place}: {counted(len(table.cells), 'rows')}; {table.format}"
     scores = ", scores from {} to {}".format(*rows.score_range) if rows.score_range else ""
     yield f"each row is a {rows.kind}{scores}:"
@@ -371,7 +370,6 @@ def _described(table: "RawTable", rows: "Guess") -> Iterator[str]:
 
 
 def _summary(new_set: "NewSet") -> Iterator[str]:
-    """Count dropped rows and rows of each split."""
     yield from _left_out(new_set.left_out)
     sizes = ", ".join(f"{split} {len(rows):,}" for split, rows in new_set.splits.items())
     parted = "query or positive" if new_set.guess.kind == "triplet" else "sentence"
@@ -379,7 +377,6 @@ def _summary(new_set: "NewSet") -> Iterator[str]:
 
 
 def _left_out(lines: Mapping[int, str]) -> Iterator[str]:
-    """Count dropped rows by reason, from line → reason."""
     by_reason: dict[str, list[int]] = {}
     for line, reason in lines.items():
         by_reason.setdefault(reason, []).append(line)

@@ -47,7 +47,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _spoken(arguments: Sequence[str]) -> str:
-    """Name a verb in a message."""
     return f"{PROGRAM} {short(arguments[0])}" if arguments else PROGRAM
 
 

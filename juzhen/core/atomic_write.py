@@ -233,7 +233,6 @@ def _clear_one(leftover: Path, target: Path | None) -> None:
 
 
 def _target_name(path: Path) -> str:
-    """The target's name in a temporary name."""
     encoded = os.fsencode(path.name)
     return path.name if len(encoded) <= NAME_BYTES else hashlib.sha256(encoded).hexdigest()[:16]
 

@@ -114,7 +114,12 @@ class Movable:
     """Dataclass of tensors that can move to another device."""
 
     def to(self, device: torch.device, **options: Any) -> Self:
-        """Return a copy with every tensor on `device`. Copies from pinned memory do not block."""
+        """Return a copy with every tensor on a device. Copies from pinned memory do not block.
+
+        Args:
+            device: The device.
+            options: Of `torch.Tensor.to`.
+        """
         if torch.device(device).type == "cuda":
             options.setdefault("non_blocking", True)
         return mapped(self, lambda tensor: tensor.to(device, **options))

@@ -96,7 +96,6 @@ def slow_bf16_warning(choice: str, instead: str) -> str:
 
 
 def _values(key: str) -> list[str]:
-    """Values of a key, one per core."""
     try:
         rows = CPUINFO.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

@@ -62,7 +62,16 @@ def read_bytes(path: str | Path) -> bytes:
 
 
 def read_text(path: str | Path, encoding: str = "utf-8") -> str:
-    """Read a text file, with every line end as a line feed. Raises UnicodeDecodeError, too, which is a ValueError."""
+    """Read a text file, with every line end as a line feed.
+
+    Args:
+        path: The file.
+        encoding: Its encoding.
+
+    Raises:
+        OSError: As `require_file`.
+        UnicodeDecodeError: Other bytes, which is a ValueError.
+    """
     text = read_bytes(path).decode(encoding)
     return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
 

@@ -290,7 +290,6 @@ def load_stages(
 def _text_tasks(
     job: DataRequest, evaluation: Sequence[Examples], read: Mapping[str, Examples], *, made: set[str]
 ) -> tuple[list[TransferTask], dict[str, str]]:
-    """Tasks of evaluated texts with classes, and the reasons why others have none."""
     tasks, reasons = [], {}
     for name in dict.fromkeys(
         examples.name for examples in evaluation if examples.kind is Kind.LABELLED_TEXT

@@ -304,7 +304,6 @@ def table_of_rows(rows: Iterable[Any], name: str = "rows") -> FileTable:
 
 
 def _columns_of(rows: Any, name: str) -> tuple[list[str] | None, list[list[Any]], dict[str, list[str]]]:
-    """Names, values and names of classes of the columns."""
     if hasattr(rows, "read_all"):  # a stream of Arrow
         rows = rows.read_all()
     if isinstance(rows, Mapping):

@@ -468,7 +468,6 @@ def _sheet(path: Path, reading: TableReading, content: bytes | None, most_bytes:
 
 
 def _transposed(rows: Sequence[tuple[int, Sequence[Any]]]) -> tuple[list[list[Any]], np.ndarray]:
-    """Columns and line numbers of rows."""
     columns = [[*column] for column in zip(*(cells for _, cells in rows), strict=True)]
     return columns, np.array([line for line, _ in rows], dtype=np.int32)
 
@@ -509,7 +508,11 @@ def distinct_names(names: Sequence[str]) -> list[str]:
 
 
 def names_of(table: FileTable) -> list[str]:
-    """Return the names of all columns, each once. A table without names has their numbers."""
+    """Return the names of all columns, each once. A table without names has their numbers.
+
+    Args:
+        table: The table.
+    """
     return distinct_names(table.names or [""] * len(table.columns))
 
 
@@ -530,7 +533,16 @@ def as_texts(cells: Sequence[Any]) -> list[str]:
 
 
 def column_place(table: FileTable, name: str, field: str, reading: TableReading) -> int:
-    """Return the index of a column by its name or number, from 1. Raises UserError if it is missing."""
+    """Return the index of a column.
+
+    Args:
+        table: The table.
+        name: Its name, or its number from 1.
+        field, reading: What the column is, and how options are spelled, for the message.
+
+    Raises:
+        UserError: The column is missing, or has its name twice.
+    """
     names = names_of(table)
     if table.names and table.names.count(name) > 1:
         places = [str(place) for place, other in enumerate(table.names, 1) if other == name]
@@ -642,6 +654,10 @@ def good_texts(
     table: FileTable, places: Sequence[int], reading: TableReading
 ) -> tuple[list[int], dict[int, str]]:
     """Return the rows whose texts in these columns can be encoded, and line → fault of the other rows.
+
+    Args:
+        table, places: The table, and the indices of its columns.
+        reading: Whether faulty rows are left out.
 
     Raises:
         UserError: The first faulty row, unless such rows are left out, or no row is left.

@@ -139,7 +139,6 @@ class SentenceCollator:
         return read
 
     def _reader(self, side: Side) -> Any:
-        """The encoder whose tokenizer reads texts of that side."""
         if self._sides is not None:
             return self._sides.reading(side).encoder
         if isinstance(self._tokenize, CachedTokenizer):

@@ -278,7 +278,6 @@ def _runs(lengths: np.ndarray, *, max_tokens: int | None) -> Iterator[np.ndarray
 
 
 def _group(lengths: np.ndarray) -> Group:
-    """The group of sentences with these ascending lengths."""
     longest, num_tokens = int(lengths[-1]), int(lengths.sum())
     if lengths[0] == longest:
         return Group(len(lengths), longest, num_tokens, slots=None, mask=None)

@@ -103,9 +103,14 @@ class Projection(OutputLayer):
 
     @classmethod
     def load(cls, folder: Path, *, of_tokens: bool = False) -> Self:
-        """Read a `Dense` folder. Raises UserError for pickled weights and for unsupported variants.
+        """Read a `Dense` folder.
 
-        `of_tokens` marks a layer over token states, which PyLate does not record.
+        Args:
+            folder: The folder.
+            of_tokens: True for a layer over token states, which PyLate does not record.
+
+        Raises:
+            UserError: Pickled weights, or an unsupported variant.
         """
         config = read_module(folder, cls.kind)
         activation = config.get("activation_function", "torch.nn.modules.activation.Tanh")
@@ -151,7 +156,14 @@ class OutputNorm(OutputLayer):
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        """Read a `LayerNorm` folder. Raises UserError for pickled weights."""
+        """Read a `LayerNorm` folder.
+
+        Args:
+            folder: The folder.
+
+        Raises:
+            UserError: Pickled weights.
+        """
         return cls._filled(folder, read_module(folder, cls.kind)["dimension"])
 
 
@@ -230,7 +242,15 @@ class BilinearScore(nn.Module):
 
     @classmethod
     def load(cls, folder: Path, *, dim: int) -> "BilinearScore | None":
-        """Load SCORE_FILE. None if it is missing. Raises UserError if its size does not fit."""
+        """Load SCORE_FILE. None if it is missing.
+
+        Args:
+            folder: Its folder.
+            dim: Dimensions of the embeddings.
+
+        Raises:
+            UserError: Its size does not fit.
+        """
         if not (folder / SCORE_FILE).is_file():
             return None
         with naming(f"{folder / SCORE_FILE}: no form over embeddings of {dim} numbers"):

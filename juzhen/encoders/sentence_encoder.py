@@ -71,7 +71,11 @@ class Backend(Protocol):
         """Short name of the computation. It is part of the key of cached embeddings."""
 
     def encode(self, tokens: Tokens) -> Float[np.ndarray, "sentences dim"]:
-        """Embeddings in float32, in the order in which the sentences were collated."""
+        """Embeddings in float32, in the order in which the sentences were collated.
+
+        Args:
+            tokens: Collated sentences.
+        """
 
 
 class Options(TypedDict, total=False):

@@ -317,7 +317,6 @@ def _told(seen: Mapping[str, Seen]) -> list[str]:
 
 
 def _record(settings: EvaluationSettings, rows: Described) -> dict[str, Any]:
-    """Record of an addition to a result: time, rows and environment."""
     device = {"device": device_name(settings.hardware)} if rows else {}
     return {
         "at": datetime.now(UTC).isoformat(timespec="seconds"),

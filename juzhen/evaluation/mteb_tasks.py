@@ -210,7 +210,6 @@ def _read(key: str, sets: ConfiguredSets, split: str | None) -> Examples | None:
 
 
 def _fill(task: Any, examples: Examples, train: Examples | None) -> None:
-    """Fill a task with rows, in the columns that mteb uses after reading."""
     split = SPLITS[examples.split]
     splits = {split: _columns(examples)} | ({"train": _columns(train)} if train is not None else {})
     if examples.kind == Kind.LABELLED_TEXT and train is None:

@@ -311,7 +311,6 @@ class EvaluationRun:
         return family_of(self.encoder).collate(self._reader, cache_dir=self.cache_dir, progress=self.progress)
 
     def _encoded(self, sets: Sets, tasks: Sequence[TransferTask] = ()) -> tuple[EncodingPlan, np.ndarray]:
-        """A plan, and the output of the encoder for each of its rows."""
         plan = self.evaluator.plan(sets, tasks)
         self.evaluator.begin(plan)
         if isinstance(self.evaluator, VectorEvaluator):
@@ -474,7 +473,6 @@ def rows_to_score(rows: Any, **reading: Any) -> Examples:
 
 
 def _require_scored(sets: Sequence[Examples | RankingSet], unscored: Mapping[Kind, str]) -> None:
-    """Raise UserError for rows without a metric for this encoder."""
     for dataset in sets:
         if isinstance(dataset, Examples) and dataset.kind in unscored:
             raise UserError(f"{dataset.split}/{dataset.name}: {unscored[dataset.kind]}")

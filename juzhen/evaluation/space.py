@@ -335,7 +335,6 @@ def _overlap(pairs: WordPairs, number: int) -> dict[str, float | None]:
 
 
 def _groups(sets: Sequence[TextSet], of_set: np.ndarray, colour: str) -> tuple[np.ndarray, list[str]]:
-    """The number of the group of each text, and the groups that have a text."""
     if colour == SET:
         return of_set, [part.name for part in sets]
     labels = [
@@ -425,7 +424,6 @@ def _lines(path: Path, reading: TableReading) -> tuple[list[str], None]:
 
 
 def _cells(path: Path, reading: TableReading) -> tuple[list[str], list[str] | None]:
-    """The texts of a table, and the class of each where it has one."""
     raw = read_raw(path, reading)
     if reading.columns:
         names = names_of(raw.table)

@@ -241,7 +241,6 @@ def finished(encoder: SentenceEncoder, dim: int | None, format: Format) -> Sente
 
 
 def _require_format(encoder: Any, format: Format, dim: int | None) -> None:
-    """Raise UserError if the format cannot hold the encoder."""
     if isinstance(encoder, PairEncoder):
         if dim is not None:
             raise UserError("--dim: a cross-encoder gives scores and no embeddings")
@@ -324,7 +323,6 @@ def _settings(encoder: Any, format: Format) -> dict[str, Any]:
 
 
 def _write_card(encoder: Any, folder: Path, format: Format, name: str, proof: ExportReport) -> None:
-    """Write the README: contents, example code, and the verification."""
     path = folder / "README.md"
     table = f"\n## Parity\n\n{proof.words()}\n\n{proof.markdown()}\n"
     if format is Format.SENTENCE_TRANSFORMERS:

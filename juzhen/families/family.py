@@ -54,14 +54,32 @@ class Family(ABC):
 
     @abstractmethod
     def holds(self, folder: Path) -> bool:
-        """True if a folder has an encoder of this family, by its files."""
+        """True if a folder has an encoder of this family, by its files.
+
+        Args:
+            folder: A folder of weights.
+        """
 
     @abstractmethod
     def load(self, source: str | Path, **options: Any) -> Any:
-        """Load the encoder of a run, of a folder or of that name. Raises UserError if it is missing."""
+        """Load an encoder.
+
+        Args:
+            source: A run, a folder or a name of the hub.
+            options: Of `load` of the class of the encoder.
+
+        Raises:
+            UserError: The encoder is missing.
+        """
 
     def save(self, encoder: Any, folder: Path, *, card: dict[str, Any]) -> Path:
-        """Write a folder that `load` reads. card: facts for the README, as in `save_encoder`."""
+        """Write a folder that `load` reads.
+
+        Args:
+            encoder: The encoder.
+            folder: A new folder.
+            card: Facts for the README, as in `save_encoder`.
+        """
         raise UserError(f"{type(encoder).__name__}: encoders of this kind are not saved")
 
     def collate(
@@ -76,6 +94,7 @@ class Family(ABC):
         """Return the collator of rows.
 
         Args:
+            encoder: The encoder.
             tokenize: Tokeniser of the texts. None: that of the encoder, which stores tokens of large sets
                 below `cache_dir`.
             options: Of the collator.
@@ -95,12 +114,22 @@ class Family(ABC):
         cache_dir: str | None = None,
         precision: str = "32-true",
     ) -> Evaluator:
-        """Return the evaluator, which plans and scores. The options are for embeddings, as in `EmbeddingEvaluator`."""
+        """Return the evaluator, which plans and scores.
+
+        Args:
+            encoder: The encoder.
+            backend, cache_dir, precision: For embeddings, as in `EmbeddingEvaluator`.
+        """
         return EmbeddingEvaluator(encoder, backend=backend, cache_dir=cache_dir, precision=precision)
 
     @contextmanager
     def fitted(self, encoder: Any, hardware: HardwareConfig) -> Iterator[None]:
-        """Put the encoder into evaluation mode, on the device of the hardware and with its micro-batches."""
+        """Put the encoder into evaluation mode, on the device of the hardware and with its micro-batches.
+
+        Args:
+            encoder: The encoder. It has its former mode after the block.
+            hardware: Device, tokens of a micro-batch, and compilation.
+        """
         before = encoder.training, encoder.inner.micro_batch_tokens
         budget = hardware.micro_batch_tokens  # decides which sentences meet in one product
         encoder.inner.micro_batch_tokens = None if budget == "auto" else budget
@@ -117,6 +146,8 @@ class Family(ABC):
         """Count texts, or pairs, of the rows that are longer than the encoder reads.
 
         Args:
+            encoder: The encoder.
+            examples: The rows.
             lengths: Tokens of each sentence by itself. None: unknown.
         """
         return truncated_sentences(encoder.inner, examples, lengths)
@@ -124,10 +155,27 @@ class Family(ABC):
     def require_order(  # noqa: B027  most families read the sides in their order
         self, encoder: Any, name: str, kind: Kind | None, symmetric: bool | None
     ) -> None:
-        """Raise UserError for a set with two different sides, if the encoder exchanges them."""
+        """Refuse a set with two different sides, if the encoder exchanges them.
+
+        Args:
+            encoder: The encoder.
+            name, kind, symmetric: Of the set.
+
+        Raises:
+            UserError: Such a set.
+        """
 
     def export(self, encoder: Any, path: Path, *, quantised: bool) -> Path:
-        """Write the encoder as an ONNX graph and return its path. Errors: as `export_onnx`."""
+        """Write the encoder as an ONNX graph and return its path.
+
+        Args:
+            encoder: The encoder.
+            path: The file to write.
+            quantised: True for 8-bit weights.
+
+        Raises:
+            UserError: As `export_onnx`, and for a family without graphs.
+        """
         raise UserError(f"{self.described} is not exported as a graph. {self.instead_of_export}")
 
 
@@ -237,11 +285,10 @@ class LexicalBaselines(Family):
         return False
 
     def load(self, source: str | Path, **numbers: Any) -> LexicalEvaluator:
-        """numbers: those of the evaluator of that name in LEXICAL."""
         return LexicalEvaluator(**numbers) if source == TF_IDF else BM25Evaluator(**numbers)
 
     def collate(self, encoder: Any, tokenize: Any = None, **options: Any) -> SentenceCollator:
-        """Not used: lexical models score raw text."""
+        # Not used: lexical models score raw text.
         return SentenceCollator(lambda texts: [[0]] * len(texts), pack)
 
     def evaluator(self, encoder: LexicalEvaluator, **options: Any) -> LexicalEvaluator:

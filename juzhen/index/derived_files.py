@@ -61,7 +61,13 @@ class Dense(Protocol):
         depth: int,
         allowed: Bool[np.ndarray, "places"] | None,
     ) -> Int[np.ndarray, "queries depth"]:
-        """Return the `depth` nearest allowed places, the best first, filled up with −1."""
+        """Return the nearest allowed places, the best first, filled up with −1.
+
+        Args:
+            queries: Embeddings.
+            depth: Places for each query.
+            allowed: True for the places that may be found. None: all.
+        """
 
 
 class Scan:
@@ -210,7 +216,6 @@ def as_bits(vectors: Float[np.ndarray, "rows dim"]) -> Int[np.ndarray, "rows wor
 def _differences(
     queries: Int[np.ndarray, "queries words"], rows: Int[np.ndarray, "rows words"]
 ) -> Float[np.ndarray, "queries rows"]:
-    """How many bits differ."""
     counts = np.zeros((len(queries), len(rows)), dtype=np.float32)
     for word in range(rows.shape[1]):
         counts += np.bitwise_count(queries[:, word, None] ^ rows[None, :, word])

@@ -462,7 +462,6 @@ def _encoded(
 
 
 def _add(store: Store, rows: Rows, vectors: Vectors) -> int:
-    """As of `Store.add`."""
     if isinstance(vectors, Passages):
         return store.add_passages(rows.texts, rows.ids, rows.metadata, vectors)
     return store.add(rows.texts, rows.ids, rows.metadata, vectors)

@@ -145,5 +145,4 @@ class InfoNCEQueue(Loss):
 
 
 def _is_among(numbers: Int[Tensor, "queue"], others: Int[Tensor, "candidates"]) -> Bool[Tensor, "queue"]:
-    """True for numbers that are among the others."""
     return (numbers[:, None] == others).any(dim=1)

@@ -48,10 +48,20 @@ class Retriever(Protocol):
     digest: str
 
     def search(self, queries: Int[np.ndarray, "queries"], k: int, advance: Advance) -> Found:
-        """Return documents and scores, best first, padded with −1 and −inf."""
+        """Return documents and scores, best first, padded with −1 and −inf.
+
+        Args:
+            queries: Numbers of the queries.
+            k: Documents for each query.
+            advance: Receives the number of finished queries.
+        """
 
     def score(self, queries: Numbers, documents: Numbers) -> Scores:
-        """The score of each pair, float32."""
+        """Score pairs in float32.
+
+        Args:
+            queries, documents: Numbers of both texts of each pair.
+        """
 
 
 class DenseRetriever:

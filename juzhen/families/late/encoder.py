@@ -514,7 +514,6 @@ class QueryDocumentEncoder(AsymmetricEncoder, ThresholdMixin):
 
     @property
     def _reader(self) -> SentenceEncoder:
-        """The encoder of the current side."""
         return (
             self.query.reading(Side.QUERY)
             if self.reading_of_queries

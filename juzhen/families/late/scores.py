@@ -61,7 +61,6 @@ def row_maxsims(
 
 
 def _is_token(texts: Float[Tensor, "texts length dim"]) -> Tensor:
-    """Mask of the positions with a token."""
     return (texts != 0).any(dim=-1)
 
 
