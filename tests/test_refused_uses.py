@@ -33,6 +33,7 @@ from juzhen.core.schema import ConfigError
 from juzhen.data import loading
 from juzhen.data.source import read_hub, require_hub
 from juzhen.data.spec import HubConfig
+from juzhen.encoders import resolve_path
 from juzhen.encoders.resolve_path import download, locate_folder
 from juzhen.evaluation.backfill import Backfill
 from juzhen.evaluation.saved_run import ENCODER_FOLDER
@@ -321,6 +322,7 @@ PLACES = [
     (lambda f: beside_a_copy(f, "hub/datasets--C-MTEB--BQ"), "C-MTEB/LCQMC"),
     (lambda f: beside_a_copy(f, "datasets/C-MTEB___bq"), "C-MTEB/LCQMC"),
     (below_a_folder, "runs/cst: .*Did you mean runs/csts"),
+    (lambda f: resolve_path.encoder_folder("acme/tiny"), "acme/tiny: no such .*hf download acme/tiny "),
     (of_another_hub, "HF_ENDPOINT=https://modelscope.cn: .*no such"),
     (data_in_a_file, "JUZHEN_DATA"),
     (without_a_room, "gone_name"),

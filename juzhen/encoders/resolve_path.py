@@ -105,8 +105,10 @@ def encoder_folder(folder_or_run: str | Path) -> Path:
     source = str(folder_or_run)
     folder = locate_folder(source)
     if folder is None:
+        hub = f". For a model of the hub first type hf download {source} --local-dir FOLDER"
         raise UserError(
             f"{source}: no such folder. Expected a run, or a folder with an encoder{_hint(Path(source))}"
+            f"{hub if '/' in source else ''}"
         )
     if (folder / ENCODER_FOLDER).is_dir():
         folder = folder / ENCODER_FOLDER
