@@ -99,9 +99,7 @@ def misfit(report: Mapping[str, Any], calibrated_on: str | None) -> str | None:
     rows, without, candidates, refused = (
         counts[name] for name in ("rows", "rows_without", "candidates", "refused")
     )
-    way_out = (
-        "calibrate on pairs of the same kind and field, or use --relative-margin or --max-score instead"
-    )
+    way_out = "calibrate on pairs of the same kind and field, or use --relative-margin or --max-score instead"
     start = (
         f"--calibrate-on {calibrated_on}: the threshold {fitted['value']:.4f} refuses {_of(refused, candidates)} "
         "candidates"
