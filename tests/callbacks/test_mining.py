@@ -11,7 +11,6 @@ from jobs import compose_job, interrupt, key_of, run_job, weights
 from callbacks.mining import NegativeMining
 from callbacks.resume import random_state
 from callbacks.trainer import chosen_callbacks
-from juzhen.core.errors import UserError
 from juzhen.core.result import Result
 from launch.job import read_job
 from lightning_modules.base import SentenceModule
@@ -237,57 +236,3 @@ def test_rows_have_negatives_of_their_own(tmp_path, tiny_backbone):
     cut = tmp_path / "cut"
     assert interrupt(cut, tiny_backbone, 4, "SIGKILL", *JOB, *words) == -signal.SIGKILL
     assert weights(run_job(cut, tiny_backbone, *JOB, *words)) == weights(runs[0])
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("loss=cosent",), "callbacks.mining: loss=cosent of demo_qmc reads no negatives … loss=info_nce"),
-        (("loss=info_nce_in_batch",), "loss=info_nce_in_batch of demo_qmc reads no negatives"),
-        (("model=crossencoder", "loss=bce"), "crossencoder does not learn embeddings from anchors"),
-        (
-            ("model=simcse",),
-            "callbacks.mining: cot does not learn embeddings from anchors and positives … model=biencoder",
-        ),
-        (("dataset=[demo_sts]",), "loss=info_nce needs"),
-        (("callbacks.mining.sets=[]",), "sets=[]: expected names of sets, or null for all"),
-        (("schedule=serial", "callbacks.mining.stages=[]"), "expected names of stages, or null for all"),
-        (("callbacks.mining.sets=[demo_qmz]",), "sets=demo_qmz: unknown choice. Did you mean demo_qmc"),
-        (
-            ("callbacks.mining.stages=[demo_qmc]",),
-            "callbacks.mining.stages=demo_qmc: ",
-        ),
-        (
-            ("schedule=serial", "callbacks.mining.stages=[hrad]"),
-            "stages=hrad: unknown choice. Known: demo_qmc",
-        ),
-        (
-            (
-                "schedule=serial",
-                "dataset=[demo_qmc,demo_sts]",
-                "+loss@schedule.sets.demo_sts.loss=cosent",
-                "callbacks.mining.sets=[demo_sts]",
-                "callbacks.mining.stages=[demo_qmc]",
-            ),
-            "no stage that is mined for learns from demo_sts",
-        ),
-        (("callbacks.mining.phases=[0.5,0.4,1]",), "expected shares of training that rise to 1"),
-        (("callbacks.mining.every_steps=[2]",), "every_steps=[2]: expected 3 numbers"),
-        (("callbacks.mining.hard_share=[0,1]",), "hard_share=[0, 1]: expected 4 numbers"),
-        (("callbacks.mining.relative_margin=1",), "relative_margin=1: expected a number from 0"),
-        (
-            ("callbacks.mining.positive_reference=onw",),
-            "positive_reference=onw: unknown choice. Did you mean own",
-        ),
-        (("callbacks.mining.index=hnsv",), "index=hnsv: unknown choice. Did you mean hnsw"),
-        (("callbacks.mining.range_max=5",), "callbacks.mining.range_max=5: expected a number from 8"),
-    ],
-)
-@pytest.mark.sampled(3)
-def test_what_cannot_be_mined_for_is_refused_before_a_step(
-    tmp_path, tiny_backbone, words, message, monkeypatch
-):
-    monkeypatch.setattr(SentenceModule, "training_step", lambda *given: pytest.fail("a step was made"))
-    with pytest.raises(UserError) as error:
-        run_job(tmp_path, tiny_backbone, *JOB, *words)
-    assert all(part in str(error.value) for part in message.split(" … "))

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import shutil
 import sqlite3
 from collections.abc import Callable
@@ -11,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from refusals import rows as rows_of
 
-from juzhen.cli.main import main
 from juzhen.core import atomic_write
 from juzhen.core.errors import UserError
 from juzhen.index import Index, Rows, add, build, derived_files, remove, writing
@@ -250,29 +251,82 @@ def numbers_of(results):
     return [[[hit.index for hit in row] for row in lists] for lists in results]
 
 
-@pytest.mark.parametrize("case", MENDED)
-@pytest.mark.sampled(3)
-def test_quick_files_that_differ_are_made_anew_in_one_line(
-    case, built, found, expected, capsys, tmp_path, monkeypatch
-):
-    monkeypatch.chdir(tmp_path)
-    kind, damage = MENDED[case]
-    folder = built(kind)
+def mended(f, kind, damage):
+    """Quick files that differ are made anew, and used from then on."""
+    f.monkeypatch.chdir(f.tmp_path)
+    folder = f.built(kind)
     damage(folder)
-    assert numbers_of(found(folder)) == numbers_of(expected(kind))
-    (line,) = capsys.readouterr().err.splitlines()
-    assert str(folder) in line
-    assert "made anew" in line
-    assert found(folder) == expected(kind)
-    assert not capsys.readouterr().err
+    assert numbers_of(f.found(folder)) == numbers_of(f.expected(kind))
+    yield folder
+    assert f.found(folder) == f.expected(kind)
     assert not Path("unpickled").exists()
 
 
-@pytest.mark.parametrize("case", UNHARMED)
-def test_what_is_the_same_is_used(case, built, found, expected, capsys):
-    folder = built()
-    UNHARMED[case](folder)
-    assert found(folder) == expected("flat")
+def unharmed(f, change):
+    """What is the same is used."""
+    folder = f.built()
+    change(folder)
+    assert f.found(folder) == f.expected("flat")
+    yield folder
+
+
+def extended(f, kind):
+    """A change mends what it would extend."""
+    for name in ("LATER", "SHARE"):
+        f.monkeypatch.setattr(writing, name, 0)
+    folder = f.built(kind)
+    damaged = shutil.copytree(folder, folder.with_name("damaged"))
+    content = bytearray((damaged / DENSE).read_bytes())
+    content[2000:4000] = content[4000:6000]
+    (damaged / DENSE).write_bytes(content)
+    for each in (folder, damaged):
+        add(each, f.encoder, Rows(["怎么退货"], ["new"]))
+    yield damaged
+    assert numbers_of(f.found(damaged)) == numbers_of(f.found(folder))
+
+
+def compared_one_by_one(f, *, locked):
+    """Where nothing can be written."""
+    folder = f.built("hnsw")
+    (folder / DENSE).unlink()
+    exact = f.encoder.search(QUERIES, f.encoder.encode_document(TEXTS), COUNT)
+    with closing(sqlite3.connect(folder / DATABASE, isolation_level=None)) as other:
+        if locked:
+            other.execute("BEGIN IMMEDIATE")
+        else:
+            f.monkeypatch.setattr(derived_files, "claim_dir", lambda path: refuse(errno.EROFS))
+        with Index.open(folder, f.encoder) as index:
+            dense = index.search(QUERIES, COUNT)
+            assert [[hit.index for hit in row] for row in dense] == [
+                [hit.document for hit in row] for row in exact
+            ]
+            assert index.search(["怎么退货"], 1, mode="bm25")[0]
+    yield folder
+    assert not [*folder.glob("dense-*")]
+
+
+MENDED_OR_NOT = {
+    "mended": [
+        (lambda f, kind=kind, damage=damage: mended(f, kind, damage), "FOLDER.*made anew")
+        for kind, damage in MENDED.values()
+    ],
+    "unharmed": [(lambda f, change=change: unharmed(f, change), None) for change in UNHARMED.values()],
+    "extended": [(lambda f, kind=kind: extended(f, kind), "FOLDER") for kind in ("flat", "hnsw")],
+    "compared": [
+        (lambda f, locked=locked: compared_one_by_one(f, locked=locked), "one by one")
+        for locked in (False, True)
+    ],
+}
+
+
+@pytest.mark.parametrize(("act", "told"), rows_of(MENDED_OR_NOT, sampled={"mended": 3}))
+def test_what_differs_is_made_anew_or_left_out_in_one_line(f, act, told, capsys):
+    steps = act(f)
+    folder = next(steps)
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == (told is not None)
+    assert not told or re.search(told.replace("FOLDER", re.escape(str(folder))), lines[0])
+    assert next(steps, None) is None
     assert not capsys.readouterr().err
 
 
@@ -291,46 +345,6 @@ def test_a_damaged_database_is_refused_with_a_way_out(case, built, found, encode
         assert str(folder) in str(refused.value)
 
 
-@pytest.mark.parametrize("kind", ["flat", "hnsw"])
-def test_a_change_mends_what_it_would_extend(kind, built, found, encoder, capsys, monkeypatch):
-    for name in ("LATER", "SHARE"):
-        monkeypatch.setattr(writing, name, 0)
-    folder = built(kind)
-    damaged = shutil.copytree(folder, folder.with_name("damaged"))
-    content = bytearray((damaged / DENSE).read_bytes())
-    content[2000:4000] = content[4000:6000]
-    (damaged / DENSE).write_bytes(content)
-    for each in (folder, damaged):
-        add(each, encoder, Rows(["怎么退货"], ["new"]))
-    (line,) = capsys.readouterr().err.splitlines()
-    assert str(damaged) in line
-    assert numbers_of(found(damaged)) == numbers_of(found(folder))
-    assert not capsys.readouterr().err
-
-
-@pytest.mark.parametrize("reason", ["only read", "another process writes"])
-def test_where_nothing_can_be_written_texts_are_compared_one_by_one(
-    reason, built, encoder, capsys, monkeypatch
-):
-    folder = built("hnsw")
-    (folder / DENSE).unlink()
-    exact = encoder.search(QUERIES, encoder.encode_document(TEXTS), COUNT)
-    with closing(sqlite3.connect(folder / DATABASE, isolation_level=None)) as other:
-        if reason == "only read":
-            monkeypatch.setattr(derived_files, "claim_dir", lambda path: refuse(errno.EROFS))
-        else:
-            other.execute("BEGIN IMMEDIATE")
-        with Index.open(folder, encoder) as index:
-            dense = index.search(QUERIES, COUNT)
-            assert [[hit.index for hit in row] for row in dense] == [
-                [hit.document for hit in row] for row in exact
-            ]
-            assert index.search(["怎么退货"], 1, mode="bm25")[0]
-    (line,) = capsys.readouterr().err.splitlines()
-    assert "one by one" in line
-    assert not [*folder.glob("dense-*")]
-
-
 def test_a_folder_that_is_only_read_is_read_again_after_changes_alone(built, encoder, monkeypatch):
     folder = built()
     access = os.access
@@ -347,84 +361,82 @@ def refuse(code):
     raise OSError(code, os.strerror(code), "there")
 
 
-def test_a_full_disk_is_named_and_changes_nothing(built, found, expected):
-    folder = built()
+def a_full_disk(f):
+    """It changes nothing."""
+    folder = f.built()
     with closing(Store(folder / DATABASE, writes=True)) as store:
         pages = store._connection.execute("PRAGMA page_count").fetchone()[0]
         store._connection.execute(f"PRAGMA max_page_count = {pages}")
-        with pytest.raises(OSError, match=DATABASE) as refused, store.transaction():
-            store.add(
-                TEXTS * 10,
-                [f"n{number}" for number in range(10 * COUNT)],
-                None,
-                np.ones((10 * COUNT, 32), np.float32),
-            )
-        assert refused.value.errno == errno.ENOSPC
-        store.remove(["t1"])
-    (dense, _), (before, _) = found(folder), expected("flat")
-    assert [[hit.index for hit in row] for row in dense] == [
-        [hit.index for hit in row if hit.id != "t1"] for row in before
-    ]
+        try:
+            with store.transaction():
+                ids = [f"n{number}" for number in range(10 * COUNT)]
+                store.add(TEXTS * 10, ids, None, np.ones((10 * COUNT, 32), np.float32))
+        finally:
+            store.remove(["t1"])
+            (dense, _), (before, _) = f.found(folder), f.expected("flat")
+            assert [[hit.index for hit in row] for row in dense] == [
+                [hit.index for hit in row if hit.id != "t1"] for row in before
+            ]
 
 
-@pytest.mark.parametrize(
-    ("name", "is_refused", "way_out"),
-    [
-        ("BUSY_SNAPSHOT", False, "Try again"),
-        ("LOCKED", True, "Try again"),
-        ("FULL", False, errno.ENOSPC),
-        ("FULL", True, errno.EROFS),
-        ("IOERR_WRITE", True, errno.EROFS),
-        ("IOERR_WRITE", False, "juzhen index build"),
-        ("READONLY", True, errno.EROFS),
-        ("CORRUPT", True, "juzhen index build"),
-    ],
-)
-def test_errors_of_the_database_become_errors_with_a_way_out(
-    name, is_refused, way_out, tmp_path, monkeypatch
-):
-    monkeypatch.setattr(
+def of_the_database(f, name, *, is_refused):
+    """An error of SQLite, where a file can be written or not."""
+    f.monkeypatch.setattr(
         store_module, "require_room", lambda folder: refuse(errno.EROFS) if is_refused else None
     )
-    store, error = Store(tmp_path / DATABASE, writes=True), sqlite3.OperationalError("some words")
+    store, error = Store(f.tmp_path / DATABASE, writes=True), sqlite3.OperationalError("some words")
     error.sqlite_errorname = f"SQLITE_{name}"
-    expected = (OSError, None) if isinstance(way_out, int) else (UserError, way_out)
-
-    def fail():
-        with store.transaction():
+    try:
+        with closing(store), store.transaction():
             store.set_facts(kind="flat")
             raise error
-
-    with closing(store), pytest.raises(expected[0], match=expected[1]) as raised:
-        fail()
-    assert getattr(raised.value, "errno", way_out) == way_out
-    with closing(Store(tmp_path / DATABASE)) as again:
-        assert again.facts() == {}
+    finally:
+        with closing(Store(f.tmp_path / DATABASE)) as again:
+            assert again.facts() == {}
 
 
-@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS])
-def test_a_place_that_takes_nothing_is_noticed_before_texts_are_encoded(
-    code, built, encoder, rows, tmp_path, monkeypatch
-):
-    folder = built()
-    monkeypatch.setattr(type(encoder), "encode", lambda *texts, **options: pytest.fail("encoded"))
+def before_texts_are_encoded(f, code, act):
+    """A place that takes nothing."""
+    folder = f.built()
+    f.monkeypatch.setattr(type(f.encoder), "encode", lambda *texts, **options: pytest.fail("encoded"))
     if code == errno.ENOSPC:
         usage = shutil.disk_usage(folder)._replace(free=1000)
-        monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
+        f.monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
     else:
-        monkeypatch.setattr(atomic_write.tempfile, "TemporaryFile", lambda **options: refuse(code))
-    for act in (
-        lambda: add(folder, encoder, Rows(rows.texts)),
-        lambda: build(tmp_path / "new", encoder, rows, name="small"),
-    ):
-        with pytest.raises(OSError, match=str(tmp_path)) as refused:
-            act()
-        assert refused.value.errno == code
+        f.monkeypatch.setattr(atomic_write.tempfile, "TemporaryFile", lambda **options: refuse(code))
+    act(f, folder)
 
 
-def test_an_encoder_that_is_gone_is_named_with_the_option(built, capsys):
-    folder = built()
-    sql("UPDATE facts SET value = '\"/nowhere/run\"' WHERE name = 'encoder'")(folder)
-    assert main(["index", "search", str(folder), "怎么退货"]) == 2
-    told = capsys.readouterr().err
-    assert all(word in told for word in (str(folder), "/nowhere/run", "--encoder"))
+ERRORS = {
+    "a full disk": [(a_full_disk, DATABASE, errno.ENOSPC)],
+    "the database": [
+        (lambda f, name=name, is_refused=is_refused: of_the_database(f, name, is_refused=is_refused), *told)
+        for name, is_refused, *told in (
+            ("BUSY_SNAPSHOT", False, "Try again", None),
+            ("LOCKED", True, "Try again", None),
+            ("FULL", False, None, errno.ENOSPC),
+            ("FULL", True, None, errno.EROFS),
+            ("IOERR_WRITE", True, None, errno.EROFS),
+            ("IOERR_WRITE", False, "juzhen index build", None),
+            ("READONLY", True, None, errno.EROFS),
+            ("CORRUPT", True, "juzhen index build", None),
+        )
+    ],
+    "a place": [
+        (lambda f, code=code, act=act: before_texts_are_encoded(f, code, act), "FOLDER", code)
+        for code in (errno.ENOSPC, errno.EROFS)
+        for act in (
+            lambda f, folder: add(folder, f.encoder, Rows(f.rows.texts)),
+            lambda f, folder: build(f.tmp_path / "new", f.encoder, f.rows, name="small"),
+        )
+    ],
+}
+
+
+@pytest.mark.parametrize(("call", "told", "code"), rows_of(ERRORS))
+def test_errors_of_disk_and_database_name_the_place_or_the_way_out(f, call, told, code):
+    with pytest.raises(
+        UserError if code is None else OSError, match=told and told.replace("FOLDER", str(f.tmp_path))
+    ) as raised:
+        call(f)
+    assert getattr(raised.value, "errno", None) == code

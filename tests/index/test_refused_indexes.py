@@ -1,13 +1,16 @@
 """What an index cannot take, find or be opened with is refused by what was given, with the way out."""
 
+import shutil
 import sqlite3
 from contextlib import closing, suppress
+from pathlib import Path
 
 import pytest
 from jobs import tiny_encoder
-from refusals import rows
+from refusals import rows, typed
 from test_index import HOLES, NOT_JSON, QUERIES, nested_number, table_of
 from test_passages_index import SETTINGS, TEXTS, rows_of
+from test_qdrant import DAMAGES, pushed  # noqa: F401, a fixture
 
 from juzhen.core.errors import UserError
 from juzhen.index import Index, PassageSettings, Rows, add, build, read_rows, remove, writing
@@ -76,6 +79,13 @@ def filtered(f, folder, **where):
 def nested(f):
     rows = Rows(["一", "二"], None, [{"tags": "a", "page": {"x": 1}}] * 2, ["tags", "page"])
     return writing.index_in_memory(f.encoder, rows)
+
+
+def of_a_lost_encoder(f):
+    folder = f.built()
+    with closing(sqlite3.connect(folder / DATABASE, isolation_level=None)) as connection:
+        connection.execute("""UPDATE facts SET value = '"/nowhere/run"' WHERE name = 'encoder'""")
+    typed(f, "index", "search", folder, "怎么退货")
 
 
 FILTERS = [
@@ -148,6 +158,7 @@ BUILDS = [
     ),
     (lambda f: [remove(folder, ["a"]) for folder in [passages(f)] * 2], "no text has the id a"),
     (searched_by_document, "--chunk-tokens N"),
+    (of_a_lost_encoder, "(?=.*FOLDER/flat)(?=.*/nowhere/run).*--encoder"),
     (lambda f: opened_with(f, 4, "chunk", 3), "other weights or settings"),
     (lambda f: opened_with(f, 3), "other weights or settings"),
 ]
@@ -180,7 +191,30 @@ def of_a_server(f):
     QdrantIndex.open("http://127.0.0.1:9/faq", f.encoder)
 
 
+def a_damaged_collection(f, damage, *, pushes):
+    """No code in it runs."""
+    pytest.importorskip("qdrant_client")
+    from juzhen.index.qdrant import QdrantIndex, push
+
+    f.monkeypatch.chdir(f.tmp_path)
+    shutil.copytree(f.pushed / "store", f.tmp_path / "store")
+    damage(f.tmp_path / "store")
+    address = f"qdrant:{f.tmp_path}/store/faq"
+    try:
+        push(f.pushed / "index", address) if pushes else QdrantIndex.open(address, f.encoder)
+    finally:
+        assert not Path("sprung").exists()
+
+
 COLLECTIONS = [
+    *(
+        (
+            lambda f, damage=damage, pushes=pushes: a_damaged_collection(f, damage, pushes=pushes),
+            "^qdrant:FOLDER/store/faq.*juzhen index push",
+        )
+        for damage in DAMAGES.values()
+        for pushes in (False, True)
+    ),
     (lambda f: collection(f, mode="bm25"), "mode="),
     (lambda f: collection(f, where={"topik": 1}), "Did you mean topic"),
     (lambda f: collection(f, encoder=of_others(f)), "other weights or settings"),

@@ -2,6 +2,7 @@
 
 import pytest
 from jobs import tiny_encoder
+from refusals import each, typed
 
 from juzhen.core.errors import UserError
 from juzhen.encoders import SentenceEncoder, load_backbone, save_encoder
@@ -58,6 +59,10 @@ REFUSED = [
     (
         lambda f: SentenceEncoder.load(deciding(f)).is_same("今天", "明天", threshold=-1.5),
         r"^threshold=-1.5",
+    ),
+    *each(
+        lambda f, words: typed(f, "serve", "builtin/mini_zh", *words.split()),
+        [(words, words.split()[0]) for words in ("--proxy localhost:80", "--timeout inf", "--timeout nan")],
     ),
 ]
 

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 import torch
 from jobs import run_job
+from refusals import each, rows
 
 from juzhen import SentenceEncoder, fit
 from juzhen.core.examples import Kind
@@ -127,46 +128,69 @@ def test_a_score_within_its_range_is_read():
     assert as_examples(rows, score_range=(0, 5)).targets.max() == 1
 
 
-def test_numbers_in_columns_of_texts_are_texts_and_two_labels_are_said(tmp_path):
+def test_numbers_in_columns_of_texts_are_texts(tmp_path):
     path = tmp_path / "rows.csv"
     rows = [f"{10086 + 7 * number},怎么退货{number},{number % 2}" for number in range(40)]
     path.write_text("\n".join(["question1,question2,label", *rows]), encoding="utf-8")
     read = as_examples(path)
     assert (read.kind, list(read.texts("text_a"))[:2]) == (Kind.LABELLED_PAIR, ["10086", "10093"])
+
+
+def two_labels(f):
     rows = [f"今天{number},明天{number},{number % 2},{number // 2 % 2}" for number in range(40)]
+    path = f.tmp_path / "rows.csv"
     path.write_text("\n".join(["q1,q2,label_a,label_b", *rows]), encoding="utf-8")
-    with pytest.warns(UserWarning, match="label_b is read .* label_a"):
-        as_examples(path)
+    as_examples(path)
 
 
-@pytest.mark.parametrize("words", [("A类", "B类"), ("E", "C", "N")])
-def test_negatives_that_look_like_labels_are_said(words):
+def like_labels(f, words):
     rows = [(f"今天{number}", f"明天{number}", words[number % len(words)]) for number in range(6)]
-    with pytest.warns(UserWarning, match=words[0]):
-        assert as_examples(rows).kind is Kind.TRIPLET
+    assert as_examples(rows).kind is Kind.TRIPLET
+
+
+def without_a_change(f, given):
+    rows, options = given
+    before = {name: weight.clone() for name, weight in f.encoder.state_dict().items()}
+    fit(f.encoder, rows, **options)
+    assert all(torch.equal(weight, before[name]) for name, weight in f.encoder.state_dict().items())
+
+
+SAID = {
+    "labels": [(two_labels, "label_b is read .* label_a")],
+    "negatives": each(like_labels, [(("A类", "B类"), "A类"), (("E", "C", "N"), "E")]),
+    "no change": each(
+        without_a_change,
+        [
+            (([PAIRS[0]] * 4, {}), "batch_size"),
+            (([("今天", "明天", 1), ("你好", "您好", 1)], {"loss": "cosent"}), "batch_size"),
+            (([("今天", "明天")], {"loss": "info_nce"}), "batch_size"),
+            ((PAIRS, {"epochs": 1}), "warmup=0"),
+            ((PAIRS, {"learning_rate": 1e-300}), "learning_rate"),
+        ],
+    ),
+    "dev": [
+        (
+            lambda f: fit(f.encoder, PAIRS, epochs=1, batch_size=4, learning_rate=1e-2, dev=PAIRS),
+            f"^dev: {len(PAIRS)} rows",
+        )
+    ],
+}
+
+
+@pytest.mark.parametrize(("call", "told"), rows(SAID))
+def test_what_may_surprise_is_said(f, call, told):
+    with pytest.warns(UserWarning, match=told) as caught:
+        call(f)
+    assert not [each for each in caught if "lr_scheduler" in str(each.message)]
+
+
+def test_negatives_that_look_like_texts_are_not_said():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         as_examples([(f"今天{number}", f"明天{number}", f"下雨{number}") for number in range(6)])
 
 
-@pytest.mark.parametrize(
-    ("rows", "options", "way_out"),
-    [
-        ([PAIRS[0]] * 4, {}, "batch_size"),
-        ([("今天", "明天", 1), ("你好", "您好", 1)], {"loss": "cosent"}, "batch_size"),
-        ([("今天", "明天")], {"loss": "info_nce"}, "batch_size"),
-        (PAIRS, {"epochs": 1}, "warmup=0"),
-        (PAIRS, {"learning_rate": 1e-300}, "learning_rate"),
-    ],
-)
-def test_a_training_that_changes_nothing_says_so(rows, options, way_out, encoder):
-    before = {name: weight.clone() for name, weight in encoder.state_dict().items()}
-    with pytest.warns(UserWarning, match=way_out) as told:
-        fit(encoder, rows, **options)
-    assert not [each for each in told if "lr_scheduler" in str(each.message)]
-    assert all(torch.equal(weight, before[name]) for name, weight in encoder.state_dict().items())
-
-
+@pytest.mark.filterwarnings("ignore:dev")
 def test_the_best_weights_on_dev_are_kept(encoder, monkeypatch):
     scores = iter([0.95, 0.1, 0.9, 0.2])  # before training, and after each epoch
     weights = []
@@ -179,8 +203,7 @@ def test_the_best_weights_on_dev_are_kept(encoder, monkeypatch):
         return run
 
     monkeypatch.setattr(training, "EvaluationRun", evaluated)
-    with pytest.warns(UserWarning, match=f"^dev: {len(PAIRS)} rows"):
-        learnt = fit(encoder, PAIRS, epochs=3, batch_size=4, learning_rate=1e-2, dev=PAIRS)
+    learnt = fit(encoder, PAIRS, epochs=3, batch_size=4, learning_rate=1e-2, dev=PAIRS)
     kept = learnt.state_dict()["backbone.embeddings.word_embeddings.weight"]
     assert torch.equal(kept, weights[2])
     assert not torch.equal(kept, weights[3])
