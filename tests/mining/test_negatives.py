@@ -200,22 +200,6 @@ def test_pairs_without_any_negative_are_counted_with_the_reason(reference, encod
     )
 
 
-def test_the_verb_says_that_rows_are_shorter_or_missing(encoder_folder, tmp_path, capsys):
-    table, out = tmp_path / "faq.csv", tmp_path / "of_tests_hard.tsv"
-    rows = [
-        (SMALL.queries[query], SMALL.corpus[document])
-        for query in range(3)
-        for document in SMALL.relevant[query]
-    ]
-    table.write_text("".join(f"{a},{b}\n" for a, b in [("标准问", "相似问"), *rows]), encoding="utf-8")
-    words = ["mine", str(table), str(encoder_folder), "--out", str(out), "--num-negatives", "3"]
-    assert main([*words, "--relative-margin", "none"]) == 0
-    told = capsys.readouterr().out
-    assert "4 rows" in told
-    assert "up to 3 negatives" in told
-    assert "2 rows have fewer than 3 negatives" in told
-
-
 @pytest.mark.slow
 def test_a_job_learns_from_what_the_verb_has_mined(
     tmp_path, tiny_backbone, encoder_folder, project_root, capsys
@@ -292,28 +276,51 @@ def test_pairs_that_do_not_fit_are_told(ranking, pairs, encoder, tmp_path, monke
         assert "\n" not in told
 
 
-def test_the_verb_warns_of_such_pairs_in_one_line(tmp_path, encoder_folder, monkeypatch, capsys):
+def short_rows(f):
+    """Three negatives of few documents."""
+    rows = [
+        (SMALL.queries[query], SMALL.corpus[document])
+        for query in range(3)
+        for document in SMALL.relevant[query]
+    ]
+    lines = "".join(f"{a},{b}\n" for a, b in [("标准问", "相似问"), *rows])
+    (f.tmp_path / "faq.csv").write_text(lines, encoding="utf-8")
+    return [f.tmp_path / "faq.csv", f.encoder_folder, "--num-negatives", 3, "--relative-margin", "none"]
+
+
+def wrong_pairs(f):
+    """Pairs by which a threshold was fitted too high."""
     fit = negatives.fit_false_negatives
-    monkeypatch.setattr(
+    f.monkeypatch.setattr(
         negatives, "fit_false_negatives", lambda *given, **how: replace(fit(*given, **how), value=2.0)
     )
-    words = ["mine", "demo_qmc", str(encoder_folder), "--split", "dev", "--limit", "60", "--range-max", "20"]
-    words += [
-        "--relative-margin",
-        "none",
-        "--num-negatives",
-        "1",
-        "--calibrate-on",
-        "demo_qmc",
-        "--positive-reference",
-        "own",
-    ]
-    assert main([*words, "--out", str(tmp_path / "of_tests_hard.tsv")]) == 0
-    out, err = capsys.readouterr()
-    assert [line for line in err.splitlines() if line.startswith("warning: --calibrate-on demo_qmc")]
-    assert "warning" not in out
-    told = [line for line in out.splitlines() if line.startswith("where labels are known, above_threshold")]
-    assert len(told) == 1
+    words = "--split dev --limit 60 --range-max 20 --relative-margin none --num-negatives 1"
+    words += " --calibrate-on demo_qmc --positive-reference own"
+    return ["demo_qmc", f.encoder_folder, *words.split()]
+
+
+@pytest.mark.parametrize(
+    ("words", "told", "warned"),
+    [
+        (
+            short_rows,
+            ["4 rows", "up to 3 negatives", "2 rows have fewer than 3 negatives"],
+            "^$",
+        ),
+        (
+            wrong_pairs,
+            ["(?m)^where labels are known, above_threshold"],
+            "(?m)^warning: --calibrate-on demo_qmc",
+        ),
+    ],
+)
+def test_the_verb_tells_of_missing_rows_and_of_wrong_pairs(f, words, told, warned, capsys):
+    out = f.tmp_path / "of_tests_hard.tsv"
+    assert main([*map(str, ["mine", *words(f)]), "--out", str(out)]) == 0
+    printed, warnings = capsys.readouterr()
+    assert all(len(re.findall(pattern, printed)) == 1 for pattern in told)
+    assert re.search(warned, warnings)
+    assert "warning" not in printed
 
 
 @pytest.mark.slow

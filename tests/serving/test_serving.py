@@ -106,10 +106,11 @@ def test_the_client_of_openai(address, encoder):
         encoder.encode(TEXTS[:2], normalize=True),
     )
     assert [model.id for model in client.models.list()] == ["small", "judge"]
-    with pytest.raises(openai.NotFoundError, match="Did you mean small"):
+    with pytest.raises(openai.NotFoundError) as unknown:
         client.embeddings.create(model="smal", input="a")
-    with pytest.raises(openai.BadRequestError, match="input: expected"):
+    with pytest.raises(openai.BadRequestError) as empty:
         client.embeddings.create(model="small", input=[])
+    assert (unknown.value.param, empty.value.param) == ("model", "input")
 
 
 def test_base64_is_little_endian_float32_and_null_is_float(client, encoder):
@@ -190,6 +191,7 @@ BAD = [
     ("/v1/embeddings", {"input": "好", "dimensions": 1000}, 400, "dimensions: 1000; this encoder gives 32"),
     ("/v1/embeddings", {"input": "好", "dimensions": True}, 400, "dimensions"),
     ("/v1/embeddings", {"input": "好", "model": "gpt"}, 404, "gpt is not served"),
+    ("/v1/embeddings", {"input": "好", "model": "smal"}, 404, "Did you mean small"),
     ("/v1/embeddings", {"input": "好", "prompt_nmae": "query"}, 400, "Did you mean prompt_name"),
     ("/v1/embeddings", {"input": "好", "prompt_name": "qury"}, 400, "Did you mean query"),
     ("/v1/embeddings", {"input": "好", "prompt_name": "query", "input_type": "query"}, 400, "one of the two"),
