@@ -483,6 +483,8 @@ def load_adapter(
         raise UserError(f"{path}: {behind[0]}: an adapter of the head is not read here. {MERGE}")
     for name in behind:
         tensors.pop(name)
+    if not re.fullmatch(rf"(0\.(auto_)?model\.)?({re.escape(backbone.base_model_prefix)}\.)?", prefix):
+        _require_read_by_peft(path, (f"{PREFIX}{name}" for name in tensors))
     inject(backbone, settings, seed=0, prefix=prefix)
     tensors = {name.removeprefix(prefix): values for name, values in tensors.items()}
     _drop_weights_of_base(backbone, tensors, shown=path)
@@ -535,7 +537,17 @@ def _read_tensors(folder: Path) -> dict[str, Tensor]:
             f"{path}: the weights of the adapter are missing.{pickled} Write them with save_pretrained of peft"
         )
     with naming(f"{path}: the adapter does not load"):
-        return {name.removeprefix(PREFIX): values for name, values in read_tensors(path).items()}
+        tensors = read_tensors(path)
+    _require_read_by_peft(path, (name for name in tensors if not name.startswith(PREFIX)))
+    return {name.removeprefix(PREFIX): values for name, values in tensors.items()}
+
+
+def _require_read_by_peft(path: Path, passed_over: Iterable[str]) -> None:
+    if (name := next(iter(passed_over), None)) is not None:
+        raise UserError(
+            f"{path}: {name}: peft finds no place for this name, and leaves the tensor out. Name it {PREFIX}<layer of "
+            "the model>, or write the adapter again with save_pretrained of peft"
+        )
 
 
 def _is_learnt_in_file(name: str) -> bool:

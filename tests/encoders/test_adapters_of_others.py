@@ -170,6 +170,26 @@ def saying(f, **settings):
     return folder
 
 
+def named(f, renamed):
+    """An adapter whose tensors have other names, and that peft leaves out in part or whole."""
+    folder, _ = written(f.bert_folder, f.tmp_path / "adapter")
+    path = folder / "adapter_model.safetensors"
+    save_file({renamed(name): values for name, values in load_file(path).items()}, path, {"format": "pt"})
+    return folder
+
+
+BARE = len("base_model.model.")
+PASSED_OVER = {
+    "none": lambda name: name[BARE:],
+    "one": lambda name: name[BARE:] if "layer.0.attention.self.query" in name else name,
+    "twice": lambda name: name[:BARE] + name,
+    "half": lambda name: name.removeprefix("base_model."),
+    "another": lambda name: f"{name[:BARE]}foo.{name[BARE:]}",
+    "instead": lambda name: f"bert.{name[BARE:]}",
+}
+"""Names at which peft 0.21 keeps the numbers of the base."""
+
+
 def with_weights_of_its_base(f):
     folder, _ = written(f.bert_folder, f.tmp_path / "adapter", modules_to_save=["LayerNorm"])
     SentenceEncoder.load(folder)  # they have not learnt anything
@@ -225,6 +245,13 @@ FOLDERS = {
     "a base": [
         (lambda f, name=name: SentenceEncoder.load(saying(f, base_model_name_or_path=name)), words)
         for name, words in BASES
+    ],
+    "a name": [
+        (
+            lambda f, renamed=renamed: SentenceEncoder.load(named(f, renamed)),
+            r"lora_A.*base_model\.model\..*save_pretrained",
+        )
+        for renamed in PASSED_OVER.values()
     ],
     "a folder": [
         (lambda f, made=made: SentenceEncoder.load(made(f)), words)
