@@ -364,12 +364,12 @@ def reported(*, strict: bool = False, advice: str = ELSEWHERE) -> Iterator[Trunc
         outer.merge(seen)
         return
     if line := seen.line(advice):
-        warnings.warn(line, TruncationWarning, stacklevel=_caller())
+        warnings.warn(line, TruncationWarning, stacklevel=caller_level())
     for line in seen.unknown_lines():
-        warnings.warn(line, UnknownWarning, stacklevel=_caller())
+        warnings.warn(line, UnknownWarning, stacklevel=caller_level())
 
 
-def _caller() -> int:
+def caller_level() -> int:
     """Stack level of the first frame outside of the library, where Python shows the warning once."""
     level, frame = 1, sys._getframe(1)
     while frame.f_back is not None and (

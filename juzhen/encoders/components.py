@@ -31,7 +31,7 @@ from juzhen.encoders.backbone import (
 from juzhen.encoders.backbone_config import AdapterConfig, BackboneConfig
 from juzhen.encoders.base_weights import remember_base, share_weights
 from juzhen.encoders.folder_settings import ROUTER, naming, read_settings
-from juzhen.encoders.layout import ROUTED, STATIC, Layout, Side
+from juzhen.encoders.layout import MODULES_FILE, ROUTED, STATIC, Layout, Side
 from juzhen.encoders.preflight import (
     EncoderFiles,
     check_adapter,
@@ -101,12 +101,15 @@ def _of_pooling(
     if layout.pooling is not None and pooling != layout.pooling:
         yield f"pooling={pooling}: this encoder was trained with {layout.pooling}; its embeddings are other ones"
     entry = ARCHITECTURES.get(architecture.model_type)
-    says_nothing = config.pooling is None and layout.pooling is None
-    if says_nothing and entry is not None and entry.is_decoder and not looks_ahead(architecture):
+    if config.pooling is not None or layout.pooling is not None or architecture.model_type == STATIC:
+        return
+    if entry is not None and entry.is_decoder and not looks_ahead(architecture):
         yield (
             f"pooling={pooling}: the folder names none, and {architecture.model_type} looks to the left alone, so that "
             "its last token is the one that has seen the text: pooling=last"
         )
+    elif config.initialize == "pretrained":
+        yield f"pooling={pooling}: the folder has no {MODULES_FILE} that names one, so the mean of all tokens is taken"
 
 
 @dataclass

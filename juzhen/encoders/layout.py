@@ -373,6 +373,7 @@ def _sentence_transformers(folder: Path, modules: list[dict[str, Any]]) -> Layou
     )
     _check_use(folder, settings)
     chains: Chains = {EMBEDDING: []}
+    is_pooled = False
     for module in modules:
         kind, path = _kind(module["type"], folder), inside(folder, module["path"])
         config = read_module(path, kind)
@@ -394,11 +395,11 @@ def _sentence_transformers(folder: Path, modules: list[dict[str, Any]]) -> Layou
                 about = read_transformer_settings(path, settings.get("model_type") or SENTENCES)
                 layout.max_length = about.get("max_length")
             case "StaticEmbedding":
-                layout.transformer, layout.pooling = path, "mean"
+                layout.transformer, layout.pooling, is_pooled = path, "mean", True
             case "WeightedLayerPooling":
                 layout.pooling = _layers_pooled(path)
             case "Pooling":
-                of_layers = layout.pooling
+                of_layers, is_pooled = layout.pooling, True
                 layout.pooling, layout.pooling_error = _pooling(config, path)
                 if of_layers and layout.pooling != "mean":
                     layout.pooling_error = f"{path}: of several layers only the mean is supported"
@@ -419,6 +420,12 @@ def _sentence_transformers(folder: Path, modules: list[dict[str, Any]]) -> Layou
         )
     if rank < 0:
         raise UserError(f"{folder / MODULES_FILE}: expected a list of modules, the first one a Transformer")
+    if not is_pooled and settings.get("model_type") != PAIRS:
+        layout.pooling_error = (
+            f"{folder / MODULES_FILE}: lists no Pooling, so sentence-transformers gives no embedding of a sentence. "
+            "Add the Pooling that the encoder was trained with, or choose one in a job of train.py: "
+            "backbone.pooling=mean"
+        )
     similarity = settings.get("similarity_fn_name") or "cosine"
     if similarity != "cosine" and (not layout.normalize or similarity != "dot"):
         raise UserError(

@@ -1,5 +1,6 @@
 """SentenceEncoder and PromptEncoder: from a saved folder to an encoder, from texts to embeddings and scores."""
 
+import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -19,6 +20,7 @@ from juzhen.core.examples import Side
 from juzhen.core.lazy_names import offered
 from juzhen.core.machine import open_device, warn_forked
 from juzhen.core.progress import progress_bar
+from juzhen.core.text_warnings import caller_level
 from juzhen.encoders.backbone import other_layers, require_growing
 from juzhen.encoders.backbone_config import BackboneConfig
 from juzhen.encoders.base_weights import has_adapter, remember_layers
@@ -154,6 +156,8 @@ class SentenceEncoder(ThresholdMixin, HubMixin, PassageMixin, PooledEncoder):
                 f"{source}: holds no templates, which a PromptEncoder reads. Load it with SentenceEncoder.load(…)"
             )
         encoder.truncate_dim = truncate_dim
+        for line in encoder.load_warnings:
+            warnings.warn(f"{source}: {line}", stacklevel=caller_level())
         return encoder.to(target).eval()
 
     @staticmethod

@@ -9,7 +9,7 @@ from torch import nn
 
 from juzhen.core.errors import UserError
 from juzhen.core.paths import ROOT
-from juzhen.encoders import load_backbone, save_encoder
+from juzhen.encoders import SentenceEncoder, load_backbone, save_encoder
 from juzhen.encoders.backbone_config import BackboneConfig
 from juzhen.encoders.projection import Projection
 
@@ -35,6 +35,17 @@ def test_a_plain_folder_means_mean_pooling_and_the_models_length(folder, load):
     assert encoder.training
     assert encoder.backbone.pooler is None
     assert encoder.backbone.config._attn_implementation == "packed"
+
+
+def test_pooling_is_read_or_chosen_or_said_to_be_the_mean(folder, load):
+    with pytest.warns(UserWarning, match="pooling=mean") as told:
+        SentenceEncoder.load(folder)
+    assert len(told) == 1
+    assert not load(folder, pooling="cls").load_warnings
+    write_modules(folder, ["Transformer"])
+    with pytest.raises(UserError, match="no Pooling"):
+        load(folder)
+    assert load(folder, pooling="cls").pooling == "cls"
 
 
 def test_the_weights_are_those_of_the_file_in_float32(folder, load):

@@ -264,7 +264,8 @@ def test_what_a_user_should_hear_is_said_once(tmp_path):
         .load_warnings[0]
         .startswith("pooling=cls: this encoder was trained with mean")
     )
-    (line,) = load(decoders.write("mpnet", tmp_path / "mpnet")).load_warnings
+    default, line = load(decoders.write("mpnet", tmp_path / "mpnet")).load_warnings
+    assert default.startswith("pooling=mean")
     assert line.startswith("sentences are padded to the longest beside them: mpnet is not among")
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"auto_map": {"AutoModel": "modeling.Model"}}))

@@ -288,6 +288,13 @@ MODULES = [
     (lambda f: f.load(pooled(f.folder, "Transformer", "Pooling", "LSTM")), r"models\.LSTM "),
     (lambda f: f.load(pooled(f.folder, "Transformer", package="custom_code")), r"custom_code\.Transformer "),
     (lambda f: f.load(pooled(f.folder, "Transformer", "Normalize", "Pooling")), "Pooling.*order.*Use"),
+    *(
+        (
+            lambda f, kinds=kinds: SentenceEncoder.load(pooled(f.folder, "Transformer", *kinds)),
+            r"modules\.json: .*no Pooling.*backbone\.pooling=mean",
+        )
+        for kinds in ((), ("Normalize",), ("Dropout",))
+    ),
 ]
 
 
