@@ -10,10 +10,9 @@ from enum import StrEnum
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
-from pydantic.dataclasses import dataclass
 
 from juzhen.core.errors import UserError
-from juzhen.core.schema import SCHEMA
+from juzhen.core.schema import configuration
 from juzhen.core.text import name_fault
 from juzhen.data.spec import DatasetConfig, Source
 from juzhen.encoders.backbone_config import BackboneConfig
@@ -100,7 +99,7 @@ View = Literal["translation", "synonym", "sentence_order", "delete", "repeat", "
 """Names of `juzhen.encoders.augmentation.VIEWS`."""
 
 
-@dataclass(config=SCHEMA, kw_only=True)
+@configuration
 class OptimizerConfig:
     lr: float = Field(gt=0, le=1, description="peak learning rate")
     weight_decay: float = Field(ge=0, le=1e3, description="not applied to biases and normalisation weights")
@@ -139,7 +138,7 @@ class OptimizerConfig:
         return self
 
 
-@dataclass(config=SCHEMA, kw_only=True)
+@configuration
 class TrainingConfig:
     duration: SomeLength = Field(
         description='"3 epochs", "500 steps", "100000 examples" or "50 percent" (of an epoch)'
@@ -179,7 +178,7 @@ class TrainingConfig:
         return self
 
 
-@dataclass(config=SCHEMA, kw_only=True)
+@configuration
 class AugmentationConfig:
     """Changes of training sentences of labelled sets. Labels and evaluation stay unchanged."""
 
@@ -196,7 +195,7 @@ class AugmentationConfig:
     translations: str | None = Field(default=None, description="file of texts and their back-translations")
 
 
-@dataclass(config=SCHEMA, kw_only=True)
+@configuration
 class LoggerConfig:
     progress: bool = Field(description="progress bars")
     every_steps: int = Field(ge=1, description="optimizer steps between two logged points")
@@ -215,7 +214,7 @@ class LoggerConfig:
     tags: list[str] = Field(description="Weights & Biases project")
 
 
-@dataclass(config=SCHEMA, kw_only=True)
+@configuration
 class SetConfig:
     """Settings of one set of a mixture."""
 
@@ -229,7 +228,7 @@ class SetConfig:
     )
 
 
-@dataclass(config=SCHEMA, kw_only=True)
+@configuration
 class StageConfig:
     """Settings of one stage of a curriculum · null: as in the job."""
 
@@ -245,7 +244,7 @@ class StageConfig:
     optimizer: dict[str, Any] | None = Field(default=None, description="keys of `optimizer`")
 
 
-@dataclass(config=SCHEMA, kw_only=True)
+@configuration
 class ScheduleConfig:
     """Order and shares of the trained sets."""
 
@@ -276,7 +275,7 @@ class ScheduleConfig:
         return self
 
 
-@dataclass(config=SCHEMA, kw_only=True)
+@configuration
 class JobConfig:
     """Configuration of one run."""
 

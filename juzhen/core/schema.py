@@ -4,8 +4,8 @@ import inspect
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import Annotated, Any, TypeVar, overload
+from functools import cache, wraps
+from typing import Annotated, Any, TypeVar, cast, dataclass_transform, overload
 
 from pydantic import (
     AfterValidator,
@@ -16,6 +16,7 @@ from pydantic import (
     TypeAdapter,
     ValidationError,
 )
+from pydantic.dataclasses import dataclass as described
 from pydantic_core import CoreSchema, ErrorDetails, PydanticCustomError, core_schema
 
 from juzhen.core.errors import UserError, nearest
@@ -51,16 +52,33 @@ SCHEMA = ConfigDict(extra="forbid", coerce_numbers_to_str=True, use_enum_values=
 """Rules of descriptions: unknown keys are refused, numbers become texts where texts are expected, enums are texts."""
 
 
+@dataclass_transform(kw_only_default=True, field_specifiers=(Field,))
+def configuration(kind: Kind) -> Kind:
+    """Make a class a dataclass with the rules of `SCHEMA`, for which a value that does not fit is a ConfigError.
+
+    Descriptions of its fields are added to a docstring without Args, so that `help()` shows them.
+    """
+    made: Any = described(config=SCHEMA, kw_only=True)(kind)
+    build, about = made.__init__, inspect.cleandoc(kind.__doc__ or "")
+    if "Args:" not in about:
+        fields: Mapping[str, Any] = vars(made)["__pydantic_fields__"]
+        args = [f"    {name}: {field.description}" for name, field in fields.items() if field.description]
+        made.__doc__ = "\n".join([about, "", "Args:", *args])
+
+    @wraps(build)
+    def checked(self: Any, **values: Any) -> None:
+        try:
+            build(self, **values)
+        except ValidationError as error:
+            raise explained(error, made) from error
+        _refuse_misread(values, self)
+
+    made.__init__ = checked
+    return cast(Kind, made)
+
+
 STRICT = ConfigDict(extra="forbid", strict=True, protected_namespaces=())
 """Rules of a class's keys: values are passed on as they are, without conversion."""
-
-
-def describe_fields(kind: Kind) -> Kind:
-    """Add the descriptions of a schema's fields to its docstring, so that `help()` shows them."""
-    fields: Mapping[str, Any] = vars(kind)["__pydantic_fields__"]
-    args = [f"    {name}: {field.description}" for name, field in fields.items() if field.description]
-    kind.__doc__ = "\n".join([inspect.cleandoc(kind.__doc__ or ""), "", "Args:", *args])
-    return kind
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,10 +131,14 @@ def validated(kind: Any, values: Any, key: str = "", *, where: str = "") -> Any:
         checked = TypeAdapter(kind).validate_python(values)
     except ValidationError as error:
         raise explained(error, kind, key, where=where) from error
+    _refuse_misread(values, checked, key, where=where)
+    return checked
+
+
+def _refuse_misread(values: Any, checked: Any, key: str = "", *, where: str = "") -> None:
     for path, value, expected in _misread(values, checked, key):
         text = str(value).lower() if isinstance(value, bool) else value
         raise ConfigError(f"{f'{where}: ' if where else ''}{path}={text}: expected {expected}", path)
-    return checked
 
 
 def fitting(model: type[BaseModel], values: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, Self
 
 from pydantic import Field, model_validator
-from pydantic.dataclasses import dataclass
 
 from juzhen.core.aliases import require_set, with_current_keys
 from juzhen.core.errors import nearest
 from juzhen.core.examples import TARGET_COLUMN, Kind
 from juzhen.core.paths import DATASETS
 from juzhen.core.safe_open import read_yaml
-from juzhen.core.schema import SCHEMA, describe_fields, validated
+from juzhen.core.schema import configuration, validated
 
 NAME = re.compile(r"\w[\w-]*")
 """Valid name of a set: it is part of keys, folders, tables and columns `split/name/metric`."""
@@ -53,8 +52,7 @@ def _require_columns(columns: Mapping[str, Any]) -> None:
             )
 
 
-@describe_fields
-@dataclass(config=SCHEMA, kw_only=True)
+@configuration
 class HubConfig:
     """A dataset of the Hugging Face hub."""
 
@@ -72,8 +70,7 @@ class HubConfig:
         return self
 
 
-@describe_fields
-@dataclass(config=SCHEMA, kw_only=True)
+@configuration
 class LayoutConfig:
     """One format of a dataset's files."""
 
@@ -130,8 +127,7 @@ class LayoutConfig:
         return self
 
 
-@describe_fields
-@dataclass(config=SCHEMA, kw_only=True)
+@configuration
 class LearningConfig:
     """Training options of a set, in all jobs that use it. null: as the loss decides.
 
@@ -149,8 +145,7 @@ class LearningConfig:
     )
 
 
-@describe_fields
-@dataclass(config=SCHEMA, kw_only=True)
+@configuration
 class DatasetConfig:
     """Description of one dataset."""
 

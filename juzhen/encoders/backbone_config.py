@@ -3,16 +3,15 @@
 from typing import Annotated, Literal
 
 from pydantic import Field
-from pydantic.dataclasses import dataclass
 
-from juzhen.core.schema import SCHEMA, Among, describe_fields
+from juzhen.core.schema import Among, configuration
 from juzhen.encoders.pooling import POOLINGS
 
 NO_PROMPT = "none"
 """Value of `backbone.default_prompt_name` that disables the prompt of the folder."""
 
 
-@dataclass(config=SCHEMA, kw_only=True)
+@configuration
 class AdapterConfig:
     """Adapter: small trainable matrices next to the frozen weights of the backbone.
 
@@ -48,8 +47,7 @@ class AdapterConfig:
     )
 
 
-@describe_fields
-@dataclass(config=SCHEMA, kw_only=True)
+@configuration
 class BackboneConfig:
     """The pretrained transformer, and how its token states become one embedding."""
 

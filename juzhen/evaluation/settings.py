@@ -5,12 +5,11 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
-from pydantic.dataclasses import dataclass
 
 from juzhen.backends.names import BackendName
 from juzhen.core.errors import UserError
 from juzhen.core.kinds import metric_key, ranking_measure
-from juzhen.core.schema import SCHEMA, describe_fields, validated
+from juzhen.core.schema import configuration, validated
 from juzhen.data.spec import DatasetConfig
 
 SPLITS = ("dev", "test")
@@ -24,8 +23,7 @@ def _ranking(name: str) -> str:
     return metric_key(name)
 
 
-@describe_fields
-@dataclass(config=SCHEMA, kw_only=True)
+@configuration
 class HardwareConfig:
     """Settings of speed. Only the precision and compiling change the numbers."""
 
@@ -62,8 +60,7 @@ class HardwareConfig:
         return self.devices * self.num_nodes
 
 
-@describe_fields
-@dataclass(config=SCHEMA, kw_only=True)
+@configuration
 class EvaluationConfig:
     """Settings of the evaluation of a run."""
 

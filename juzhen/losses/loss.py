@@ -6,7 +6,16 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 from functools import cache
 from inspect import signature
-from typing import Annotated, Any, ClassVar, dataclass_transform, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Literal,
+    dataclass_transform,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 from warnings import warn
 
 from jaxtyping import Float
@@ -36,7 +45,7 @@ class Contrast(StrEnum):
 
 
 def _is_limited(kind: Any) -> bool:
-    return get_origin(kind) is Annotated or any(map(_is_limited, get_args(kind)))
+    return get_origin(kind) in (Annotated, Literal) or any(map(_is_limited, get_args(kind)))
 
 
 @cache

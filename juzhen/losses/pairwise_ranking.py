@@ -495,8 +495,9 @@ class CoSENTLayers(OrderLoss):
     weights: Weights = (0.5, 1.0)
 
     def __post_init__(self) -> None:
-        depths, weights = list(self.depths), list(self.weights)
+        given = self.depths, self.weights
         super().__post_init__()
+        depths, weights = map(list, given)
         if not depths or list(self.depths) != sorted(set(self.depths)):
             raise UserError(f"depths={depths}: expected shares of the layers in rising order, as in [0.5, 1]")
         if len(weights) != len(depths) or not sum(self.weights):

@@ -3,14 +3,13 @@ import shutil
 
 import pytest
 import torch
-from pydantic import ValidationError
 from safetensors.torch import load_file, save_file
 from torch import nn
 
 from juzhen.core.errors import UserError
 from juzhen.core.paths import ROOT
 from juzhen.encoders import SentenceEncoder, load_backbone, save_encoder
-from juzhen.encoders.backbone_config import BackboneConfig
+from juzhen.encoders.backbone_config import AdapterConfig, BackboneConfig
 from juzhen.encoders.projection import Projection
 
 
@@ -197,15 +196,38 @@ def test_lengths_beyond_the_positions_are_refused(any_folder, load):
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ({"pooling": "frist_last"}, r"pooling\s+Input should be .*'first_last'"),
-        ({"initialize": "pretraned"}, "should be 'pretrained'"),
-        ({"dropout": 1.5}, r"dropout\s.*less than 1"),
-        ({"max_length": 2}, r"max_length\s.*equal to 3"),
+        ({"pooling": "frist_last"}, r"pooling=frist_last: .*'first_last'"),
+        ({"initialize": "pretraned"}, "initialize=pretraned: .*'pretrained'"),
+        ({"dropout": 1.5}, r"dropout=1\.5: .*less than 1"),
+        ({"max_length": 2}, r"max_length=2: .*equal to 3"),
+        ({"max_length": True}, "max_length=true"),
+        ({"poling": "mean"}, "poling: .*pooling"),
+        ({"adapter": {"alpha": 0}}, r"adapter\.alpha=0: "),
     ],
 )
 def test_misspelt_settings(folder, load, setting, message):
-    with pytest.raises(ValidationError, match=message):
+    with pytest.raises(UserError, match=message):
         load(folder, **setting)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("alpha", 0),
+        ("alpha", float("nan")),
+        ("rank", 0),
+        ("rank", True),
+        ("rank", 8.0),
+        ("dropout", "x"),
+        ("kind", "lorra"),
+        ("targets", "query"),
+        ("base", None),
+        ("rnak", 4),
+    ],
+)
+def test_an_adapter_that_is_none_is_refused_by_its_key(name, value):
+    with pytest.raises(UserError, match=f"^{name}\\b"):
+        AdapterConfig(**{name: value})
 
 
 def test_every_backbone_file_has_every_key(project_root):

@@ -2,6 +2,7 @@
 
 import inspect
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from hydra import compose, initialize_config_dir
 
 import juzhen.losses
 from conf.own_classes import own_class
+from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.losses import Loss
 from lightning_modules.loss_factory import build_loss
@@ -31,6 +33,23 @@ def test_every_loss_has_a_file():
     assert {own_class(target) for target in targets} == {
         one for one in concrete if not inspect.isabstract(one)
     }
+
+
+def test_a_setting_that_is_no_value_is_refused_by_its_name():
+    """Set behind the constructor, whose types are checked in tests alone."""
+    seen = set()
+    for config in losses_for(options("model")["biencoder"]).values():
+        if "_target_" not in config or "of" in config:
+            continue
+        loss = type(build_loss(config, dim=4, num_classes=3))
+        for field in (field for field in fields(loss) if field.init and field.name not in HEAD):
+            for value in ("nonsense", object(), float("nan")):
+                made = build_loss(config, dim=4, num_classes=3)
+                object.__setattr__(made, field.name, value)
+                with pytest.raises(UserError, match=rf"\b{field.name}\b"):
+                    made.__post_init__()
+                seen.add(field.name)
+    assert {"depths", "reduction", "temperature"} <= seen
 
 
 @pytest.mark.parametrize("name", [name for name in FILES if name != "by_kind"])
