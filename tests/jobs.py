@@ -37,6 +37,20 @@ SMALL = (
     "hardware.threads=1",
 )
 
+MINED_FOR = (
+    "dataset=[demo_qmc]",
+    "loss=info_nce",
+    "mining=dynamic",
+    "callbacks.mining.range_max=10",
+    "callbacks.mining.relative_margin=null",  # with random weights all texts are close
+    "callbacks.mining.every_steps=[2,1,2]",
+    "evaluation.splits=[dev]",
+    "debug_rows=120",
+    "training.duration=10 steps",
+    "training.checkpoint_every=3 steps",
+)
+"""A job that mines its negatives three times."""
+
 NEWS = {"news_story": "故事小说人物", "news_sports": "足球篮球比赛", "news_tech": "手机电脑芯片"}
 """Class → words of its own, of which texts are made."""
 

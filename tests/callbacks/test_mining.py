@@ -6,6 +6,7 @@ import signal
 
 import pytest
 import torch
+from jobs import MINED_FOR as JOB
 from jobs import compose_job, interrupt, key_of, run_job, weights
 
 from callbacks.mining import NegativeMining
@@ -15,18 +16,6 @@ from juzhen.core.result import Result
 from launch.job import read_job
 from lightning_modules.base import SentenceModule
 
-JOB = (
-    "dataset=[demo_qmc]",
-    "loss=info_nce",
-    "mining=dynamic",
-    "callbacks.mining.range_max=10",
-    "callbacks.mining.relative_margin=null",  # with random weights all texts are close
-    "callbacks.mining.every_steps=[2,1,2]",
-    "evaluation.splits=[dev]",
-    "debug_rows=120",
-    "training.duration=10 steps",
-    "training.checkpoint_every=3 steps",
-)
 EASY = "callbacks.mining.until_easy=true"
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from jobs import MINED_FOR, run_job
 from refusals import each, rows, typed
 from test_mine_command import own_set  # noqa: F401, a fixture
 from test_negatives import FEW, LIKE, encoder, pairs, ranking  # noqa: F401, fixtures
@@ -23,6 +24,7 @@ from juzhen.data.rows import ConfiguredSets
 from juzhen.mining import groups
 from juzhen.mining.negatives import fit_false_negatives
 from juzhen.mining.options import MiningOptions
+from lightning_modules.base import SentenceModule
 
 BM25 = ["bm25"]
 EMPTY = RankingSet("none", "train", [], [], [])
@@ -156,6 +158,55 @@ VERBS = [
     (a_faulty_row_of_a_file, "--on-bad-row drop"),
 ]
 
+
+def mined_for(f, words):
+    """Refused before a step."""
+    f.monkeypatch.setattr(SentenceModule, "training_step", lambda *given: pytest.fail("a step was made"))
+    run_job(f.tmp_path, f.tiny_backbone, *MINED_FOR, *words)
+
+
+JOBS = each(
+    mined_for,
+    [
+        (("loss=cosent",), r"callbacks\.mining: loss=cosent of demo_qmc reads no negatives.*loss=info_nce"),
+        (("loss=info_nce_in_batch",), "loss=info_nce_in_batch of demo_qmc reads no negatives"),
+        (("model=crossencoder", "loss=bce"), "crossencoder does not learn embeddings from anchors"),
+        (
+            ("model=simcse",),
+            r"callbacks\.mining: cot does not learn embeddings from anchors and positives.*model=biencoder",
+        ),
+        (("dataset=[demo_sts]",), "loss=info_nce needs"),
+        (("callbacks.mining.sets=[]",), r"sets=\[\]: expected names of sets, or null for all"),
+        (("schedule=serial", "callbacks.mining.stages=[]"), "expected names of stages, or null for all"),
+        (("callbacks.mining.sets=[demo_qmz]",), r"sets=demo_qmz: unknown choice\. Did you mean demo_qmc"),
+        (("callbacks.mining.stages=[demo_qmc]",), r"callbacks\.mining\.stages=demo_qmc: "),
+        (
+            ("schedule=serial", "callbacks.mining.stages=[hrad]"),
+            r"stages=hrad: unknown choice\. Known: demo_qmc",
+        ),
+        (
+            (
+                "schedule=serial",
+                "dataset=[demo_qmc,demo_sts]",
+                "+loss@schedule.sets.demo_sts.loss=cosent",
+                "callbacks.mining.sets=[demo_sts]",
+                "callbacks.mining.stages=[demo_qmc]",
+            ),
+            "no stage that is mined for learns from demo_sts",
+        ),
+        (("callbacks.mining.phases=[0.5,0.4,1]",), "expected shares of training that rise to 1"),
+        (("callbacks.mining.every_steps=[2]",), r"every_steps=\[2\]: expected 3 numbers"),
+        (("callbacks.mining.hard_share=[0,1]",), r"hard_share=\[0, 1\]: expected 4 numbers"),
+        (("callbacks.mining.relative_margin=1",), "relative_margin=1: expected a number from 0"),
+        (
+            ("callbacks.mining.positive_reference=onw",),
+            r"positive_reference=onw: unknown choice\. Did you mean own",
+        ),
+        (("callbacks.mining.index=hnsv",), r"index=hnsv: unknown choice\. Did you mean hnsw"),
+        (("callbacks.mining.range_max=5",), r"callbacks\.mining\.range_max=5: expected a number from 8"),
+    ],
+)
+
 REFUSED = {
     "an option": [
         (lambda f, wrong=wrong: MiningOptions(**wrong), words)
@@ -217,10 +268,11 @@ REFUSED = {
         for spoil in SHARDS.values()
     ],
     "a verb": VERBS,
+    "a job": JOBS,
 }
 
 
-@pytest.mark.parametrize(("call", "words"), rows(REFUSED))
+@pytest.mark.parametrize(("call", "words"), rows(REFUSED, sampled={"a job": 3}))
 def test_what_cannot_be_mined_is_refused(f, call, words):
     with pytest.raises(UserError, match=words) as caught:
         call(f)
