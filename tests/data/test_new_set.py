@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.core.paths import BUILTIN
 from juzhen.data.dataset_from_table import (
@@ -151,7 +150,7 @@ def test_formats_with_names_of_columns(tmp_path, suffix):
     assert table.cells.iloc[0].tolist() == PAIRS[0]
 
 
-def test_lists_of_negatives_become_columns_and_lists_of_others_are_refused(tmp_path):
+def test_lists_of_negatives_become_columns(tmp_path):
     path = tmp_path / "mined.jsonl"
     rows = [
         {"question": a, "positive": [b], "negatives": [f"{b}吗", f"{a}呢", "无关"][: 2 + n % 2]}
@@ -172,9 +171,6 @@ def test_lists_of_negatives_become_columns_and_lists_of_others_are_refused(tmp_p
         f"{PAIRS[0][0]}呢",
         "",  # every other row has a third one
     ]
-    path.write_text(json.dumps({"question": "好", "positive": ["a", "b"], "negatives": ["c"]}))
-    with pytest.raises(UserError, match="column positive holds lists of 2"):
-        read_raw(path)
 
 
 def test_triplets_that_share_negatives_are_split_all_the_same(tmp_path):
@@ -193,55 +189,20 @@ def test_a_formula_without_its_value_is_an_empty_cell(tmp_path):
     assert clean(table, guess(table))[1] == {22: "text_a is empty"}
 
 
-def test_excel_without_openpyxl_names_the_extra(tmp_path, monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "openpyxl", None)
-    (tmp_path / "faq.xlsx").touch()
-    with pytest.raises(UserError, match=r"needs openpyxl. Type: pip install -e '\.\[excel\]' -c constraints"):
-        read_raw(tmp_path / "faq.xlsx")
-
-
-def test_three_columns_of_texts_are_no_triplets_unless_one_is_called_negative(tmp_path):
+def table_with_answers(folder):
     rows = [["标准问", "相似问", "答案"], *([a, b, f"回答{n}号"] for n, (a, b, _) in enumerate(PAIRS))]
-    table = read_raw(write(tmp_path / "faq.csv", rows))
-    with pytest.raises(UserError, match=r"标准问, 相似问, 答案.*--columns anchor=标准问,positive=相似问"):
-        guess(table)
+    return read_raw(write(folder / "faq.csv", rows))
+
+
+def test_two_of_three_columns_of_texts_are_pairs_where_that_is_said(tmp_path):
+    table = table_with_answers(tmp_path)
     columns = {"anchor": "标准问", "positive": "3"}
     assert guess(table, columns=columns).columns == {"anchor": "标准问", "positive": "答案"}
-    with pytest.raises(UserError, match="Did you mean 相似问"):
-        guess(table, columns={"anchor": "标准问", "positive": "相似"})
-    with pytest.raises(
-        UserError, match=r"--columns anchor, label: of no kind of rows. Expected .*text, label"
-    ):
-        guess(table, columns={"anchor": "1", "label": "2"})
-    with pytest.raises(UserError, match=r"--kind triplet: .* anchor=标准问,positive=3 are those of"):
-        guess(table, kind=Kind.TRIPLET, columns=columns)
 
 
-@pytest.mark.parametrize(
-    ("rows", "words", "message"),
-    [
-        ([[*row[:2], "1"] for row in PAIRS], {}, None),
-        ([[*row[:2], "0"] for row in PAIRS], {}, "is 0 in every row: there is nothing to learn"),
-        (
-            PLAIN,
-            {"kind": Kind.POSITIVE_PAIR},
-            "the values of 是否相同 mark some rows as negatives",
-        ),
-        ([[str(n), str(n % 7)] for n in range(50)], {}, "no column of texts"),
-        (
-            [["text", "price"], *([a, f"{n * n}.5"] for n, (a, *_) in enumerate(PAIRS))],
-            {},
-            "Say --kind sentence",
-        ),
-    ],
-)
-def test_labels_that_would_teach_something_wrong(tmp_path, rows, words, message):
-    table = read_raw(write(tmp_path / "pairs.csv", rows))
-    if message is None:
-        assert guess(table, **words).kind is Kind.POSITIVE_PAIR
-    else:
-        with pytest.raises(UserError, match=message):
-            guess(table, **words)
+def test_one_label_in_every_row_makes_positive_pairs(tmp_path):
+    table = read_raw(write(tmp_path / "pairs.csv", [[*row[:2], "1"] for row in PAIRS]))
+    assert guess(table).kind is Kind.POSITIVE_PAIR
 
 
 @pytest.mark.parametrize(
@@ -256,26 +217,6 @@ def test_labels_that_would_teach_something_wrong(tmp_path, rows, words, message)
 def test_whether_the_first_line_names_the_columns(tmp_path, first, is_header):
     table = read_raw(write(tmp_path / "pairs.csv", [first, *(row[:2] for row in PAIRS)]))
     assert (table.names == first) is is_header
-
-
-@pytest.mark.parametrize(
-    ("raw", "message"),
-    [
-        (b"", "the file is empty"),
-        (b"\n\n\n", "the file is empty"),
-        ("标准问,相似问\n".encode(), "no row below the names"),
-        ("a,b\n好,坏\n".encode() + b"\xff\xff\x80,x\n", r"pairs\.csv:3: not UTF-8, UTF-16, GBK or Big5"),
-        (b"PK\3\4\0\0\0\0\1,\2\n", "binary data"),
-        ('好,"坏\n天,地\n'.encode(), r"pairs\.csv:1: a quoted field cannot be read .*unbalanced"),
-        (b"x" * 2**25 + b",y\n", r"pairs\.csv:1: the line has 33,554,434 characters"),
-    ],
-    ids=["empty", "blank", "header", "encoding", "binary", "quotes", "long"],
-)
-def test_files_that_are_no_table(tmp_path, raw, message):
-    path = tmp_path / "pairs.csv"
-    path.write_bytes(raw)
-    with pytest.raises(UserError, match=message):
-        guess(read_raw(path))
 
 
 def test_cells_with_quotes_commas_and_ends_of_lines(tmp_path):
@@ -348,24 +289,23 @@ def test_classes_have_their_share_in_each_split(tmp_path):
     assert not texts["dev"] & texts["test"]
 
 
-def test_rows_that_are_all_joined_are_refused_with_the_way_out(tmp_path):
+def joined_rows(folder):
     rows = [["标准问", "相似问"], *(["怎么还款", f"还款的第{n}种问法"] for n in range(40))]
-    table = read_raw(write(tmp_path / "faq.csv", rows))
-    with pytest.raises(UserError, match=r"40 of 40 rows share sentences.*--dev 0 --test 0"):
-        make_set("faq", table, guess(table))
+    return read_raw(write(folder / "faq.csv", rows))
+
+
+def test_rows_that_are_all_joined_make_a_set_without_other_splits(tmp_path):
+    table = joined_rows(tmp_path)
     assert len(make_set("faq", table, guess(table), dev=0, test=0).splits["train"]) == 40
 
 
-def test_what_somebody_else_has_written_is_not_replaced(tmp_path):
+def test_a_set_is_written_again_with_the_same_bytes(tmp_path):
     path = write(tmp_path / "pairs.csv", PLAIN)
     table = read_raw(path)
     new = make_set("mine", table, guess(table))
     described = save(new, path, tmp_path)
     first = described.read_bytes()
     assert save(new, path, tmp_path).read_bytes() == first
-    described.write_text("name: mine\n", encoding="utf-8")
-    with pytest.raises(UserError, match="not written by juzhen, or has changed"):
-        save(new, path, tmp_path)
 
 
 def test_a_description_has_no_key_that_has_a_default(tmp_path):
