@@ -10,11 +10,13 @@ from unicodedata import east_asian_width
 
 import numpy as np
 
+from juzhen.core.errors import require_number
 from juzhen.core.machine import package_version
 from juzhen.core.paths import DISTRIBUTION
 from juzhen.core.text_warnings import collected
 from juzhen.encoders.pooling import truncate_vectors
 from juzhen.encoders.sentence_encoder import SentenceEncoder
+from juzhen.encoders.thresholds import require_reachable
 from juzhen.encoders.tokens import TokenTable
 from juzhen.index import IndexHit
 from juzhen.index.index import in_order_of
@@ -252,6 +254,7 @@ class Service:
         if len(first) * len(second) > self.limits.scores:
             message = f"first, second: {len(first):,} × {len(second):,} scores; at most {self.limits.scores:,} in one "
             raise RequestError(400, f"{message}request: send fewer texts at a time", param="first")
+        _require_reachable(body.min_score, models.embedder)
         vectors = await self._vectors(models, [*first, *second], body, facts, param="first and second")
         halves = vectors[: len(first)], vectors[len(first) :]
         scores = await asyncio.to_thread(models.embedder.encoder.similarity, *halves)
@@ -266,6 +269,7 @@ class Service:
         first, second = ([pair[side] for pair in pairs] for side in (0, 1))
         texts = self._texts([*first, *second], "pairs")
         if (judge := models.reranker) is None or body.model in (None, models.embedder.name):
+            _require_reachable(body.min_score, models.embedder)
             vectors = await self._vectors(models, texts, body, facts, param="pairs")
             encoder = models.embedder.encoder
             halves = zip(vectors[: len(pairs)], vectors[len(pairs) :], strict=True)
@@ -275,6 +279,7 @@ class Service:
             )
         else:
             _refuse_prompt(body, "a cross-encoder reads no prompt", param="model")
+            _require_reachable(body.min_score)
             inputs, lengths, num_cut = await self._tokenized(
                 judge, texts, lambda: judge.pair_tokens(pairs), facts
             )
@@ -330,6 +335,8 @@ class Service:
             raise wrong_field(
                 "min_score", "scores of mode=hybrid are of ranks alone. Use mode=dense, or rerank"
             )
+        if body.mode != "bm25" or reranker is not None:
+            _require_reachable(body.min_score, None if reranker else models.embedder)
         depth = depth_of(queries, body, most_pairs=self.limits.texts)
         if body.prompt_name is not None:
             body.input_type = None
@@ -385,6 +392,7 @@ class Service:
         models = self.models
         texts = [document if isinstance(document, str) else document.text for document in body.documents]
         self._texts([body.query, *texts], "query and documents")
+        _require_reachable(body.min_score)
         if (reranker := models.reranker) is None:
             models = self._models(body.model)
             scores, warnings = await self._by_embeddings(models, body, texts, facts)
@@ -576,6 +584,16 @@ def _size(embedder: Embedder, dimensions: int | None, param: str) -> int:
 def _share_of_threshold(judge: Embedder | Reranker) -> float | None:
     value = judge.threshold.value
     return None if value is None else float(judge.shares(value))
+
+
+def _require_reachable(least: float | None, scores_by: Embedder | None = None) -> None:
+    """Raises RequestError for a `min_score` that no score reaches: of an encoder, or without one a share."""
+    if least is not None:
+        with naming("min_score"):
+            if scores_by is None:
+                require_number("min_score", least, 0, 1)
+            else:
+                require_reachable("min_score", least, scores_by.encoder)
 
 
 def _decided(scores: np.ndarray, threshold: float | None, least: float | None) -> dict[str, Any]:

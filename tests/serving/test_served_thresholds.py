@@ -94,7 +94,25 @@ def test_hits_are_judged_by_what_has_scored_them(address, models, rerank):
     assert post(address, "/search", query=TEXTS[0], top_k=6, rerank=rerank, min_score=least)["results"] == [
         hits[:3]
     ]
-    assert post(address, "/search", query=TEXTS[0], rerank=rerank, min_score=1e9)["results"] == [[]]
+    assert post(address, "/search", query=TEXTS[0], rerank=rerank, min_score=1)["results"] == [[]]
+
+
+@pytest.mark.parametrize(
+    ("path", "asked"),
+    [
+        ("/score", {"pairs": PAIRS}),
+        ("/score", {"pairs": PAIRS, "model": "judge"}),
+        ("/similarity", {"first": TEXTS[0], "second": TEXTS[1]}),
+        ("/search", {"query": TEXTS[0]}),
+        ("/search", {"query": TEXTS[0], "rerank": True, "mode": "bm25"}),
+        ("/v1/rerank", {"query": TEXTS[0], "documents": TEXTS}),
+        ("/v2/rerank", {"query": TEXTS[0], "documents": TEXTS}),
+    ],
+)
+def test_a_least_score_that_no_score_reaches_is_refused(address, path, asked):
+    for least in (7, -1.5):
+        reply = httpx.post(f"{address}{path}", json={**asked, "min_score": least})
+        assert (reply.status_code, reply.json()["error"]["param"]) == (400, "min_score"), reply.text
 
 
 def test_scores_without_a_threshold_have_no_same(address):
