@@ -33,6 +33,7 @@ from juzhen.advice.trials import OWN, Recipe, Trials, passes
 from juzhen.core.atomic_write import write_json, write_text
 from juzhen.core.errors import UserError, require_number
 from juzhen.core.examples import JUDGED, Examples, Kind
+from juzhen.core.file_guard import require_writable
 from juzhen.core.kinds import metric_title
 from juzhen.core.text import counted, markdown_table, time_in_words
 from juzhen.data.tables import TableReading
@@ -396,6 +397,8 @@ def advise(
     for source in sources or ():
         if Path(source).expanduser().resolve() == Path(target).expanduser().resolve():
             raise UserError(f"sources={source}: is the target, whose own rows are tried anyway. Leave it out")
+    if out is not None:
+        require_writable(out)
     require_vectors(encoder)  # all sources are read before it is loaded
     require_number("minutes", minutes, 0, open_low=True)
     say, begun = report or partial(print, file=sys.stderr, flush=True), time.monotonic()

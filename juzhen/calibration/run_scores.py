@@ -21,7 +21,7 @@ from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import JUDGED, RANKED, TEXT_COLUMNS, Examples, Kind
 from juzhen.core.file_guard import check_overwritable
 from juzhen.core.kinds import main_metric
-from juzhen.core.result import Result, weights_digest
+from juzhen.core.result import RESULT_FILE, Result, weights_digest
 from juzhen.core.row_scores import PLACES, RowScores, SetRows
 from juzhen.core.safe_open import read_shaped
 from juzhen.core.schema import Text
@@ -162,9 +162,9 @@ class ScoredRun(ScoredEncoder):
     """
 
     def __init__(self, folder: str | Path, *, data_dir: Path | None, batch_tokens: int) -> None:
-        self.folder = Path(folder)
+        self.folder = Path(folder).parent if Path(folder).name == RESULT_FILE else Path(folder)
         super().__init__(self.folder, self.folder / ENCODER_FOLDER, batch_tokens=batch_tokens)
-        self.result = Result.read(folder)
+        self.result = Result.read(self.folder)
         self._data_dir = data_dir
 
     def sets(self, kinds: tuple[Kind, ...]) -> list[str]:

@@ -8,6 +8,7 @@ from typer import Option
 
 from juzhen.cli.options import ConfigDir, DataDir, data_folder
 from juzhen.core.errors import UserError
+from juzhen.core.file_guard import check_overwritable
 from juzhen.core.paths import DATASETS
 
 
@@ -68,6 +69,8 @@ def leaks(
     from juzhen.data.leaks.audit import Detail, audit_pairs, audit_text
     from juzhen.data.rows import ConfiguredSets, read_lines
 
+    name = "text" if text or run else "pairs"
+    check_overwritable(output / f"{name}.json", output / f"{name}.md")
     sets = ConfiguredSets(DATASETS, data_folder(data_dir), config_dir=config_dir)
     detail = Detail(counts, examples, progress=not no_progress)
     if text or run:
@@ -78,11 +81,11 @@ def leaks(
         else:
             sources = {name: read_lines(name, sets) for name in text or ()}
         report = audit_text(sources, sets.evaluation(evaluate), detail=detail)
-        name, markdown = "text", written.text_markdown(report)
+        markdown = written.text_markdown(report)
     else:
         pair = sets.training(train), sets.evaluation(evaluate)
         report = audit_pairs(*pair, sets.absent, threshold=threshold, detail=detail)
-        name, markdown = "pairs", written.pairs_markdown(report)
+        markdown = written.pairs_markdown(report)
     paths = written.write_report(report, markdown, output, name)
     print(markdown)
     print(f"written to {' and '.join(map(str, paths))}", file=sys.stderr)

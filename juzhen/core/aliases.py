@@ -46,6 +46,12 @@ LOSSES = _by_name(
         "loss=huber": "smoothl1 mae",
         "loss=info_nce_weighted": "embeddinggemma",
         "model=splade": "splade cachedsplade flops",
+        # What is not here, with the nearest that is.
+        "loss=triplet_online (one margin between positive and negative, not one for each)": "megabatchmargin",
+        "model=views loss=info_nce (from texts alone, by contrast and without a decoder)": "denoisingautoencoder tsdae",
+        "loss=simcse (from texts alone, with one encoder instead of two)": "contrastivetension "
+        "contrastivetensionlossinbatchnegatives",
+        "loss=matryoshka (short and dense, not sparse. Sparse by terms: model=splade)": "csr csrreconstruction",
     }
 )
 MODELS = _by_name(

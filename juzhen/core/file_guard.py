@@ -67,13 +67,22 @@ def is_own_dir(path: Path) -> bool:
     return path.is_dir()
 
 
+def require_writable(folder: Path) -> None:
+    """Raises UserError for a folder in which nothing can be written, or that cannot be made."""
+    there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+    if there.is_dir() and not os.access(there, os.W_OK | os.X_OK):
+        raise UserError(f"{folder}: nothing can be written in {there}. Choose a folder that you may write")
+
+
 def check_overwritable(*paths: str | Path, are_folders: bool = False) -> None:
     """Check that files or folders can be replaced: nothing is there, or what juzhen wrote and nobody edited.
 
     Raises:
-        UserError: A link, a file of somebody else, an edited file, or a folder with such a file or in place of a file.
+        UserError: A link, a file of somebody else, an edited file, a folder with such a file or in place of a file, or
+            a place where nothing can be written.
     """
     for path in map(Path, paths):
+        require_writable(path if are_folders else path.parent)
         if path.is_symlink():
             raise not_overwritable(path, LINK)
         if path.is_dir() and not are_folders:

@@ -487,8 +487,8 @@ class Result:
         Raises:
             UserError: The file is missing or broken.
         """
-        path = Path(path)
-        path = path / RESULT_FILE if path.is_dir() else path
+        given = Path(path)
+        path = given / RESULT_FILE if given.is_dir() else given
         try:
             fields = read_json(path)
             require_form(fields, ResultForm, "it")
@@ -507,9 +507,10 @@ class Result:
         except FileNotFoundError:
             raise UserError(f"{path}: no result in this folder. Name the folder of a finished run") from None
         except (ValueError, TypeError, RecursionError) as error:
-            raise UserError(
-                f"{path}: not a result of juzhen ({short(str(error), 300)}). Remove the file, or name another folder"
-            ) from error
+            remedy = (
+                "Name the folder of a finished run" if path == given else "Remove the file, or name another"
+            )
+            raise UserError(f"{path}: not a result of juzhen ({short(str(error), 300)}). {remedy}") from error
 
 
 PROGRESS_FILE = "progress.json"

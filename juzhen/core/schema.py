@@ -253,6 +253,26 @@ def _reader(kind: Any) -> TypeAdapter[Any]:
     return TypeAdapter(kind)
 
 
+OWN_FILES = {
+    ("fitted", "run"): "a calibration, a file of juzhen calibrate",
+    ("alpha", "runs"): "a fusion, a file of juzhen fuse",
+    ("trained_on", "scores"): "a result, which belongs to a run",
+    ("default", "sets"): "the thresholds of an encoder",
+    ("key", "settings"): "the record of a job, which belongs to a run",
+    ("is_decided", "lines"): "an answer of juzhen advise",
+    ("judge", "sources"): "the settings of a mining",
+    ("hidden_size", "model_type"): "a configuration, which belongs to an encoder",
+}
+"""Keys that a JSON file has → what it is."""
+
+
+def own_file(value: Any, kind: Any = None) -> str | None:
+    """What a JSON object is if it is a file of juzhen, other than one of `kind`, else None."""
+    expected = getattr(kind, "__annotations__", {})
+    fitting = (name for keys, name in OWN_FILES.items() if {*keys} <= {*value} and not {*keys} <= {*expected})
+    return next(fitting, None) if isinstance(value, dict) else None
+
+
 def require_form(value: Any, kind: Any, place: str) -> None:
     """Check the structure of plain data, as JSON has them.
 
@@ -274,6 +294,8 @@ def require_form(value: Any, kind: Any, place: str) -> None:
     try:
         _reader(kind).validate_python(value, strict=True)
     except ValidationError as error:
+        if other := own_file(value, kind):
+            raise ValueError(f"{place} is {other}") from None
         found = [(*_found(value, detail["loc"], place), detail) for detail in error.errors(include_url=False)]
         path, inner, detail = max(found, key=lambda each: each[0].count(".") + each[0].count("["))
         if detail["type"] == "missing":

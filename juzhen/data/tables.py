@@ -10,10 +10,12 @@ import io
 import itertools
 import json
 import os
+import re
 import warnings
 import zipfile
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,7 @@ import numpy as np
 from juzhen.core.errors import UserError, command, foreign_reason, nearest, require_packages
 from juzhen.core.paths import TABLES, suffix_of
 from juzhen.core.safe_open import open_regular_file
+from juzhen.core.schema import own_file
 from juzhen.core.text import counted, is_position, short, split_lines, text_fault
 from juzhen.data.headers import is_header, is_name
 from juzhen.data.readers import (
@@ -312,6 +315,10 @@ def read_own_table(
             is_array = text.lstrip().startswith("[")
             table = json_table(path, _json_rows(path, text) if is_array else text, {})
             table = replace(table, format=suffix[1:], has_lines=not is_array)
+            with suppress(ValueError, RecursionError):
+                whole = None if is_array or len(table.lines) > 1 else json.loads(text)
+                if what := own_file(whole) or (table.faults and isinstance(whole, dict) and "an object"):
+                    raise UserError(f"{path}: {what}, and not a table. Give one with a JSON object per line")
     if table.faults:
         refuse_rows(table, table.faults, len(table.lines), replace(reading, on_bad_row="drop"))
     if not len(table.lines):
@@ -405,6 +412,11 @@ def _delimited(path: Path, text: str, encoding: str, candidates: str, reading: T
     text = text.replace("\r\n", "\n")
     if "\n" not in text.rstrip("\n"):
         text = text.replace("\r", "\n")  # line ends of the oldest spreadsheets
+    if said := re.match(r'"?sep=(.)"?(?=\n)', text, re.IGNORECASE):  # a line that Excel writes
+        if said[1] not in DELIMITER_NAMES:
+            known = ", ".join(DELIMITER_NAMES.values())
+            raise UserError(f"{path}:1: {said[0]}: expected {known}. Save the file with one of these")
+        candidates, text = said[1], text[said.end() :]
     lines = text.split("\n")
     require_short_lines(path, lines)
     delimiter = choose_delimiter(text, candidates, path)

@@ -3,7 +3,7 @@
 import inspect
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import nullcontext
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -29,6 +29,7 @@ from juzhen.core.schema import validated
 from juzhen.core.text import counted
 from juzhen.core.text_warnings import reported
 from juzhen.data.convert import convert_rows
+from juzhen.data.leaks.matching import normalize, pair_columns
 from juzhen.data.rows import Rows, as_examples
 from juzhen.data.sampler import BatchStream
 from juzhen.encoders.backbone_config import AdapterConfig
@@ -185,7 +186,7 @@ def fit(
     rates = learning_rates(optimizer, decay, total_steps=stream.num_batches, warmup_steps=warmup_steps)
     rounded = torch.autocast(device.type, torch.bfloat16) if bf16 else nullcontext()
     best = None if dev is None else _Best(encoder, rows_to_score(dev, **reading))
-    if best is not None and (shared := len({*_texts(best.dev)}.intersection(_texts(read_rows)))):
+    if best is not None and (shared := len(_pairs(best.dev) & _pairs(read_rows))):
         warnings.warn(
             f"dev: {counted(shared, 'rows')} of it are trained on, which flatters. Give others.", stacklevel=2
         )
@@ -243,8 +244,13 @@ def fit(
     return encoder
 
 
-def _texts(rows: Examples) -> Iterator[tuple[str, ...]]:
-    return zip(*(rows.texts(column) for column in rows.columns), strict=True)
+def _pairs(rows: Examples) -> set[tuple[str, ...]]:
+    """Pairs of rows, or texts, as the leak filter compares them: folded, and in either order."""
+    folded = [*map(normalize, rows.sentences)]
+    columns: list[tuple[np.ndarray, ...]] = [*pair_columns(rows)] or [tuple(rows.columns.values())]
+    return {
+        tuple(sorted(folded[number] for number in row)) for each in columns for row in zip(*each, strict=True)
+    }
 
 
 def _sample(learner: nn.Module) -> Tensor:
@@ -357,10 +363,11 @@ def named_loss(name: str) -> type[Loss]:
     names |= {plain(option): kinds[each] for option, each in OPTIONS.items()}
     if plain(name) in names:
         return names[plain(name)]
-    words = (option_meant("loss", name) or "").split()
-    meant = words[0].removeprefix("loss=") if len(words) == 1 else ""
+    words, note, difference = (option_meant("loss", name) or "").partition(" (")
+    meant = words.removeprefix("loss=")
     known = [*OPTIONS, *(each.lower() for each in kinds if each not in OPTIONS.values())]
-    hint = f"Type loss={meant!r}" if plain(meant) in names else nearest(name.lower(), known)
+    hint = f"Train by the suite: python train.py {words}" if words else nearest(name.lower(), known)
+    hint = (f"Type loss={meant!r}" if plain(meant) in names else hint) + note + difference
     raise UserError(f"loss={name}: unknown loss. {hint}")
 
 

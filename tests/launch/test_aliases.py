@@ -273,3 +273,19 @@ def test_options_of_losses_are_taken_by_their_earlier_names(capsys):
         before = {names.get(key, key): value for key, value in node.items()}
         assert with_current_keys({"loss": before}) == {"loss": node}
         assert [*with_old_options(node)] == [*before] != [*node]
+
+
+@pytest.mark.parametrize(
+    ("loss", "ours"),
+    [
+        ("MegaBatchMarginLoss", "triplet_online"),
+        ("DenoisingAutoEncoderLoss", "model=views loss=info_nce"),
+        ("ContrastiveTensionLoss", "simcse"),
+        ("ContrastiveTensionLossInBatchNegatives", "simcse"),
+        ("CSRLoss", "matryoshka.*model=splade"),
+    ],
+)
+def test_losses_of_others_that_are_not_here_are_answered_with_the_nearest(loss, ours):
+    for call in (lambda: command(f"loss={loss}"), lambda: fitting.fit("builtin/mini_zh", ROWS, loss=loss)):
+        with pytest.raises(UserError, match=rf"loss={loss}: .*{ours}"):
+            call()

@@ -14,6 +14,9 @@ import pytest
 from forks import ROOT, in_a_fork, printed, python
 from jobs import SMALL
 
+from juzhen.advice.advise import advise
+from juzhen.core.errors import UserError
+from juzhen.core.file_guard import check_overwritable
 from juzhen.core.process import FOLDERS, caches_below
 from juzhen.core.result import Result
 from launch.job import read_job, stored_job
@@ -103,6 +106,27 @@ def test_a_folder_that_may_only_be_read_is_said():
         folder.mkdir(mode=0o555)
         assert in_a_fork(refused_as_nobody, folder) == 0
         assert not list(folder.iterdir())
+
+
+def refused_before_work(folder: Path) -> None:
+    if os.getuid() == 0:
+        with suppress(PermissionError):
+            os.setuid(65534)
+    for call in (
+        lambda: check_overwritable(folder / "rows.csv"),
+        lambda: check_overwritable(folder / "a" / "b", are_folders=True),
+        lambda: advise("missing.csv", out=folder),
+        lambda: advise("missing.csv", out=folder / "a" / "b"),
+    ):
+        with pytest.raises(UserError, match=f"{folder}.*[Cc]hoose"):
+            call()
+
+
+def test_a_place_where_nothing_can_be_written_is_noticed_before_the_work():
+    with tempfile.TemporaryDirectory() as parent:
+        Path(parent).chmod(0o755)
+        (folder := Path(parent) / "locked").mkdir(mode=0o555)
+        assert in_a_fork(refused_before_work, folder) == 0
 
 
 def test_names_of_people_are_legal(job_with):

@@ -208,3 +208,18 @@ def test_the_best_weights_on_dev_are_kept(encoder, monkeypatch):
     assert torch.equal(kept, weights[2])
     assert not torch.equal(kept, weights[3])
     assert "0.9500 → 0.9000" in str(learnt.fit_scores)
+
+
+@pytest.mark.parametrize(
+    "dev",
+    [
+        [("ＩＰＨＯＮＥ　訂單", "怎麼退貨？", 1), ("好", "不好", 0)],
+        [("怎么退货？", "iphone 订单", 1), ("好", "不好", 0)],
+        [("怎么退货？", "iPhone订单", "发票怎么开")],
+    ],
+)
+def test_rows_of_dev_that_are_trained_on_are_found_as_the_leak_filter_finds_them(encoder, dev):
+    rows = [("iphone 订单", "怎么退货？", 1), ("如何开票", "发票怎么开", 1), ("如何开票", "怎么退货", 0)]
+    rows = rows if len(dev) == 2 else [(a, b, "什么时候发货") for a, b, _ in rows]
+    with pytest.warns(UserWarning, match="^dev: 1 row"):
+        fit(encoder, rows, dev=dev, epochs=1)
