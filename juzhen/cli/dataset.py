@@ -74,7 +74,8 @@ class Choices:
         Args:
             spell: Formats an option in messages. None formats it as an option of this verb.
         """
-        from juzhen.data.tables import TableReading, parse_columns, typed
+        from juzhen.core.errors import typed
+        from juzhen.data.tables import TableReading, parse_columns
 
         return TableReading(
             columns=parse_columns(self.columns),
@@ -291,7 +292,7 @@ def set_of_file(
             f"or {command('juzhen', 'dataset', file, '--name', f'{name}_2')}"
         )
     places = {"data_dir": data_folder(data_dir, may_lack=True), "descriptions": folder}
-    from juzhen.data.tables import typed
+    from juzhen.core.errors import typed
 
     def spell(option: str, value: object) -> str:
         return f"{command('juzhen', 'dataset', file)} {typed(option, value)}"

@@ -248,6 +248,31 @@ def command(*arguments: object, unquoted: Iterable[str] = ()) -> str:
     return " ".join([*map(_quoted, map(str, arguments)), *unquoted])
 
 
+def typed(option: str, value: object) -> str:
+    """Write an option in the form of the command line.
+
+    >>> typed("columns", {"anchor": "标准问", "positive": "相似问"}), typed("on_bad_row", "drop")
+    ('--columns anchor=标准问,positive=相似问', '--on-bad-row drop')
+    """
+    if isinstance(value, bool):
+        return f"--{option}" if value else f"--no-{option}"
+    words = (
+        ",".join(f"{key}={name}" for key, name in value.items()) if isinstance(value, Mapping) else str(value)
+    )
+    return (
+        f"--{option.replace('_', '-')} {command(words) if not words.isprintable() or ' ' in words else words}"
+    )
+
+
+def in_python(option: str, value: object) -> str:
+    """Write an option as an argument of a function.
+
+    >>> in_python("columns", {"anchor": "标准问"})
+    "columns={'anchor': '标准问'}"
+    """
+    return f"{option}={value!r}"
+
+
 def _quoted(word: str) -> str:
     is_plain_in_double_quotes = "'" in word and not set(word) & {*'"$`\\!'}
     return f'"{word}"' if is_plain_in_double_quotes else shlex.quote(word)

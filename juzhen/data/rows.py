@@ -22,7 +22,7 @@ import pandas as pd
 
 from juzhen.core.aliases import require_set
 from juzhen.core.columns import table_columns
-from juzhen.core.errors import UserError, require_choice
+from juzhen.core.errors import UserError, in_python, require_choice
 from juzhen.core.examples import Examples, Kind, negative_columns
 from juzhen.core.paths import is_table
 from juzhen.core.text import counted, number_or_nan, short
@@ -54,7 +54,6 @@ from juzhen.data.spec import (
 from juzhen.data.tables import (
     TableReading,
     as_text,
-    in_python,
     names_of,
     read_own_table,
     text_values,

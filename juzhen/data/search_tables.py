@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 import yaml
 
-from juzhen.core.errors import UserError, require_number
+from juzhen.core.errors import UserError, in_python, require_number
 from juzhen.core.kinds import Kind
 from juzhen.core.safe_open import csv_text, read_bytes
 from juzhen.core.text import counted, is_position, name_fault, short, text_fault
@@ -31,7 +31,6 @@ from juzhen.data.tables import (
     TableReading,
     column_place,
     column_values,
-    in_python,
     names_of,
     read_own_table,
     with_each_value,

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from juzhen.core.errors import UserError, command, foreign_reason, nearest, require_packages
+from juzhen.core.errors import UserError, foreign_reason, nearest, require_packages, typed
 from juzhen.core.paths import TABLES, suffix_of
 from juzhen.core.safe_open import open_regular_file
 from juzhen.core.schema import own_file
@@ -168,31 +168,6 @@ SAMPLE = 1000
 
 SURE = 0.9
 """Share of rows with the most common number of cells that another delimiter than the likeliest needs."""
-
-
-def typed(option: str, value: object) -> str:
-    """Write an option in the form of the command line.
-
-    >>> typed("columns", {"anchor": "标准问", "positive": "相似问"}), typed("on_bad_row", "drop")
-    ('--columns anchor=标准问,positive=相似问', '--on-bad-row drop')
-    """
-    if isinstance(value, bool):
-        return f"--{option}" if value else f"--no-{option}"
-    words = (
-        ",".join(f"{key}={name}" for key, name in value.items()) if isinstance(value, Mapping) else str(value)
-    )
-    return (
-        f"--{option.replace('_', '-')} {command(words) if not words.isprintable() or ' ' in words else words}"
-    )
-
-
-def in_python(option: str, value: object) -> str:
-    """Write an option as an argument of a function.
-
-    >>> in_python("columns", {"anchor": "标准问"})
-    "columns={'anchor': '标准问'}"
-    """
-    return f"{option}={value!r}"
 
 
 @dataclass(frozen=True)

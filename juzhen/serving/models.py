@@ -15,10 +15,10 @@ from scipy.special import expit
 
 from juzhen.backends import open_backend
 from juzhen.core.columns import check_texts, sound_rows
-from juzhen.core.errors import UserError, nearest
+from juzhen.core.errors import UserError, nearest, typed
 from juzhen.core.examples import Side
 from juzhen.core.text import short
-from juzhen.data.tables import TableReading, typed
+from juzhen.data.tables import TableReading
 from juzhen.encoders.backbone import token_embeddings
 from juzhen.encoders.base_weights import base_of, has_adapter
 from juzhen.encoders.chunks import find_truncated
