@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from juzhen.cli.options import described_args
-from tools.docs.reference import CALLED, PAGES, is_module, modules_of
+from tools.docs.site import CALLED, PAGES, is_module, modules_of
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = (

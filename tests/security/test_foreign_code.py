@@ -57,7 +57,7 @@ MAY = {
     ("juzhen/core/lazy_names.py", "import_module"),  # what a package, or rooms.toml, names
     ("juzhen/models/__init__.py", "import_module"),  # the modules of that package
     ("juzhen/core/safe_open.py", "load"),  # by a SafeLoader, which makes plain values alone
-    ("tools/docs/reference.py", "import_module"),  # a package of juzhen, from the list beside it
+    ("tools/docs/site.py", "import_module"),  # a package of juzhen, from the list beside it
 }
 
 
