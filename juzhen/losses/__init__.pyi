@@ -40,6 +40,7 @@ from .in_batch_all import InfoNCEExtended as InfoNCEExtended
 from .in_batch_all import InfoNCEGTE as InfoNCEGTE
 from .in_batch_all import InfoNCEGuided as InfoNCEGuided
 from .in_batch_all import InfoNCEPool as InfoNCEPool
+from .in_batch_all import InfoNCEQueue as InfoNCEQueue
 from .in_batch_all import texts_of_rows as texts_of_rows
 from .in_batch_negatives import InfoNCE as InfoNCE
 from .in_batch_negatives import InfoNCEInBatch as InfoNCEInBatch
@@ -111,7 +112,6 @@ from .pairwise_ranking import cosent_weighted as cosent_weighted
 from .pairwise_ranking import margin_ranking as margin_ranking
 from .pairwise_ranking import spread as spread
 from .pairwise_ranking import temperature_of as temperature_of
-from .queue import InfoNCEQueue as InfoNCEQueue
 from .regression import CosineSimilarity as CosineSimilarity
 from .regression import GradedLoss as GradedLoss
 from .regression import Huber as Huber
