@@ -39,6 +39,7 @@ class Probe:
     """A sample of sentences, and pairs among them.
 
     Args:
+        sentences: The sample.
         pairs: (2, pairs), indices into `sentences`.
         grades: Gold similarity of each pair, from 0 to 1.
         classes: Class of each sentence, or None.
@@ -106,6 +107,8 @@ class TransferTask:
     """Rows with classes, by split: train, dev and test, as far as they exist.
 
     Args:
+        name: Name of the set.
+        splits: Split → its rows.
         by_means: Classify by the means of the classes alone, as during training.
     """
 
@@ -143,7 +146,7 @@ Load = Callable[[DatasetConfig, str], Examples | None]
 """Reads a split of a set. None if it has no file."""
 
 
-def asked_tasks(job: DataRequest, load: Load) -> list[TransferTask]:
+def _asked_tasks(job: DataRequest, load: Load) -> list[TransferTask]:
     """Load the tasks of `evaluation.transfer`. A set's description is that of the job, or else of conf/dataset.
 
     Raises:
@@ -225,7 +228,7 @@ def load_job_data(
     """
     if job.evaluation.transfer and Kind.LABELLED_TEXT in unscored:
         raise UserError(f"transfer: {unscored[Kind.LABELLED_TEXT]}. Leave it at []")
-    tasks_of_pairs = asked_tasks(
+    tasks_of_pairs = _asked_tasks(
         job, lambda config, split: _task_rows(job, load_split(job, config, split), split)
     )
     read = {
