@@ -19,7 +19,6 @@ def plain(found):
     return [[hit._replace(score=pytest.approx(hit.score, abs=1e-5)) for hit in row] for row in found]
 
 
-@pytest.mark.slow  # the client alone takes seconds to load
 def test_a_collection_follows_its_index(built, encoder, tmp_path):
     pytest.importorskip("qdrant_client")
     from juzhen.index.qdrant import QdrantIndex, push
