@@ -133,7 +133,7 @@ def push(folder: Path, address: str) -> tuple[int, int]:
                 points = [
                     models.PointStruct(id=number, vector=vector.tolist(), payload=rows[number]._asdict())
                     for number, vector in zip(numbers.tolist(), vectors, strict=True)
-                    if number in rows and not np.isnan(vector).any()
+                    if not np.isnan(vector).any()
                 ]
                 client.upsert(name, points, wait=True)
             if len(gone):

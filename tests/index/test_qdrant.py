@@ -7,9 +7,11 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from juzhen.index import Index, Rows, add, remove
+from juzhen.index.store import Store
 from juzhen.serving.models import open_corpus
 
 QUERIES = ["怎么退货", "火车的第8个问题"]
@@ -40,6 +42,33 @@ def test_a_collection_follows_its_index(built, encoder, tmp_path):
     corpus = open_corpus(address, encoder)
     assert corpus.facts(reranks=False).items() >= {"name": "faq", "texts": 298, "modes": ["dense"]}.items()
     corpus.index.__exit__()
+
+
+def test_a_text_that_is_removed_while_it_is_sent_is_left_out(built, tmp_path, monkeypatch):
+    pytest.importorskip("qdrant_client")
+    from juzhen.index.qdrant import connect, push
+
+    removed, read = 7, Store.vectors
+
+    def vectors(store, numbers):
+        return np.where((numbers == removed)[:, None], np.nan, read(store, numbers))
+
+    monkeypatch.setattr(Store, "vectors", vectors)
+    address = f"qdrant:{tmp_path}/store/faq"
+    push(built(), address)
+    client, name = connect(address)
+    assert client.count(name).count == 299
+    assert client.retrieve(name, [removed]) == []
+    client.close()
+
+
+@pytest.mark.parametrize("address", ["qdrant:faq", "qdrant:/faq", "qdrant:folder/", "faq/", "/faq"])
+def test_an_address_without_a_place_or_a_name_is_refused(address):
+    pytest.importorskip("qdrant_client")
+    from juzhen.index.qdrant import connect
+
+    with pytest.raises(UserError, match="expected http"):
+        connect(address)
 
 
 def _facts_changed(change):
