@@ -6,11 +6,14 @@ import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from juzhen.core.errors import UserError
 from juzhen.index import Index, Rows, add, remove
+from juzhen.index.index import IndexHit
 from juzhen.index.store import Store
 from juzhen.serving.models import open_corpus
 
@@ -60,6 +63,18 @@ def test_a_text_that_is_removed_while_it_is_sent_is_left_out(built, tmp_path, mo
     assert client.count(name).count == 299
     assert client.retrieve(name, [removed]) == []
     client.close()
+
+
+def test_a_hit_of_a_passage_has_its_document_and_span(encoder):
+    pytest.importorskip("qdrant_client")
+    from juzhen.index.qdrant import QdrantIndex
+
+    passage = {"id": "d0 1", "text": "退货", "metadata": {"page": 2}, "document": "d0", "span": [3, 9]}
+    points = [SimpleNamespace(id=4, score=0.5, payload=passage)]
+    client = SimpleNamespace(query_batch_points=lambda name, requests: [SimpleNamespace(points=points)])
+    index = QdrantIndex(client, "faq", {"dim": encoder.dim, "fields": []}, encoder, "qdrant:store/faq")
+    hit = IndexHit(4, "d0 1", "退货", {"page": 2}, 0.5, {"dense": 1}, "d0", (3, 9))
+    assert index.search(QUERIES[:1], 1) == [[hit]]
 
 
 @pytest.mark.parametrize("address", ["qdrant:faq", "qdrant:/faq", "qdrant:folder/", "faq/", "/faq"])

@@ -206,15 +206,15 @@ def a_damaged_collection(f, damage, *, pushes):
         assert not Path("sprung").exists()
 
 
+DAMAGED = [
+    (
+        lambda f, damage=damage, pushes=pushes: a_damaged_collection(f, damage, pushes=pushes),
+        "^qdrant:FOLDER/store/faq.*juzhen index push",
+    )
+    for damage in DAMAGES.values()
+    for pushes in (False, True)
+]
 COLLECTIONS = [
-    *(
-        (
-            lambda f, damage=damage, pushes=pushes: a_damaged_collection(f, damage, pushes=pushes),
-            "^qdrant:FOLDER/store/faq.*juzhen index push",
-        )
-        for damage in DAMAGES.values()
-        for pushes in (False, True)
-    ),
     (lambda f: collection(f, mode="bm25"), "mode="),
     (lambda f: collection(f, where={"topik": 1}), "Did you mean topic"),
     (lambda f: collection(f, encoder=of_others(f)), "other weights or settings"),
@@ -227,6 +227,7 @@ REFUSED = {
     "a change": CHANGES,
     "a filter": FILTERS,
     "a build": BUILDS,
+    "damage": DAMAGED,
     "a collection": COLLECTIONS,
 }
 
