@@ -193,7 +193,7 @@ class _Found:
     def of(cls, lists: RankedLists, owners: np.ndarray, answers: np.ndarray, gains: np.ndarray) -> "_Found":
         documents, sizes = lists.documents, lists.sizes
         last = np.maximum((documents >= 0).sum(axis=1) - 1, 0)
-        span = 1 + max(int(documents.max(initial=0)), int(answers.max(initial=0)), 0)
+        span = 1 + max(int(documents.max(initial=0)), int(answers.max(initial=0)))
         keys, rows = owners * span + answers, np.arange(len(documents))[:, None]
         order = np.argsort(keys)
         listed_keys = np.where(documents < 0, -1, rows * span + documents)
