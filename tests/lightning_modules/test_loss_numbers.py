@@ -117,12 +117,16 @@ def test_the_page_names_every_number_of_every_loss(documented):
         assert [not one for one in refused] == fits, loss
 
 
+@pytest.fixture(scope="module")
+def written_numbers():
+    return loss_table.documented()
+
+
 @pytest.mark.parametrize("loss", LOSSES)
-@pytest.mark.sampled(36)
-def test_a_class_its_file_and_its_page_have_the_same_numbers(loss):
+def test_a_class_its_file_and_its_page_have_the_same_numbers(loss, written_numbers):
     """By itself a loss has the number for cosines or that for logits, and its docstring and the page say which."""
     config = loss_table.options("loss")[loss]
-    defaults, told = loss_table.class_defaults(loss), loss_table.documented().get(loss, {})
+    defaults, told = loss_table.class_defaults(loss), written_numbers.get(loss, {})
     assert set(numbers_of(config)) - {"of"} <= set(defaults)
     assert all(defaults.pop(key) is None for key in {*defaults} - ({*numbers_of(config)} - {"of"})), (
         "what no file sets is off"
