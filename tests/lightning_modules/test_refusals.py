@@ -3,6 +3,7 @@
 import json
 import shlex
 import shutil
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -25,6 +26,7 @@ from juzhen.families.late.folder import MultiVectorSettings
 from juzhen.families.sparse.encoder import SparseEncoder
 from juzhen.metrics.classification import score_classes
 from launch.check import check_command_line
+from lightning_modules.base import SentenceModule
 from lightning_modules.biencoder import BiEncoder
 from lightning_modules.colbert import ColBERT
 from lightning_modules.crossencoder import CrossEncoderModule
@@ -522,6 +524,20 @@ def test_a_score_that_is_no_number_is_named_by_its_row():
     examples = Examples.from_texts("nli", "dev", kind=Kind.NLI_PAIR, texts=texts, targets=[0, 0])
     with pytest.raises(ValueError, match="nli/dev: row 1"):
         score_classes(np.array([[0.0, 1], [np.nan, 0]]), examples)
+
+
+def test_a_metric_that_a_model_does_not_give_chooses_nothing_in_silence():
+    data = SimpleNamespace(
+        selection=SimpleNamespace(columns=["dev/demo_sts/spearman", "dev/demo_nli/mrr"]), validation_plan=None
+    )
+    module = SimpleNamespace(
+        trainer=SimpleNamespace(datamodule=data),
+        validates_as_tested=False,
+        _put_out=lambda: None,
+        _score=lambda *given: SimpleNamespace(scores={"dev/demo_sts/spearman": None}),
+    )
+    with pytest.raises(UserError, match=r"training\.monitor: .*dev/demo_nli/mrr"):
+        SentenceModule.on_validation_epoch_end(module)
 
 
 MINE = "mine demo_retrieval {} --out {out}/of_tests.tsv --range-max 10 --limit 8 --num-negatives 1"
