@@ -11,6 +11,7 @@ from jobs import compose_job, logged, run_job
 from omegaconf import OmegaConf
 from safetensors.torch import load_file, save_file
 
+from juzhen.core.errors import UserError
 from juzhen.core.paths import BUILTIN
 from juzhen.core.result import Result
 from juzhen.encoders import SentenceEncoder, load_encoder
@@ -152,6 +153,16 @@ def test_turned_targets_keep_their_angles_and_lie_where_the_student_begins(tmp_p
     turn = scipy.stats.ortho_group.rvs(4, random_state=0)
     targets.turn([("a", numbers, 3 * before @ turn)])
     np.testing.assert_allclose(targets("a", numbers), before @ turn, atol=1e-5)
+
+
+@pytest.mark.parametrize("value", [65536.0, -65536.0, np.nan])
+def test_vectors_beyond_half_precision_are_not_kept(tmp_path, teacher, monkeypatch, value):
+    encode = teacher.encode
+    monkeypatch.setattr(
+        teacher, "encode", lambda texts, **how: np.full_like(encode(texts, **how), value, np.float32)
+    )
+    with pytest.raises(UserError, match="half precision"):
+        vectors_of(teacher, tmp_path, TEXTS, center=0.0, dim=None)
 
 
 def test_work_on_vectors_that_was_cut_off_goes_on_and_gives_the_same(tmp_path, teacher, monkeypatch):
