@@ -136,8 +136,8 @@ class ScoredFiles(ScoredEncoder):
             if rows.kind not in DECIDED:
                 columns = reading.spell("columns", {"text_a": "1", "text_b": "2", "label": "3"})
                 raise UserError(
-                    f"--data {file}: its rows are {rows.kind}s, and a threshold divides pairs of label 1 from pairs of "
-                    f"label 0. Name the column of such labels: {columns}"
+                    f"--data {file}: its rows are {str(rows.kind).replace('_', ' ')}s, and labels 0 and 1 are needed. "
+                    f"Name the column of these labels: {columns}"
                 )
             splits = self.sets.setdefault(name, {})
             if split in splits:

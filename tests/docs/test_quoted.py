@@ -90,3 +90,34 @@ def test_the_table_of_a_sweep_has_the_columns_of_today():
     for name in ("docs/guides/sweeps.md", "docs/guides/sweeps.zh.md"):
         head = quoted(name, "2 runs:").splitlines()[2]
         assert tuple(head.replace("┃", " ").split()) == status.COLUMNS
+
+
+NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
+PRINTING = ("docs/index.md", "docs/guides/retrieval.md", "docs/guides/cross_encoders.md")
+
+
+def printed_and_quoted(name):
+    """Python of a page up to each quoted output, and that output. Blocks that need a run are left out."""
+    sources, shown = [], blocks(name)
+    for block, after in zip(shown, [*shown[1:], None], strict=True):
+        if block.language == "python" and "runs/" not in block.body:
+            is_quoted = after is not None and after.language == "text" and not after.title
+            sources.append((block.body, after.body if is_quoted else None))
+    return sources
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PRINTING)
+def test_the_python_of_a_page_prints_what_is_quoted(name, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    names = {"__name__": "__main__"}
+    sources = printed_and_quoted(name)
+    translated = printed_and_quoted(name.replace(".md", ".zh.md"))
+    assert [text for _, text in sources] == [text for _, text in translated]
+    for source, text in sources:
+        exec(source, names)
+        told = capsys.readouterr().out
+        if text is not None:
+            assert NUMBER.sub("0", told).split() == NUMBER.sub("0", text).split()
+            found, shown = ([float(n.replace(",", "")) for n in NUMBER.findall(one)] for one in (told, text))
+            assert found == pytest.approx(shown, rel=0.01)
