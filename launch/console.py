@@ -1,5 +1,6 @@
 """What a person sees at the end of a run."""
 
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from rich.text import Text
 from conf.job import JobConfig
 from juzhen.core.kinds import main_metric_keys, metric_title, speaking
 from juzhen.core.progress import console_table, terminal
-from juzhen.core.result import WITHOUT_LEAKS, Result, Score, without_size
+from juzhen.core.result import WEIGHT_FILES, WITHOUT_LEAKS, Result, Score, without_size
 from juzhen.core.text import counted
 from juzhen.encoders.resolve_path import ENCODER_FOLDER
 from launch.run_folder import RunFolder, is_finished, is_helper, offline_line, require_same_data
@@ -75,6 +76,11 @@ def show_finished(job: JobConfig) -> bool:
         result = folder.result()
         require_same_data(folder.path, job)
         print(f"already finished ({result.finished_at}), shown again. Type resume=never to train again")
+        place = folder.path / ENCODER_FOLDER
+        if result.weights and not any(next(place.rglob(pattern), None) for pattern in WEIGHT_FILES):
+            print(
+                f"warning: {place}: its weights are gone. To train them again: resume=never", file=sys.stderr
+            )
         show_result(result, folder=str(folder.path), earlier=folder.earlier_results())
     return True
 

@@ -56,6 +56,18 @@ def test_a_finished_run_is_shown_again_and_says_so(desk):
     assert "Spearman ×100" in told
 
 
+def test_a_finished_run_whose_weights_are_gone_says_what_is_missing(desk):
+    encoder = record(desk).parent / "encoder"
+    away = encoder.rename(desk.root / "away")
+    assert again(desk)
+    away.rename(encoder)
+    told = desk.capsys.readouterr().err
+    assert str(encoder) in told
+    assert "resume=never" in told
+    assert again(desk)
+    assert str(encoder) not in desk.capsys.readouterr().err
+
+
 def test_files_that_were_not_touched_are_not_opened(desk, monkeypatch):
     for path in desk.data_dir.rglob("*.tsv"):
         path.touch()
