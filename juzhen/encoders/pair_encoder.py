@@ -436,6 +436,9 @@ class PairEncoder(ThresholdMixin, HubMixin, GuardedAttributesMixin):
     ) -> Float[np.ndarray, "*pairs"]:
         """Score pairs by `similarity` of their logits, higher = closer.
 
+        Long pairs are truncated as by sentence-transformers, the longer text first. Where each text alone fills
+        `max_length` and the room is odd, the odd token may be that of the other text.
+
         Args:
             pairs: Pairs of texts, one pair, or the first texts. `score("a", "b")` and `score(firsts, seconds)` work
                 too.

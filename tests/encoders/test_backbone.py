@@ -52,9 +52,15 @@ def test_the_weights_are_those_of_the_file_in_float32(folder, load):
     save_file(
         {name: value.half() for name, value in stored.items()}, folder / "model.safetensors", {"format": "pt"}
     )
-    for name, weight in load(folder).backbone.state_dict().items():
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"dtype": "float16"}))
+    encoder = load(folder)
+    for name, weight in encoder.backbone.state_dict().items():
         assert weight.dtype == torch.float32
         assert torch.equal(weight, stored[name].half().float())
+    saved = save_encoder(encoder, folder.parent / "again", card={})
+    assert json.loads((saved / "config.json").read_text())["dtype"] == "float32"
+    assert {weight.dtype for weight in load_file(saved / "model.safetensors").values()} == {torch.float32}
 
 
 def test_random_weights_follow_the_seed_and_leave_the_global_state_alone(load):
