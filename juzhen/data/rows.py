@@ -238,8 +238,8 @@ def _examples(
     for note in (*raw.notes, *found.notes):
         warnings.warn(f"{raw.place}: {note}", stacklevel=4)
     raw = split_raw(raw, found)
-    scores = found.score_range if score_range is None else score_range
-    if found.kind is Kind.SCORED_PAIR and scores is not None:
+    scores = None
+    if found.kind is Kind.SCORED_PAIR and (scores := score_range or found.score_range) is not None:
         _require_range(raw, found.columns["score"], scores)
     labels = found.labels or {}
     if len(labels) > 1 == len({*labels.values()}):

@@ -203,8 +203,14 @@ class DatasetConfig:
         if self.layout not in layouts:
             raise ValueError(f"layout={self.layout}: unknown layout. {nearest(self.layout, layouts)}")
         _require_known("rows", self.rows, SPLITS)
-        if self.labels and TARGET_COLUMN.get(Kind(self.kind)) not in ("label", "gain"):
-            raise ValueError(f"labels: a {self.kind} has none. Leave them out, or choose kind=labelled_pair")
+        target = TARGET_COLUMN.get(Kind(self.kind))
+        for key, targets, kind in (
+            ("labels", ("label", "gain"), Kind.LABELLED_PAIR),
+            ("score_range", ("score",), Kind.SCORED_PAIR),
+            ("grades", ("score",), Kind.SCORED_PAIR),
+        ):
+            if getattr(self, key) and target not in targets:
+                raise ValueError(f"{key}: not read for a {self.kind}. Leave it out, or choose kind={kind}")
         if len(self.labels or ()) > 1 and len({*(self.labels or {}).values()}) == 1:
             raise ValueError("labels: all labels are one class. Give each class its number, from 0")
         if scores is not None and not (len(scores) == 2 and -math.inf < scores[0] < scores[1] < math.inf):

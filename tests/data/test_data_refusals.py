@@ -38,6 +38,7 @@ from test_unequal_negatives import Own, scored_rows
 from juzhen import SentenceEncoder, fit, read_search
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
+from juzhen.core.schema import ConfigError
 from juzhen.data import tables
 from juzhen.data.dataset_from_table import make_set
 from juzhen.data.leaks import LeakFilter
@@ -45,6 +46,7 @@ from juzhen.data.rankings import RankingSet, as_ranking
 from juzhen.data.row_kinds import guess, read_raw
 from juzhen.data.rows import as_examples
 from juzhen.data.source import load_examples
+from juzhen.data.spec import DatasetConfig
 from juzhen.data.tables import TableReading, read_own_table
 from juzhen.evaluation import evaluate
 
@@ -620,3 +622,22 @@ def test_a_new_set_tells_what_it_holds(call, words, tmp_path, capsys):
     call(tmp_path)
     printed = capsys.readouterr().out
     assert all(word in printed for word in words)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "kinds"),
+    [
+        ("score_range", [0, 5], "scored_pair"),
+        ("grades", [0, 1], "scored_pair"),
+        ("labels", {"0": 0}, "labelled"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["labelled_pair", "scored_pair", "positive_pair", "triplet", "sentence"])
+def test_a_key_that_a_kind_does_not_read_is_refused_by_its_name(key, value, kinds, kind):
+    described = {"name": "x", "kind": kind, "language": "zh", "layout": "a"}
+    described |= {"layouts": {"a": {"files": {}, "columns": {}}}, key: value}
+    if kind.startswith(kinds):
+        assert getattr(DatasetConfig(**described), key)
+    else:
+        with pytest.raises(ConfigError, match=f"{key}: .*{kind}"):
+            DatasetConfig(**described)
