@@ -9,9 +9,7 @@ import pytest
 
 from juzhen.core.errors import UserError
 from juzhen.core.paths import ROOT
-from juzhen.data.loading import look_at_data
 from launch.check import check_command_line
-from lightning_modules.loss_factory import match_losses
 
 START = "init_from=juzhen/builtin/encoder"
 ON_DEMO = "'dataset=[demo_sts]' loss=cosent"
@@ -114,24 +112,8 @@ def test_an_odd_word_is_answered_with_what_to_type(line, tmp_path):
     assert [word for word in REFUSED[line] if word not in told] == []
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["model=colbert", "loss=info_nce", "model.dim=0"],
-        ["model=colbert", "loss=info_nce", "model.dim=99999"],
-        ["model=crossencoder", "loss=bce", "model.head_dropout=1"],
-    ],
-)
-def test_numbers_of_a_model_are_checked_before_its_weights(words):
-    job = check_command_line([*words, "dataset=[demo_qmc]"], conf_dir=ROOT / "conf").job
-    with pytest.raises(UserError, match=words[-1]):
-        match_losses(job)
-
-
-def test_a_file_is_not_called_a_missing_folder(tmp_path):
-    place = tmp_path / "data"
-    place.touch()
-    words = [f"data_dir={place}", "dataset=[csts]", "source=local"]
-    job = check_command_line(words, conf_dir=ROOT / "conf").job
-    with pytest.raises(UserError, match="a file"):
-        look_at_data(job, unscored={})
+NUMBERS = [
+    ["model=colbert", "loss=info_nce", "model.dim=0"],
+    ["model=colbert", "loss=info_nce", "model.dim=99999"],
+    ["model=crossencoder", "loss=bce", "model.head_dropout=1"],
+]

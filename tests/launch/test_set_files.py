@@ -5,7 +5,6 @@ import math
 import pytest
 from forks import ROOT
 
-from juzhen.core.errors import UserError
 from juzhen.core.schema import validated
 from juzhen.data.spec import DatasetConfig, read_description
 from launch.check import check_command_line
@@ -129,11 +128,3 @@ REFUSED = {
     },
 }
 """What describes no set → how it is read; what is named."""
-
-
-@pytest.mark.parametrize("what", REFUSED)
-def test_what_describes_no_set_is_refused_with_its_key_or_file(what, tmp_path):
-    call, message = REFUSED[what]
-    with pytest.raises(UserError, match=message) as caught:
-        call(tmp_path)
-    assert "\n" not in str(caught.value).replace("a\nb", "")
