@@ -251,6 +251,13 @@ def command(*arguments: object, unquoted: Iterable[str] = ()) -> str:
 def typed(option: str, value: object) -> str:
     """Write an option in the form of the command line.
 
+    Args:
+        option: Its name in Python.
+        value: Its value.
+
+    Returns:
+        The words to type.
+
     >>> typed("columns", {"anchor": "标准问", "positive": "相似问"}), typed("on_bad_row", "drop")
     ('--columns anchor=标准问,positive=相似问', '--on-bad-row drop')
     """
@@ -266,6 +273,13 @@ def typed(option: str, value: object) -> str:
 
 def in_python(option: str, value: object) -> str:
     """Write an option as an argument of a function.
+
+    Args:
+        option: Its name.
+        value: Its value.
+
+    Returns:
+        The words to type.
 
     >>> in_python("columns", {"anchor": "标准问"})
     "columns={'anchor': '标准问'}"
