@@ -9,7 +9,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cache, partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -64,7 +64,7 @@ def is_address(name: str) -> bool:
 
 
 def _is_no_run(name: str) -> bool:
-    if is_address(name) or name in LEXICAL:
+    if is_address(name) or name in LEXICAL or _is_file_of_rows(name):
         return True
     folder = Path(name)
     if folder.is_dir() and files_below(folder, RESULT_FILE):
@@ -75,18 +75,31 @@ def _is_no_run(name: str) -> bool:
     return found is not None and any((found / file).is_file() for file in ("modules.json", "config.json"))
 
 
+def _is_file_of_rows(name: str) -> bool:
+    return is_table(name) and not Path(name).is_dir()
+
+
 def measure_encoders(options: SimpleNamespace, today: "JobConfig") -> None:
     """Prints a table for each set, a row for each encoder. With --out also writes the numbers.
 
     Raises UserError without sets, for options of what fills results, and for an encoder that is not there.
     """
+    from juzhen.data.tables import require_there
+
     refuse(options, OTHERS, "encoders are only compared here")
+    for name in filter(is_table, options.runs):
+        require_there(Path(name))
     sets = _sets(options, today)
+    if options.metric and not any(hasattr(one, "relevant") for one in sets):
+        raise UserError("--metric: a measure of rankings, and none of these sets is one. Leave it out")
     if not sets:
         raise UserError(
-            "nothing to measure on: name sets with --dataset, or --queries, --corpus and --answers"
+            "nothing to measure on: name a file of rows, sets with --dataset, or --queries, --corpus and --answers"
         )
-    found = {name: _scores(name, sets, options, today) for name in options.runs}
+    encoders = [name for name in options.runs if not _is_file_of_rows(name)]
+    if not encoders:
+        raise UserError(f"{options.runs[0]}: rows to score, and no encoder. Name one before it")
+    found = {name: _scores(name, sets, options, today) for name in encoders}
     if not any(found.values()):
         raise UserError("nothing was scored. Name another encoder or set")
     from juzhen.core.progress import console_table, for_people
@@ -122,6 +135,7 @@ def _sets(options: SimpleNamespace, today: "JobConfig") -> "list[Examples | Rank
     from juzhen.core.examples import JUDGED
     from juzhen.data.loading import load_job_data
     from juzhen.data.rankings import as_ranking
+    from juzhen.data.rows import own_set, set_and_split
     from juzhen.data.tables import TableReading, parse_columns
     from juzhen.evaluation.two_stage import some_queries
 
@@ -130,13 +144,14 @@ def _sets(options: SimpleNamespace, today: "JobConfig") -> "list[Examples | Rank
     if options.dataset or options.benchmark is not None:
         for examples in load_job_data(settings_of_options(options, today), {}).evaluation:
             sets.append(as_ranking(examples) if examples.kind in JUDGED else examples)
+    reading = TableReading(columns=parse_columns(options.columns), on_bad_row=options.on_bad_row or "error")
+    for file in map(Path, filter(_is_file_of_rows, options.runs)):
+        name, split = set_and_split(file)
+        sets.append(replace(own_set(file, reading, split)[1], name=name))
     if any(getattr(options, name) for name in TABLES):
         for name in ("queries", "corpus"):
             if getattr(options, name) is None:
                 raise UserError(f"--{name}: missing. A search needs the tables --queries and --corpus")
-        reading = TableReading(
-            columns=parse_columns(options.columns), on_bad_row=options.on_bad_row or "error"
-        )
         search = search_of_tables("search", options.queries, options.corpus, options.answers, reading)
         print("\n".join(search.taken), end="\n\n")
         for place, lines in search.left_out.items():
@@ -147,6 +162,9 @@ def _sets(options: SimpleNamespace, today: "JobConfig") -> "list[Examples | Rank
                 )
             print(f"{place}: {counted(len(lines), 'rows')} left out, such as line {line}: {reason}")
         sets.append(search.ranking())
+    columns = [f"{one.split}/{one.name}" for one in sets]
+    if twice := [column for column in columns if columns.count(column) > 1]:
+        raise UserError(f"{twice[0]}: two sets have this name. Rename one of the files, or score them apart")
     return [
         some_queries(one, options.limit, seed=today.seed) if hasattr(one, "relevant") else one for one in sets
     ]
@@ -184,8 +202,7 @@ def _scores(
     for one in sets:
         if reason := run.evaluator.unscored.get(kinds[id(one)]):
             print(f"{name}: {one.split}/{one.name} is not scored: {reason}", file=sys.stderr)
-    evaluation, _ = run(scored, class_tasks(scored), seen={})
-    return evaluation.scores
+    return run(scored, class_tasks(scored), seen={})[0].scores if scored else {}
 
 
 def _measures(dataset: "Examples | RankingSet", options: SimpleNamespace) -> list[str]:
@@ -468,8 +485,10 @@ def evaluate(
     juzhen evaluate runs/BI --long-texts chunk --dataset t2_retrieval
 
     Encoders, servers and runs are measured side by side, and no result is touched, where what is named is not of runs
-    alone, or where the tables of a search are given: queries, documents, and which answers which.
+    alone, where files of rows are named, or where the tables of a search are given: queries, documents, and which
+    answers which.
 
+    juzhen evaluate builtin/mini_zh pairs.csv
     juzhen evaluate builtin/mini_zh bm25 http://127.0.0.1:8000 --dataset demo_retrieval
     juzhen evaluate runs/NAME --queries queries.csv --corpus documents.csv --answers answers.csv
     """
@@ -479,8 +498,12 @@ def evaluate(
         data_folder(Path(data_dir))
     if overlap is not None and long_texts == "cut":
         raise UserError("--overlap is of --long-texts chunk")
-    if not any(getattr(options, name) for name in TABLES):
-        refuse(options, ["columns"], "the columns are those of --queries, --corpus and --answers")
+    if not any(getattr(options, name) for name in TABLES) and not any(map(_is_file_of_rows, runs)):
+        refuse(
+            options,
+            ["columns"],
+            "the columns are those of a file of rows, or of --queries, --corpus and --answers",
+        )
     if runs and asks_for_encoders(options):
         measure_encoders(options, _today(options))
     elif long_texts == "chunk" and runs:
@@ -501,7 +524,7 @@ def _today(options: SimpleNamespace) -> "JobConfig":
     for name in options.dataset:
         if is_table(name):
             raise UserError(
-                f"--dataset {name}: a file, and not the name of a set. Make a set of it first: juzhen dataset {name}."
+                f"--dataset {name}: a file, and not the name of a set. Type it without --dataset, behind the encoder"
             )
     overrides = [f"dataset=[{','.join(options.dataset)}]", f"benchmark={options.benchmark or 'none'}"]
     overrides += [f"hardware={options.hardware}"] if options.hardware else []

@@ -1,12 +1,14 @@
 """`juzhen.evaluate` on rows and files of one's own, by any encoder; and what `fit(dev=…)` says and leaves."""
 
 import csv
+import json
 
 import numpy as np
 import pytest
 
 import juzhen
 from juzhen import CrossEncoder, SentenceEncoder, evaluate, fit
+from juzhen.cli.main import main
 from juzhen.core.errors import UserError
 from juzhen.data.rankings import RankingSet
 from juzhen.evaluation.settings import EvaluationSettings
@@ -73,6 +75,21 @@ def test_a_file_named_columns_and_dicts_are_the_same_rows(encoder, tmp_path):
     assert evaluate(encoder, named).scores["dev/rows/mrr"] == expected
     both = evaluate(encoder, ["demo_sts", path], settings=EvaluationSettings(debug_rows=6))
     assert {key.split("/")[1] for key in both.scores} == {"demo_sts", "faq"}
+
+
+def test_the_verb_scores_files_as_the_function_does(tmp_path):
+    files = [tmp_path / "faq.csv", tmp_path / "同义.csv"]
+    for file, rows in zip(files, (FAQ, LABELLED), strict=True):
+        with file.open("w", encoding="gbk", newline="") as opened:
+            csv.writer(opened).writerows([("标准问", "相似问", "是否同义")[: len(rows[0])], *rows])
+    assert main(["evaluate", "builtin/mini_zh", *map(str, files), "--out", str(tmp_path / "out")]) == 0
+    printed = json.loads((tmp_path / "out" / "encoders.json").read_text())["builtin/mini_zh"]
+    found = evaluate("builtin/mini_zh", files).scores
+    for name in ("dev/faq/mrr", "dev/同义/spearman", "dev/同义/accuracy"):
+        assert printed[name]["value"] == pytest.approx(found[name].value)
+        assert printed[name]["count"] == found[name].count
+    (tmp_path / "lines.txt").write_text("怎么退货\n如何退货\n", encoding="utf-8")
+    assert main(["evaluate", "builtin/mini_zh", str(tmp_path / "lines.txt")]) == 2  # nothing can be scored
 
 
 def test_files_called_dev_and_test_are_splits_of_the_set_of_their_folder(encoder, tmp_path):

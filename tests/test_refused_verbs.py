@@ -61,8 +61,12 @@ FILES = {
     "encode x {good} --output no/x.npy": "error: juzhen encode: ",
     "encode x {good} --precision int8 --ranges {good}": "--precision int8",
     "score x --file {good} --output no/x.csv": "no",
-    "evaluate builtin/mini_zh --dataset own.csv": "juzhen dataset own.csv",
-    "encode x pairs.docx": ".csv, .tsv, .txt",
+    "evaluate builtin/mini_zh --dataset own.csv": "without --dataset",
+    "evaluate builtin/mini_zh own.csv": "own.csv: No such file",
+    "evaluate {pairs}": "no encoder",
+    "evaluate {encoder} {pairs} --metric R@3": "--metric",
+    "evaluate {encoder} {pairs} {pairs}": "dev/pairs: two sets",
+    "encode x {docx}": ".csv, .tsv, .txt",
     "encode x {gap}": "gap.txt:2: the line is empty",
     "encode x {gap} --backend onx": "'--backend': 'onx' is not one of 'torch'",
     "export x out --format onxn": "'--format': 'onxn' is not one of",
@@ -114,13 +118,20 @@ RUNS = {
 @pytest.fixture
 def places(f: Fixtures, tmp_path):
     """Name → file or folder that a slip may name; runs are made for those that name them."""
-    for name, text in {"gap": "好\n\n好\n", "good": "好\n", "docx": "x"}.items():
-        (tmp_path / f"{name}.{'docx' if name == 'docx' else 'txt'}").write_text(text, encoding="utf-8")
+    texts = {
+        "gap.txt": "好\n\n好\n",
+        "good.txt": "好\n",
+        "docx.docx": "x",
+        "pairs.csv": "a,b\n甲,乙\n丙,丁\n",
+    }
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
     (tmp_path / "empty").mkdir()
 
     def find(words):
         found = {name: tmp_path / f"{name}.txt" for name in ("gap", "good")}
-        found |= {"empty": tmp_path / "empty", "docx": tmp_path / "docx.docx", "encoder": f.encoder_folder}
+        found |= {name: tmp_path / file for name, file in (("docx", "docx.docx"), ("pairs", "pairs.csv"))}
+        found |= {"empty": tmp_path / "empty", "encoder": f.encoder_folder}
         if "{run}" in words or "{copy}" in words:
             first, second = f.two_runs
             (tmp_path / "link").symlink_to(first)

@@ -84,10 +84,15 @@ def make_set(
     groups = connected_groups([rows[field].map(normalize) for field in guess.texts[:2]])
     splits = split_groups(groups, strata(rows, guess), shares, seed)
     if empty := [split for split in SPLITS if shares[split] and split not in splits]:
+        joined, count = np.bincount(groups).max(), len(rows)
+        why = (
+            f"{joined} of {count} rows share sentences and must be in one split"
+            if joined > 1
+            else f"there are only {count} rows"
+        )
         raise UserError(
-            f"{table.place}: no row is left for {' and '.join(empty)}, because {np.bincount(groups).max()} of "
-            f"{len(rows)} rows share sentences and must be in one split. Add rows, or type --dev 0 --test 0 to juzhen "
-            "dataset and score on another set"
+            f"{table.place}: no row is left for {' and '.join(empty)}, because {why}. Add rows, or type --dev 0 "
+            "--test 0 to juzhen dataset and score on another set"
         )
     parts = {split: rows[splits == split] for split in SPLITS if split in splits}
     return NewSet(name, guess, parts, left_out)

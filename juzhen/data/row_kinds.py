@@ -15,7 +15,7 @@ import pandas as pd
 from juzhen.core.errors import UserError
 from juzhen.core.examples import NLI_CLASSES, TEACHER_SCORE, negative_columns
 from juzhen.core.kinds import JUDGED, TARGET_COLUMN, TEXT_COLUMNS, Kind
-from juzhen.core.text import counted, text_fault
+from juzhen.core.text import counted, short, text_fault
 from juzhen.data.foreign_rows import TOOLS, as_fields, format_of
 from juzhen.data.headers import (
     HYPOTHESIS_NAMES,
@@ -117,6 +117,11 @@ def read_raw(path: Path, reading: TableReading = AS_IT_LOOKS) -> RawTable:
     return text_cells(read_own_table(path, reading), reading)
 
 
+def _is_object(cell: object) -> bool:
+    """True for what is neither a text, a number nor a list of them."""
+    return any(isinstance(one, dict | list) for one in (cell if isinstance(cell, list) else [cell]))
+
+
 def text_cells(table: FileTable, reading: TableReading = AS_IT_LOOKS) -> RawTable:
     """Return the cells of a table as texts. Negatives may be lists.
 
@@ -130,8 +135,19 @@ def text_cells(table: FileTable, reading: TableReading = AS_IT_LOOKS) -> RawTabl
         if not len(table.lines):
             refuse_rows(table, table.faults, 0, reading)
     columns: dict[str, list[str]] = {}
+    faults = dict(table.faults)
     for place, name in enumerate(names_of(table)):
         cells, classes = column_values(table, place), table.class_names(name)
+        if objects := [number for number, cell in enumerate(cells) if _is_object(cell)]:
+            shown = short(repr(cells[objects[0]]))
+            if len(objects) == sum(cell is not None for cell in cells):
+                notes.append(f"column {name} is not read: it holds objects, such as {shown}")
+                if {name, str(place + 1)} & {*map(str, reading.columns.values())}:
+                    raise UserError(f"{table.place}: {notes[-1]}. Write texts into columns of their own")
+                continue
+            lines = table.lines[objects].tolist()
+            faults |= dict.fromkeys(lines, f"{name} is {shown}, an object and not a text") | faults
+            cells = [None if _is_object(cell) else cell for cell in cells]
         if classes:
             cells = [
                 classes[cell] if isinstance(cell, int) and 0 <= cell < len(classes) else cell
@@ -150,7 +166,8 @@ def text_cells(table: FileTable, reading: TableReading = AS_IT_LOOKS) -> RawTabl
                 columns[key] = [as_text(cell[number]) if number < len(cell) else "" for cell in lists]
         elif any(texts := as_texts(cells)) or (table.names and table.names[place]):
             columns[name] = texts
-    faults = dict(table.faults)
+    if not columns:
+        raise UserError(f"{table.place}: {notes[-1]}. Write texts into columns of their own")
     for name, texts in columns.items():
         try:
             for start in range(0, len(texts), PORTION):

@@ -141,7 +141,6 @@ def mine(
     _check(ranking, sources, options, calibrate_on, is_judged=cross_encoder is not None)
     if cache is not None and not any(isinstance(source, SentenceEncoder) for source in sources):
         raise UserError("cache: keeps one vector per text, and none of the sources makes one. Leave it out")
-    claim_dir(folder)
     cache, judge = cache or EmbeddingCache(folder), cross_encoder
     options_of_encoders: dict[str, Any] = {
         "index": options.index,
@@ -151,6 +150,15 @@ def mine(
         "cache": cache,
         "progress": progress,
     }
+    retrievers = [
+        _source(source, ranking, number, options_of_encoders)
+        for number, source in enumerate(sources, start=1)
+    ]
+    if len({retriever.digest for retriever in retrievers}) < len(retrievers):
+        raise UserError(
+            "sources: two of them have the same weights and would find the same candidates. Name each once"
+        )
+    claim_dir(folder)
     if judge is not None:
         judge.require_order(ranking.column, None, ranking.symmetric)
     judged = None if judge is None else _judge(judge, batch_tokens)
@@ -161,14 +169,6 @@ def mine(
         options, measured["threshold"] = replace(options, max_score=fitted.value), asdict(fitted)
     elif judge is not None and options.max_score is None:
         options = replace(options, max_score=UNDECIDED)
-    retrievers = [
-        _source(source, ranking, number, options_of_encoders)
-        for number, source in enumerate(sources, start=1)
-    ]
-    if len({retriever.digest for retriever in retrievers}) < len(retrievers):
-        raise UserError(
-            "sources: two of them have the same weights and would find the same candidates. Name each once"
-        )
     identity = {
         "set": ranking.column,
         "data": ranking_digest(ranking),
