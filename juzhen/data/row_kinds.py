@@ -138,7 +138,8 @@ def text_cells(table: FileTable, reading: TableReading = AS_IT_LOOKS) -> RawTabl
     faults = dict(table.faults)
     for place, name in enumerate(names_of(table)):
         cells, classes = column_values(table, place), table.class_names(name)
-        if objects := [number for number, cell in enumerate(cells) if _is_object(cell)]:
+        may_be = {*map(type, cells)} & {dict, list}
+        if objects := [number for number, cell in enumerate(cells) if _is_object(cell)] if may_be else []:
             shown = short(repr(cells[objects[0]]))
             if len(objects) == sum(cell is not None for cell in cells):
                 notes.append(f"column {name} is not read: it holds objects, such as {shown}")
