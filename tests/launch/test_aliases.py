@@ -143,6 +143,14 @@ CALLS = [
 ]
 
 
+@pytest.mark.parametrize(("call", "words"), CALLS)
+def test_a_function_that_is_given_another_toolkits_word_names_ours(call, words, tmp_path):
+    path = tmp_path / "three.csv"
+    path.write_text("a,b,c\n今天,天气,好\n你好,吗,嗯\n", "utf-8")
+    with pytest.raises(UserError, match=words):
+        call(path)
+
+
 @pytest.fixture
 def faulty(tmp_path):
     """A folder of data in which a row of demo_qmc has no text, and a configuration that reads it."""

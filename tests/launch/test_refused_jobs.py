@@ -1,7 +1,6 @@
 """Jobs that cannot be meant, and files and losses of others that a job cannot use, are refused with the way out."""
 
 import pytest
-import test_aliases as aliases
 import test_own_loss as own_loss
 import test_set_files as set_files
 from forks import ROOT
@@ -32,12 +31,6 @@ def file_as_folder(f):
     look_at_data(checked(f"data_dir={place}", "dataset=[csts]", "source=local"), unscored={})
 
 
-def table_of_three_columns(f):
-    path = f.tmp_path / "three.csv"
-    path.write_text("a,b,c\n今天,天气,好\n你好,吗,嗯\n", "utf-8")
-    return path
-
-
 def with_package(f, call):
     assert f.package.is_dir()
     call()
@@ -51,7 +44,6 @@ REFUSED = {
     ),
     "a comparison": each(compared, [(words, f"^{named}") for words, named in UNCOMPARED]),
     "a place": [(file_as_folder, "a file")],
-    "a call": each(lambda f, call: call(table_of_three_columns(f)), aliases.CALLS),
     "a loss of others": each(with_package, own_loss.REFUSED.values()),
     "a set file": each(lambda f, call: call(f.tmp_path), set_files.REFUSED.values()),
 }
