@@ -149,7 +149,7 @@ NOT_INNER = (
     "tests/launch/test_odd_words.py",  # data= is a word of an outer room
 )
 
-LEFT_OUT = (".git", ".venv", "build", "site", "runs", "cache", "*.pyc", "__pycache__", ".*_cache")
+LEFT_OUT = (".git", ".venv", ".cache", "build", "site", "runs", "cache", "*.pyc", "__pycache__", ".*_cache")
 
 
 def leaning_on(room, table):
