@@ -138,12 +138,13 @@ def text_cells(table: FileTable, reading: TableReading = AS_IT_LOOKS) -> RawTabl
     faults = dict(table.faults)
     for place, name in enumerate(names_of(table)):
         cells, classes = column_values(table, place), table.class_names(name)
-        may_be = {*map(type, cells)} & {dict, list}
-        if objects := [number for number, cell in enumerate(cells) if _is_object(cell)] if may_be else []:
+        may_be_objects = not {dict, list}.isdisjoint(map(type, cells))
+        objects = [row for row, cell in enumerate(cells) if _is_object(cell)] if may_be_objects else []
+        if objects:
             shown = short(repr(cells[objects[0]]))
             if len(objects) == sum(cell is not None for cell in cells):
                 notes.append(f"column {name} is not read: it holds objects, such as {shown}")
-                if {name, str(place + 1)} & {*map(str, reading.columns.values())}:
+                if not {name, str(place + 1)}.isdisjoint(map(str, reading.columns.values())):
                     raise UserError(f"{table.place}: {notes[-1]}. Write texts into columns of their own")
                 continue
             lines = table.lines[objects].tolist()
@@ -168,7 +169,8 @@ def text_cells(table: FileTable, reading: TableReading = AS_IT_LOOKS) -> RawTabl
         elif any(texts := as_texts(cells)) or (table.names and table.names[place]):
             columns[name] = texts
     if not columns:
-        raise UserError(f"{table.place}: {notes[-1]}. Write texts into columns of their own")
+        why = notes[-1] if notes else "no column holds a text"
+        raise UserError(f"{table.place}: {why}. Write texts into columns of their own")
     for name, texts in columns.items():
         try:
             for start in range(0, len(texts), PORTION):

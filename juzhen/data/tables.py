@@ -405,6 +405,8 @@ def _delimited(path: Path, text: str, encoding: str, candidates: str, reading: T
     del lines
     records, quoted = _records(path, text, delimiter, reading.quoted)
     records = [record for record in records if any(cell.strip() for cell in record[1])]
+    if not records:
+        raise UserError(f"{path}: no cell holds a text. Give another file")
     named = len(records[0][1])  # lines may end in delimiters that the names lack
     if not any(cell.strip() for _, cells in records for cell in cells[named:]):
         records = [(line, cells[:named]) for line, cells in records]

@@ -366,7 +366,7 @@ def named_loss(name: str) -> type[Loss]:
     words, note, difference = (option_meant("loss", name) or "").partition(" (")
     meant = words.removeprefix("loss=")
     known = [*OPTIONS, *(each.lower() for each in kinds if each not in OPTIONS.values())]
-    hint = f"It is in a job of train.py: {words}" if words else nearest(name.lower(), known)
+    hint = f"Type this in a job of train.py: {words}" if words else nearest(name.lower(), known)
     hint = (f"Type loss={meant!r}" if plain(meant) in names else hint) + note + difference
     raise UserError(f"loss={name}: unknown loss. {hint}")
 

@@ -315,10 +315,12 @@ TABLES = [
         lambda f: as_examples(content(f, "odd.json", "[1, 2]")),
         r"odd\.json.*2 rows are faulty, and none is left",
     ),
+    (lambda f: as_examples(content(f, "blank.csv", ",\n,\n")), r"blank\.csv: no cell holds a text"),
     *each(
         lambda f, given: as_examples(content(f, "chat.jsonl", given[0]), columns=given[1]),
         [
             (('{"messages": [{"role": "user", "content": "hi"}]}', None), "messages.*objects.*'role'"),
+            (('{"a": {"x": 1}, "b": [{"y": 2}]}', None), "b.*objects.*'y'"),
             (('{"a": {"t": "甲"}, "b": "乙"}', {"anchor": "a", "positive": "b"}), "column a.*objects"),
             (('{"a": "甲", "b": "乙"}\n{"a": {"t": "丙"}, "b": "丁"}', None), "chat.jsonl:2: a is .*object"),
         ],
