@@ -150,9 +150,7 @@ class MinedRows:
     ) -> InForce:
         """Mine negatives with the encoder's current weights. All draws use `options.seed`.
 
-        Args:
-            before: Negatives in use. Hard ones stay while the rules keep them and they have not become easy.
-                Default: mine all from scratch.
+        Hard ones of `before` stay while the rules keep them and they have not become easy. None: mine all from scratch.
         """
         kind: Any = AsymmetricRetriever if isinstance(encoder, AsymmetricEncoder) else DenseRetriever
         source = kind(encoder, self.ranking, batch_tokens=batch_tokens, progress=False)

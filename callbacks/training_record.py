@@ -220,11 +220,7 @@ class Throughput(pl.Callback):
 
 
 def describe_training(trainer: pl.Trainer, data: SentenceDataModule, *, kept_step: int) -> dict[str, Any]:
-    """Describe the duration and the best validation of the stage that `trainer` has just fitted.
-
-    Args:
-        kept_step: Step of the weights that the module holds.
-    """
+    """Describe the duration and the best validation of the stage that `trainer` has just fitted."""
     if not data.train:
         return {}
     module = trainer.lightning_module

@@ -197,13 +197,7 @@ def is_ours_alone(backbone: nn.Module) -> bool:
 def add_adapter(backbone: PreTrainedModel, config: AdapterConfig, *, seed: int) -> None:
     """Add a new adapter to `backbone`, in place, and freeze the weights. It has no effect before training.
 
-    Args:
-        backbone: The base.
-        config: The adapter.
-        seed: Seed of the random matrices.
-
-    Raises:
-        UserError: peft is missing, the weights have no saved source, or the configuration does not fit.
+    Raises UserError if peft is missing, the weights have no saved source, or the configuration does not fit.
     """
     require_peft()
     if has_adapter(backbone):
@@ -232,11 +226,7 @@ def add_adapter(backbone: PreTrainedModel, config: AdapterConfig, *, seed: int) 
 def add_merged_adapter(backbone: PreTrainedModel, config: AdapterConfig, *, seed: int = 0) -> None:
     """Add an adapter that is saved merged, or never, so the weights need no saved source.
 
-    Args:
-        backbone, config, seed: As in `add_adapter`.
-
-    Raises:
-        UserError: peft is missing, or the configuration does not fit.
+    Otherwise as `add_adapter`.
     """
     require_peft()
     settings = _settings(backbone, config)
@@ -245,11 +235,9 @@ def add_merged_adapter(backbone: PreTrainedModel, config: AdapterConfig, *, seed
 
 
 def hold(backbone: PreTrainedModel, precision: str) -> None:
-    """Convert frozen weights to fewer bytes. 4-bit weights are loaded as such by `from_weights`.
+    """Convert the frozen weights of a base to fewer bytes, in place.
 
-    Args:
-        backbone: The base, changed in place.
-        precision: That of `Base`.
+    4-bit weights are loaded as such by `from_weights`.
     """
     if precision == "bfloat16":
         backbone.bfloat16()
@@ -368,11 +356,7 @@ def adapter_facts(backbone: nn.Module) -> dict[str, str]:
 
 @torch.no_grad()
 def merged_copy(encoder: Any) -> Any:
-    """Copy an encoder and fold its adapter into the weights, in float32.
-
-    Args:
-        encoder: Any encoder around a transformer. It is not changed.
-    """
+    """Copy an encoder and fold its adapter into the weights, in float32."""
     full = copy.deepcopy(encoder)
     backbone = full.inner.backbone.float()
     merge_layers(backbone)
@@ -382,11 +366,7 @@ def merged_copy(encoder: Any) -> Any:
 
 
 def merge_layers(model: nn.Module) -> None:
-    """Fold the adapter of a model into its weights, in place.
-
-    Args:
-        model: A model with layers of peft.
-    """
+    """Fold the adapter of a model into its weights, in place."""
     from peft.tuners.tuners_utils import BaseTunerLayer
 
     for name, module in list(model.named_modules()):
@@ -402,15 +382,7 @@ PREFIX = "base_model.model."
 
 
 def save_adapter(backbone: PreTrainedModel, folder: Path) -> None:
-    """Write the adapter in peft's layout, and the record of its base.
-
-    Args:
-        backbone: The base with its adapter.
-        folder: The folder to write to.
-
-    Raises:
-        UserError: The base has changed.
-    """
+    """Write the adapter in peft's layout, and the record of its base. Raises UserError if the base has changed."""
     from peft import get_peft_model_state_dict
 
     source = cast(Any, backbone)
@@ -497,12 +469,9 @@ def load_adapter(
 def adapted_layers(
     stored: Mapping[str, Tensor], folder: Path, is_one: Callable[[str], bool]
 ) -> dict[str, Tensor]:
-    """Linear layers after a backbone with the adapter applied: saved copies, or base weights plus the adapter.
+    """Linear layers after a backbone with an adapter applied: saved copies, or base weights plus the adapter.
 
-    Args:
-        stored: Name in the whole model → weight of the base.
-        folder: Folder of the adapter.
-        is_one: Predicate for the name of such a layer.
+    `stored` maps a name in the whole model to the weight of the base. `is_one` chooses the layers by their names.
     """
     tensors = {name: values for name, values in _read_tensors(folder).items() if is_one(name)}
     learnt = {name for name in tensors if _is_learnt_in_file(name)}

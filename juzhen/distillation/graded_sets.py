@@ -45,14 +45,7 @@ class Pairs:
     grades: np.ndarray | None
 
     def agreement(self, scores: Float[np.ndarray, "pairs"]) -> float | None:
-        """Spearman correlation of `scores` with the gold labels. None without gold labels.
-
-        Args:
-            scores: Score of each pair.
-
-        Returns:
-            The correlation, or None.
-        """
+        """Spearman correlation of `scores` with the gold labels. None without gold labels."""
         return None if self.grades is None else spearman(scores, self.grades)
 
 
@@ -185,14 +178,7 @@ class Triplets:
         return cls(rows, Pairs(first, second, None), pair_of_document.reshape(len(rows), len(documents)))
 
     def agreement(self, scores: Float[np.ndarray, "pairs"]) -> float:
-        """Share of the rows whose positive scores above every negative.
-
-        Args:
-            scores: Score of each pair.
-
-        Returns:
-            The share, from 0 to 1.
-        """
+        """Share of the rows whose positive scores above every negative."""
         rows = scores[self.places]
         if self.rows.missing is not None:
             rows = np.where(self.rows.missing, -np.inf, rows)

@@ -335,26 +335,13 @@ def encoded(
 
 
 def note_read(encoder: PooledEncoder, texts: Sequence[str], table: TokenTable) -> None:
-    """Count, for the call at work, texts that are truncated and texts that the encoder does not know all of.
-
-    Raises:
-        UserError: As of `note_truncated`.
-    """
+    """Count, for the call at work, texts that are truncated and texts that the encoder does not know all of."""
     note_truncated(encoder, texts, table.lengths)
     note_unknown(encoder, texts, table)
 
 
 def note_truncated(encoder: PooledEncoder, texts: Sequence[str], lengths: np.ndarray | None = None) -> None:
-    """Record truncated texts for the current call.
-
-    Args:
-        encoder: The encoder.
-        texts: The texts.
-        lengths: As in `lost_tokens`.
-
-    Raises:
-        UserError: A text is truncated, and the call is strict.
-    """
+    """Record truncated texts for the current call. Raises UserError for the first one if the call is strict."""
     if (seen := current()) is not None and getattr(encoder, "chunk_overlap", None) is None:
         rows = np.flatnonzero(find_truncated(encoder, texts, lengths)).tolist()
         seen.count([texts[row] for row in rows], texts, max_length=encoder.max_length)
@@ -365,11 +352,7 @@ def lost_tokens(
 ) -> Int[np.ndarray, "texts"]:
     """Tokens of each text beyond `max_length`. 0 if the text is read completely.
 
-    Args:
-        encoder: The encoder.
-        texts: The texts.
-        lengths: Upper bounds of the numbers of tokens. None if unknown. Texts that may exceed `max_length` are
-            tokenized again.
+    `lengths` are upper bounds, or None. Texts that may exceed `max_length` are tokenized again.
     """
     lost = np.zeros(len(texts), dtype=np.int64)
     for rows, whole in _long_texts(encoder, texts, lengths, lambda text: text):

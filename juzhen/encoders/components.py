@@ -134,12 +134,7 @@ class EncoderComponents:
 
 
 def read_transformer(folder: Path, *, shown: str) -> tuple[PreTrainedModel, Tokenizer]:
-    """Load weights in float32 and tokenizer of a folder, on the CPU. Raises UserError for files that do not load.
-
-    Args:
-        folder: The folder.
-        shown: Its name in messages.
-    """
+    """Load weights in float32 and tokenizer of a folder, on the CPU. `shown` is its name in messages."""
     limit_threads()
     check_files(folder, needs_weights=True, shown=shown)
     with quiet():

@@ -89,16 +89,7 @@ class Head:
 
 
 def read_theirs(folder: Path, path: str, revision: str | None) -> tuple[SentenceEncoder, Head]:
-    """Read the encoder and the head of a cross-encoder that another library saved.
-
-    Args:
-        folder: The folder.
-        path: As in BackboneConfig.
-        revision: As in BackboneConfig.
-
-    Raises:
-        UserError: The head is not supported.
-    """
+    """Read the encoder and the head of a cross-encoder that another library saved. Raises UserError for other heads."""
     config = BackboneConfig(path=path, revision=revision, initialize="pretrained")
     files = find_encoder(config)
     pooling, token_layers = _pooling_of(files, folder)
@@ -343,14 +334,7 @@ class CrossEncoder(PairEncoder):
 
     @staticmethod
     def saved_as_symmetric(source: str | Path) -> bool:
-        """True if a saved cross-encoder scores the mean of both orders.
-
-        Args:
-            source: Folder of the encoder.
-
-        Returns:
-            True or False.
-        """
+        """True if a saved cross-encoder scores the mean of both orders."""
         settings = encoder_folder(source) / PAIRS_FILE
         return settings.is_file() and bool(read_settings(settings)["symmetric"])
 
@@ -388,15 +372,7 @@ class CrossEncoder(PairEncoder):
         self.dropout.p = self.dropout.p if head_dropout is None else head_dropout
 
     def with_head(self, grades: Sequence[float], *, seed: int) -> "CrossEncoder":
-        """The same transformer under a new head, with a node for each grade.
-
-        Args:
-            grades: Gold value of each node.
-            seed: Seed of the new weights.
-
-        Returns:
-            The new cross-encoder.
-        """
+        """The same transformer under a new head, with a node for each grade."""
         return CrossEncoder(
             self.inner,
             outputs=len(grades),

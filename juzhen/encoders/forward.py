@@ -244,12 +244,7 @@ memory (docs/log/training_speed.md)."""
 
 
 def pack(token_lists: Sequence[Sequence[int] | np.ndarray], *, max_group_tokens: int | None = None) -> Tokens:
-    """Pack sentences from the shortest to the longest.
-
-    Args:
-        token_lists: Token ids of the sentences.
-        max_group_tokens: Largest size of a group, except for a single sentence. None for no limit.
-    """
+    """Pack sentences from the shortest to the longest, in groups of at most `max_group_tokens` or one sentence."""
     table = TokenTable.of(token_lists)
     order = np.argsort(table.lengths, kind="stable")
     inverse_permutation = np.empty_like(order)
@@ -513,11 +508,8 @@ def in_micro_batches(
 ) -> Tensor:
     """Concatenate `function` of each micro-batch without keeping activations.
 
-    Args:
-        function: Forward pass of a micro-batch.
-        micro_batches: The micro-batches.
-        least: Minimal number of calls, forward and backward. The smallest micro-batch is repeated, and its repeated
-            outputs are dropped.
+    With fewer than `least` micro-batches the smallest one is repeated, forward and backward, and what it gives again is
+    dropped.
     """
     freed = FreedMemory()
     parts: list[Tensor] = []

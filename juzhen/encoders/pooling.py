@@ -32,44 +32,16 @@ class Sentences(Protocol):
     @property
     def places(self) -> Any: ...
     def sum(self, states: Any) -> Any:
-        """Sum of each sentence's states.
-
-        Args:
-            states: States of the tokens, in packed order.
-
-        Returns:
-            Array (sentences, dim).
-        """
+        """Sum of each sentence's states."""
 
     def max(self, states: Any) -> Any:
-        """Largest value of each dimension.
-
-        Args:
-            states: States of the tokens, in packed order.
-
-        Returns:
-            Array (sentences, dim).
-        """
+        """Largest value of each dimension."""
 
     def first(self, states: Any) -> Any:
-        """State of the first token.
-
-        Args:
-            states: States of the tokens, in packed order.
-
-        Returns:
-            Array (sentences, dim).
-        """
+        """State of the first token."""
 
     def last(self, states: Any) -> Any:
-        """State of the last token.
-
-        Args:
-            states: States of the tokens, in packed order.
-
-        Returns:
-            Array (sentences, dim).
-        """
+        """State of the last token."""
 
 
 @dataclass(frozen=True)

@@ -103,14 +103,9 @@ class Projection(OutputLayer):
 
     @classmethod
     def load(cls, folder: Path, *, of_tokens: bool = False) -> Self:
-        """Read a `Dense` folder.
+        """Read a `Dense` folder. Raises UserError for pickled weights or an unsupported variant.
 
-        Args:
-            folder: The folder.
-            of_tokens: True for a layer over token states, which PyLate does not record.
-
-        Raises:
-            UserError: Pickled weights, or an unsupported variant.
+        `of_tokens`: a layer over token states, which PyLate does not record.
         """
         config = read_module(folder, cls.kind)
         activation = config.get("activation_function", "torch.nn.modules.activation.Tanh")
@@ -156,14 +151,7 @@ class OutputNorm(OutputLayer):
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        """Read a `LayerNorm` folder.
-
-        Args:
-            folder: The folder.
-
-        Raises:
-            UserError: Pickled weights.
-        """
+        """Read a `LayerNorm` folder. Raises UserError for pickled weights."""
         return cls._filled(folder, read_module(folder, cls.kind)["dimension"])
 
 
@@ -188,11 +176,8 @@ def load_projections(
 ) -> list[OutputLayer]:
     """Load the layers of folders, in order. None is a `UnitLength`.
 
-    Args:
-        folders: Folders of the layers.
-        width: Dimensions of a pooled state.
-        layer_norm: true appends a new normalization unless there is one · false removes it · None changes nothing.
-        token_layers: Number of first layers over token states.
+    `layer_norm`: true appends a new normalization unless there is one · false removes it · None changes nothing. The
+    first `token_layers` layers are over token states.
     """
     layers: list[OutputLayer] = []
     for number, folder in enumerate(folders):
@@ -242,15 +227,7 @@ class BilinearScore(nn.Module):
 
     @classmethod
     def load(cls, folder: Path, *, dim: int) -> "BilinearScore | None":
-        """Load SCORE_FILE. None if it is missing.
-
-        Args:
-            folder: Its folder.
-            dim: Dimensions of the embeddings.
-
-        Raises:
-            UserError: Its size does not fit.
-        """
+        """Load SCORE_FILE. None if it is missing. Raises UserError if its size is not `dim`."""
         if not (folder / SCORE_FILE).is_file():
             return None
         with naming(f"{folder / SCORE_FILE}: no form over embeddings of {dim} numbers"):

@@ -320,10 +320,7 @@ def is_table(encoder: PooledEncoder) -> bool:
 def save_transformer(encoder: PooledEncoder, folder: Path, *, segments: bool | None = None) -> None:
     """Write backbone and tokenizer in the layout of transformers, with the maximal length in the tokenizer.
 
-    Args:
-        encoder: The encoder.
-        folder: Target folder.
-        segments: The tokenizer returns segment ids. None leaves its setting.
+    `segments`: the tokenizer returns segment ids. None leaves its setting.
     """
     if has_adapter(encoder.backbone):
         offered("adapters", "save")(encoder.backbone, folder)

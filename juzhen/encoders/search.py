@@ -303,11 +303,7 @@ class ApproximateIndex:
         *,
         advance: Callable[[int], None] = lambda count: None,
     ) -> tuple[Int[np.ndarray, "queries k"], Float[np.ndarray, "queries k"]]:
-        """As `exact_search`, among the documents that the index looks at.
-
-        Args:
-            queries, k, advance: As in `exact_search`.
-        """
+        """As `exact_search`, among the documents that the index looks at."""
         require_finite_vectors(queries, "queries")
         if self._kind == "hnsw":
             self._index.hnsw.efSearch = 2 * k
@@ -430,9 +426,6 @@ class Quantized:
         """Search as `exact_search`: the best rescore × k documents by codes, then the k best of these by `documents`.
 
         Queries are not quantized. Decoded documents are normalized.
-
-        Args:
-            queries, k, advance: As in `exact_search`.
         """
         require_finite_vectors(queries, "queries")
         depth = min(k * self.rescore, len(self)) if self.whole is not None else k

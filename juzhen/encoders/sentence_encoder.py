@@ -73,11 +73,7 @@ class Backend(Protocol):
         """Short name of the computation. It is part of the key of cached embeddings."""
 
     def encode(self, tokens: Tokens) -> Float[np.ndarray, "sentences dim"]:
-        """Embeddings in float32, in the order in which the sentences were collated.
-
-        Args:
-            tokens: Collated sentences.
-        """
+        """Embeddings in float32, in the order in which the sentences were collated."""
 
 
 class Options(TypedDict, total=False):
@@ -163,14 +159,7 @@ class SentenceEncoder(ThresholdMixin, HubMixin, PassageMixin, PooledEncoder):
 
     @staticmethod
     def of(parts: EncoderComponents) -> "SentenceEncoder":
-        """Build an encoder from its components, a PromptEncoder if they include templates.
-
-        Args:
-            parts: The components.
-
-        Returns:
-            The encoder.
-        """
+        """Build an encoder from its components, a PromptEncoder if they include templates."""
         encoder = SentenceEncoder(parts.backbone, parts.tokenizer, **parts.options)
         check_batch_invariance(encoder)
         if parts.templates is not None:

@@ -279,14 +279,7 @@ class TemplateEncoder(PooledEncoder):
         return TemplateTokens.of(tokens, packed)
 
     def stage_1(self, tokens: TemplateTokens) -> Float[Tensor, "sentences dim"]:
-        """States h of stage 1, in packed order, before denoising.
-
-        Args:
-            tokens: Packed tokens, as from `collate`.
-
-        Returns:
-            States, (sentences, dim).
-        """
+        """States h of stage 1, in packed order, before denoising."""
         return self._read(self._states(tokens), tokens)
 
     def _packed_order(self, tokens: Tokens) -> Float[Tensor, "sentences dim"]:
@@ -388,14 +381,7 @@ class TemplateEncoder(PooledEncoder):
         return table.lengths + self.template_tokens[0].size
 
     def token_states(self, tokens: Tokens) -> NoReturn:
-        """Raise UserError, since the states of template tokens are not states of the sentence.
-
-        Args:
-            tokens: Packed tokens, as from `collate`.
-
-        Returns:
-            Nothing, since it always raises.
-        """
+        """Raise UserError, since the states of template tokens are not states of the sentence."""
         raise UserError(
             "this encoder reads sentences through templates, which a masked language model cannot learn from. Start it "
             "from an encoder without templates"

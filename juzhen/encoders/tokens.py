@@ -427,12 +427,7 @@ def token_codes(table: TokenTable) -> UInt64[np.ndarray, "texts"]:
 
 
 def unknown_texts(reader: Any, table: TokenTable) -> Bool[np.ndarray, "texts"]:
-    """Texts with an unknown token.
-
-    Args:
-        reader: Reader that tokenized them: an encoder, or one side of a pair. Its special tokens do not count.
-        table: Their token ids.
-    """
+    """Texts with an unknown token. Special tokens of the `reader`, an encoder or one side of a pair, do not count."""
     number = unknown_number(reader.tokenizer)
     is_unknown = np.zeros(len(table), dtype=bool)
     if number is None or not len(table):
@@ -451,11 +446,7 @@ def unknown_texts(reader: Any, table: TokenTable) -> Bool[np.ndarray, "texts"]:
 def note_unknown(reader: Any, texts: Sequence[str], table: TokenTable, *, is_whole: bool = False) -> None:
     """Count for the call at work, if anyone asks, which texts hold unknown pieces, and which of them are one.
 
-    Args:
-        reader: As of `unknown_texts`.
-        texts: As they were given.
-        table: Their token numbers.
-        is_whole: None of them is truncated.
+    `is_whole`: none of the texts is truncated.
     """
     if (seen := current()) is not None:
         tokenizer = reader.tokenizer

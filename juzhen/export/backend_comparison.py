@@ -292,11 +292,7 @@ def _compared(
 def _computed(
     name: str, open_way: Callable[[], Callable[[Any], Any]], rows: Sequence[Any], *, axes: int, asked: bool
 ) -> tuple[Callable[[Any], Any], np.ndarray] | BackendResult:
-    """Open a backend and compute with it.
-
-    Returns:
-        Its function and vectors or scores. A result without numbers if they are not finite.
-    """
+    """Open a backend, and return its function and vectors or scores. No numbers if they are not finite."""
     is_open = False
     try:
         encode = open_way()

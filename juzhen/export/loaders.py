@@ -61,22 +61,12 @@ class ExportedModel(Protocol):
     by: str
 
     def encode(self, texts: Sequence[str], *, batch_size: int = BATCH) -> Float[np.ndarray, "texts dim"]:
-        """Return embeddings in the order of the texts.
-
-        Args:
-            texts: The texts.
-            batch_size: Texts that are encoded at a time.
-        """
+        """Return embeddings in the order of the texts."""
 
     def score(
         self, pairs: Sequence[tuple[str, str]], *, batch_size: int = BATCH
     ) -> Float[np.ndarray, "pairs"]:
-        """Return one score for each pair, higher = closer.
-
-        Args:
-            pairs: Two texts each.
-            batch_size: Pairs that are scored at a time.
-        """
+        """Return one score for each pair, higher = closer."""
 
 
 def open_export(folder: str | Path) -> ExportedModel:

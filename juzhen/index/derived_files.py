@@ -61,13 +61,7 @@ class Dense(Protocol):
         depth: int,
         allowed: Bool[np.ndarray, "places"] | None,
     ) -> Int[np.ndarray, "queries depth"]:
-        """Return the nearest allowed places, the best first, filled up with −1.
-
-        Args:
-            queries: Embeddings.
-            depth: Places for each query.
-            allowed: True for the places that may be found. None: all.
-        """
+        """Return the nearest allowed places (None: of all), the best first, filled up with −1."""
 
 
 class Scan:
@@ -273,8 +267,7 @@ def open_quick_files(store: Store, folder: Path) -> QuickFiles:
 def covered_numbers(store: Store, folder: Path) -> Int[np.ndarray, "texts"]:
     """Return the numbers of the texts in the current files, by position. Empty without files.
 
-    Raises:
-        DifferentFilesError: The files differ from their record. A writing store must be within a transaction.
+    Raises DifferentFilesError for files that differ from their record. A writing store must be within a transaction.
     """
     generation = store.generation()
     if generation is None:
@@ -300,11 +293,7 @@ def covered_numbers(store: Store, folder: Path) -> Int[np.ndarray, "texts"]:
 
 
 def derive(store: Store, folder: Path, *, progress: bool | None = None) -> None:
-    """Write the derived files of an index and make them current.
-
-    Args:
-        progress: Show a bar. None: on a terminal only.
-    """
+    """Write the derived files of an index and make them current."""
     facts, generation, numbers = store.facts(), store.generation(), store.numbers()
     if len(numbers) < (LEAST if facts["kind"] == "ivf_pq" else 1):  # so few are compared one by one
         store.drop_generation()

@@ -61,11 +61,7 @@ class IndexHit(NamedTuple):
     span: tuple[int, int] | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return a dict for JSON. Whole texts have no document and no span.
-
-        Returns:
-            The dict.
-        """
+        """Return a dict for JSON. Whole texts have no document and no span."""
         return {name: value for name, value in self._asdict().items() if value is not None}
 
 
@@ -284,11 +280,7 @@ class Index:
         return answers
 
     def view(self) -> View:
-        """Return the current snapshot.
-
-        Returns:
-            The snapshot.
-        """
+        """Return the current snapshot."""
         with self._lock:
             for _ in range(ATTEMPTS):
                 version = self.store.version
@@ -305,11 +297,7 @@ class Index:
             return self._state
 
     def facts(self) -> dict[str, Any]:
-        """Return texts, kind, dimension, fields, modes, passages and bytes_per_vector.
-
-        Returns:
-            A dict for JSON.
-        """
+        """Return texts, kind, dimension, fields, modes, passages and bytes_per_vector."""
         view = self.view()
         return {
             "texts": int(view.alive.sum()),

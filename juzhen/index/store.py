@@ -344,11 +344,9 @@ class Store:
     def matching(self, where: Where) -> Int[np.ndarray, "some"]:
         """Return the sorted numbers of texts with matching metadata.
 
-        A list of metadata matches if one of its items does. Values are compared by their JSON type.
-        Values from a csv file are texts.
-
-        Raises:
-            UserError: A name that no text has, or that holds objects alone, which no value equals.
+        A list of metadata matches if one of its items does. Values are compared by their JSON type. Values from a csv
+        file are texts. Raises UserError for a name that no text has, or that holds objects alone, which no value
+        equals.
         """
         fields = self.facts()["fields"]
         conditions, values = [], list[Any]()
@@ -512,15 +510,11 @@ def is_value(value: Any) -> bool:
 
 
 def _open_database(path: Path | None, *, writes: bool, patience: float) -> sqlite3.Connection:
-    """Open a database. Committed transactions are on the disk, also after a kill. Threads must take turns.
+    """Open a database, None in memory.
 
-    Args:
-        path: The file. None keeps the database in memory.
-        writes: False: nothing is changed, and commits of other processes become visible.
-        patience: Seconds to wait for another process that writes.
-
-    Raises:
-        sqlite3.Error: It cannot be opened.
+    Committed transactions are on the disk, also after a kill. Threads must take turns. Without `writes` nothing is
+    changed, and commits of other processes become visible. `patience` is how many seconds another process that writes
+    is waited for.
     """
     if path is None:
         return sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)

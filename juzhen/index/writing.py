@@ -70,27 +70,13 @@ class Rows:
     notes: tuple[str, ...] = ()
 
     def part(self, rows: slice) -> "Rows":
-        """Return some of the rows, with their ids and metadata.
-
-        Args:
-            rows: A slice of the rows.
-
-        Returns:
-            The rows.
-        """
+        """Return some of the rows, with their ids and metadata."""
         ids = None if self.ids is None else self.ids[rows]
         metadata = None if self.metadata is None else self.metadata[rows]
         return Rows(self.texts[rows], ids, metadata, self.fields)
 
     def after(self, count: int) -> "Rows":
-        """Return the rows after the first ones.
-
-        Args:
-            count: Number of rows to leave out.
-
-        Returns:
-            The other rows.
-        """
+        """Return the rows after the first ones."""
         return self.part(slice(count, None))
 
     def check_metadata(self) -> None:

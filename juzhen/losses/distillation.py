@@ -26,15 +26,7 @@ class TeacherLoss(Loss):
     def nearness(
         projected: Float[Tensor, "batch teacher"], teacher: Float[Tensor, "batch teacher"]
     ) -> dict[str, Tensor]:
-        """Mean cosine of the student's vectors and the teacher's, to be logged.
-
-        Args:
-            projected: Vectors of the student in the teacher's space.
-            teacher: Vectors of the teacher.
-
-        Returns:
-            Name → value.
-        """
+        """Mean cosine of the student's vectors and the teacher's, to be logged."""
         return {"teacher_cosine": row_cosine(projected, teacher).mean()}
 
 

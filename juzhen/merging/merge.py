@@ -187,12 +187,7 @@ class Models:
 
     @torch.no_grad()
     def merge(self, method: str, weights: Sequence[float], *, density: float, scale: float, seed: int) -> Any:
-        """Return `self.encoder` with merged weights. Each call overwrites the last.
-
-        Args:
-            weights: One per model.
-            density, scale, seed: As in `juzhen.merge`.
-        """
+        """Return `self.encoder` with merged weights. Each call overwrites the last. Options as in `juzhen.merge`."""
         how, target = METHODS[method], self.encoder.state_dict()
         numbers = {"density": density, "scale": scale, "generator": torch.Generator().manual_seed(seed)}
         for name, values in target.items():

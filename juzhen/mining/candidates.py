@@ -48,20 +48,10 @@ class Retriever(Protocol):
     digest: str
 
     def search(self, queries: Int[np.ndarray, "queries"], k: int, advance: Advance) -> Found:
-        """Return documents and scores, best first, padded with −1 and −inf.
-
-        Args:
-            queries: Numbers of the queries.
-            k: Documents for each query.
-            advance: Receives the number of finished queries.
-        """
+        """Return documents and scores, best first, padded with −1 and −inf. `advance` gets the finished queries."""
 
     def score(self, queries: Numbers, documents: Numbers) -> Scores:
-        """Score pairs in float32.
-
-        Args:
-            queries, documents: Numbers of both texts of each pair.
-        """
+        """Score pairs of numbers in float32."""
 
 
 class DenseRetriever:
@@ -256,12 +246,8 @@ def _ordered(pool: Pool) -> Pool:
 class AsymmetricRetriever:
     """Documents by the exact scores of an `AsymmetricEncoder`. Every document is scored.
 
-    Queries and corpus are encoded at the first use: dim × 4 bytes for each token, or 8 bytes for each nonzero number of
-        a
-    sparse encoder. It takes the options of `DenseRetriever` and ignores the cache.
-
-    Raises:
-        UserError: An index other than exact, or a prompt by name.
+    Queries and corpus are encoded at the first use: dim × 4 bytes for each token, or 8 bytes for each nonzero number
+    of a sparse encoder. It takes the options of `DenseRetriever` and ignores the cache.
     """
 
     def __init__(

@@ -125,9 +125,8 @@ def refused(
 ) -> Codes:
     """Return the reason of each candidate as its position in REASONS, int8. The cross-encoder is applied later.
 
-    Args:
-        lowest: Lowest score of a positive of the query.
-        by_judge: max_score applies to the cross-encoder, not to these scores.
+    `lowest` is the lowest score of a positive of the query. `by_judge`: max_score applies to the cross-encoder, not to
+    these scores.
     """
     rules = [*answers.reasons(pool.query, pool.document)]
     rules.append((Reason.OUTSIDE_WINDOW, (pool.rank > 0) & (pool.rank <= options.range_min)))

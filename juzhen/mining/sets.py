@@ -110,9 +110,7 @@ def write_description(
 ) -> Path:
     """Write the configuration of a table to conf/dataset next to it, and return its path.
 
-    Args:
-        columns: Field of the example → name of its column.
-        like: Configuration of the source set, for language and license.
+    `columns` maps a field of the example to its column. Language and license are those of the set `like`.
     """
     config = {
         "name": path.stem,

@@ -101,11 +101,7 @@ class Batcher:
     def submit(
         self, client: str, engine: Compute, inputs: Sequence[Any], lengths: Sequence[int]
     ) -> "asyncio.Future[list[np.ndarray]]":
-        """Return one result per input, in order. A cancelled request is dropped.
-
-        Raises:
-            RequestError: The queue is full, or the request has more tokens than it can hold.
-        """
+        """Return one result per input, in order. A cancelled request is dropped. Raises RequestError when full."""
         tokens = int(sum(lengths))
         if tokens > self.queue_tokens:
             raise RequestError(

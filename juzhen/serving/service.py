@@ -54,10 +54,8 @@ class Word:
 def words_of(encoder: SentenceEncoder, text: str, *, param: str) -> tuple[np.ndarray, list[Word]]:
     """Return the token ids of a text with its prompt, and the words they form. Special tokens belong to no word.
 
-    Tokens within a run of letters, and tokens that share a character, form one word.
-
-    Raises:
-        RequestError: Too many words, or a tokenizer without character offsets.
+    Tokens within a run of letters, and tokens that share a character, form one word. Raises RequestError for too many
+    words, or a tokenizer without character offsets.
     """
     if not encoder.tokenizer.is_fast:
         raise RequestError(

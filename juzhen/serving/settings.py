@@ -99,14 +99,7 @@ class Keys:
         return bool(self._digests)
 
     def number(self, authorization: str) -> int | None:
-        """Return the number of the key in an Authorization header, in constant time, or None.
-
-        Args:
-            authorization: Value of the header.
-
-        Returns:
-            The number, from 0, or None.
-        """
+        """Return the number of the key in an Authorization header, in constant time, or None."""
         scheme, _, key = authorization.partition(" ")
         digest = sha256(key.strip().encode("utf-8", "surrogatepass")).digest()
         matches = [hmac.compare_digest(digest, stored) for stored in self._digests]

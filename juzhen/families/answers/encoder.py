@@ -278,19 +278,10 @@ class GenerativeReranker(PairEncoder):
 
     @classmethod
     def of_folder(cls, inner: SentenceEncoder, folder: Path, *, has_weights: bool = True) -> Self:
-        """Build the encoder of a folder around its model.
+        """Build the encoder of a folder around its model. `has_weights`: they were read from the folder, and not drawn.
 
-        Args:
-            inner: The model of the folder.
-            folder: The folder with the settings.
-            has_weights: True if the weights were read from the folder, False if they were drawn.
-
-        Returns:
-            The reranker.
-
-        Raises:
-            UserError: The weights were read, but no file holds the head. The token embeddings would give
-                other scores.
+        Raises UserError if the weights were read but no file holds the head. The token embeddings would give other
+        scores.
         """
         layout = read_answers(folder)
         encoder = cls(inner, answers=layout.answers, prompts=layout.prompts, format=layout.format)
@@ -397,11 +388,7 @@ class GenerativeReranker(PairEncoder):
         self.set_instruction(text)
 
     def set_instruction(self, text: str | None) -> None:
-        """Set the instruction. Raises UserError for a template without a place for it.
-
-        Args:
-            text: The instruction. None: that of the template.
-        """
+        """Set the instruction. Raises UserError for a template without a place for it."""
         texts = {name: value for name, value in self.prompts.texts.items() if name != NAME}
         prompts = Prompts(texts | {NAME: text}, NAME) if text else Prompts(texts)
         template = self._template_of(text or None)
@@ -441,11 +428,7 @@ class GenerativeReranker(PairEncoder):
             return functional.linear(pooled.float(), self.direction().float())
 
     def direction(self) -> Float[Tensor, "1 dim"]:
-        """The vector multiplied with the last state: the row of yes minus the row of no.
-
-        Returns:
-            Tensor (1, dim).
-        """
+        """The vector multiplied with the last state: the row of yes minus the row of no."""
         if self.rows is not None:
             first, *other = self.rows
         else:
@@ -454,11 +437,7 @@ class GenerativeReranker(PairEncoder):
         return (first - other[0] if other else first).unsqueeze(0)
 
     def whole_head(self) -> Float[Tensor, "vocabulary dim"] | None:
-        """The head with its current rows. None: it is tied to the token embeddings.
-
-        Returns:
-            Tensor (vocabulary, dim), or None.
-        """
+        """The head with its current rows. None: it is tied to the token embeddings."""
         if self.rows is None or self._stored.head is None:
             return None
         head = self._stored.head.to(self.backbone.dtype).clone()
@@ -466,13 +445,7 @@ class GenerativeReranker(PairEncoder):
         return head
 
     def write_files(self, folder: Path, card: dict[str, Any], place: str) -> None:
-        """Fill an empty folder as `save` does.
-
-        Args:
-            folder: The empty folder.
-            card: Facts for the README.
-            place: Name of the encoder in the README.
-        """
+        """Fill an empty folder as `save` does."""
         write_answers(self, folder, card, place=place)
 
 

@@ -152,13 +152,7 @@ class AnswerPrompt:
     def lengths(
         self, first: np.ndarray, second: np.ndarray, *, max_length: int
     ) -> tuple[Int[np.ndarray, "rows"], Int[np.ndarray, "rows"]]:
-        """Remaining tokens of each side. The document is truncated first, then the query, and never the tail.
-
-        Args:
-            first: Number of tokens of each query with the text around it.
-            second: Number of tokens of each document with the text around it.
-            max_length: Tokens of a pair.
-        """
+        """Remaining tokens of each side. The document is truncated first, then the query, and never the tail."""
         is_cut = first + second >= max_length
         room = np.where(is_cut, np.minimum(first, max_length - len(self.tail)), first)
         return room, np.where(is_cut, max_length - room, second)

@@ -404,13 +404,7 @@ class SparseEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEncoder):
         return encoder.to(place).eval()
 
     def write_files(self, folder: Path, card: dict[str, Any], place: str) -> None:
-        """Fill an empty folder as `save` does. An adapter is merged into the weights.
-
-        Args:
-            folder: The empty folder.
-            card: Facts for the README.
-            place: Name of the encoder in the README.
-        """
+        """Fill an empty folder as `save` does. An adapter is merged into the weights."""
         write_sparse(merged(self), folder, card, place=place)
 
     @property
@@ -431,15 +425,7 @@ class SparseEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEncoder):
     def pair_scores(
         self, first: Float[Tensor, "batch dim"], second: Float[Tensor, "batch dim"]
     ) -> Float[Tensor, "batch"]:
-        """The dot product of each pair of vectors.
-
-        Args:
-            first: Vectors of the first texts, (batch, vocabulary).
-            second: Vectors of the second texts.
-
-        Returns:
-            One score for each pair.
-        """
+        """The dot product of each pair of vectors."""
         return (first.float() * second.float()).sum(dim=-1)
 
     def _pooled(self, layers: tuple[Tensor, ...], tokens: Tokens) -> Float[Tensor, "sentences vocabulary"]:
@@ -456,14 +442,7 @@ class SparseEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEncoder):
         )
 
     def sparse_rows(self, tokens: Tokens) -> sparse.csr_array:
-        """Vectors of the texts as collated, as the encoder is: on its device, with or without dropout.
-
-        Args:
-            tokens: Packed tokens, as from `collate`.
-
-        Returns:
-            Sparse array (texts, vocabulary).
-        """
+        """Vectors of the texts as collated, as the encoder is: on its device, with or without dropout."""
         rows = []
         for part in self._parts(self._layers(tokens)[-1], tokens):
             places = part.nonzero()
@@ -507,17 +486,7 @@ class SparseEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEncoder):
     def vectors(
         self, texts: Sequence[str], side: Side, batch_tokens: int = BATCH_TOKENS, progress: bool | None = None
     ) -> SparseVectors:
-        """Vectors of texts, read as queries or as documents.
-
-        Args:
-            texts: The texts.
-            side: Read the texts as queries or as documents.
-            batch_tokens: Tokens of a batch, padding included.
-            progress: Progress bar. None shows it on a terminal once the work has taken some seconds.
-
-        Returns:
-            The vectors of all texts.
-        """
+        """Vectors of texts, read as queries or as documents."""
         warn_forked()
         reader = self.reading(side)
         vectors, table = SparseVectors(len(texts), self.dim), reader.tokenize(texts)
@@ -532,14 +501,7 @@ class SparseEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEncoder):
 
     @torch.inference_mode()
     def infer_sparse(self, tokens: Tokens) -> sparse.csr_array:
-        """Compute `sparse_rows` without dropout, on the device of the weights.
-
-        Args:
-            tokens: Packed tokens, as from `collate`.
-
-        Returns:
-            Sparse array (texts, vocabulary).
-        """
+        """Compute `sparse_rows` without dropout, on the device of the weights."""
         with evaluating(self):
             return self.sparse_rows(tokens.to(self.device))
 
