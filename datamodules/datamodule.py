@@ -105,7 +105,6 @@ def select(
     its metric. `dev/<set>/<metric>` selects this metric.
 
     Args:
-        metric: The model's metric.
         unscored: Kinds that the model has no metric for.
 
     Raises:

@@ -90,7 +90,6 @@ def check_hydra(node: Mapping[str, Any], overrides: Sequence[str]) -> None:
 
     Args:
         node: The plain `hydra` node of a composed configuration, without resolved references.
-        overrides: Overrides of the command line.
 
     Raises:
         ConfigError: Code or a path from a file.
@@ -262,13 +261,6 @@ def check_command_line(arguments: Sequence[str], *, conf_dir: Path) -> Command:
     """Parse and check a program's arguments. Each cell of a sweep is checked.
 
     Writes to stderr which hardware `hardware=auto` chose, and warns about settings that are needlessly slow.
-
-    Args:
-        arguments: Arguments of the program.
-        conf_dir: Root of the configuration tree.
-
-    Returns:
-        The command.
 
     Raises:
         UserError: The first mistake.

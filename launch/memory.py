@@ -180,9 +180,6 @@ def fit_memory(
     """Set the micro-batches of `auto`, print the notes about memory, and return the memory of a step.
 
     Args:
-        job: The job.
-        encoder: Its encoder.
-        data: Its data.
         chosen: Micro-batches of the run that is resumed. Others would change its weights. None: a new run.
 
     Returns:

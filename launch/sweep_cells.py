@@ -55,7 +55,6 @@ def read_cell(loader: ConfigLoader, sweep: DictConfig, words: Sequence[str], gro
     key. Words of a named sweep stay, since they identify its runs.
 
     Args:
-        loader: Hydra's.
         sweep: The composition of the whole sweep.
         words: The words of the cell, each with one value.
         groups: The groups of the configuration tree.
@@ -160,12 +159,7 @@ def with_row(overrides: Iterable[str], row: Iterable[str], typed: Iterable[str])
     """Merge a cell of the grid and a row into one command line.
 
     Args:
-        overrides: The cell.
-        row: The row.
         typed: Keys of the user's command line. These override the row, and the row overrides the grid.
-
-    Returns:
-        The words.
     """
     row, typed = list(row), set(typed)
     in_row = {key_of(word) for word in row}

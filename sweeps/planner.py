@@ -72,7 +72,6 @@ def seconds_left(
     """Estimate the remaining seconds of a sweep. None before an estimate is possible.
 
     Args:
-        finished: Seconds of each finished cell.
         running: Seconds and finished share of each running cell.
     """
     seconds = list(finished) or [worked / share for worked, share in running if share > 0.01]

@@ -56,7 +56,6 @@ def decision_accuracy(
     A tie of the cheap matrix counts as half a decision. A tie of the reference is not a decision.
 
     Args:
-        cheap: Scores of cheap trainings.
         reference: Scores of the trainings that are to be predicted.
         least: Count only decisions where the reference differs by at least so many points.
         counted: Count only these decisions, by the sources and targets that both matrices have (`shared`).
@@ -93,7 +92,6 @@ def surest(
     """Choose the decisions in which the cheap matrix differs most, as `counted` of `decision_accuracy`.
 
     Args:
-        cheap: Scores of cheap trainings.
         reference: Scores of the trainings that are to be predicted.
         share: Of the decisions, from 0 to 1.
 
@@ -123,7 +121,6 @@ def regret(cheap: pd.DataFrame, reference: pd.DataFrame, *, picks: int = 1) -> I
     """Compute how many points are lost by following the cheap matrix, on average over the targets.
 
     Args:
-        cheap: Scores of cheap trainings.
         reference: Scores of the trainings that are to be predicted.
         picks: Take the best in the reference of so many first choices of the cheap matrix.
 

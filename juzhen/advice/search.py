@@ -48,10 +48,7 @@ def winner_interval(
     """Compute a median-unbiased estimate of the winner, and its hybrid interval.
 
     Args:
-        value: Measured value of the winner.
-        error: Its standard error.
         leads: How far it is ahead of each rival, in the scores that chose it. Not negative.
-        covariances: Of each lead with `value`.
         level: Share of intervals that miss the truth.
 
     Returns:
@@ -149,9 +146,6 @@ def difference(
         second: The same of the other recipe.
         deviation: Standard deviation between seeds, in points. 0 if nothing was trained.
         level: Share of intervals that miss the truth.
-
-    Returns:
-        The difference, first minus second.
     """
     gaps = np.mean(first, axis=0) - np.mean(second, axis=0)
     rows, _ = error_of_rows(gaps[1:], are_values=False)

@@ -255,10 +255,6 @@ def read_target(word: str, reading: Reading) -> Target:
 
     Args:
         word: Path of a table, or name of a set.
-        reading: How it is read.
-
-    Returns:
-        The target.
 
     Raises:
         UserError: A file or a set that is missing, rows that nothing measures, or fewer than LEAST_ROWS.
@@ -303,7 +299,6 @@ def read_search_target(tables: Mapping[str, Path], reading: Reading) -> Target:
 
     Args:
         tables: "queries", "corpus" and, if the answers are not a column of the queries, "answers" → table.
-        reading: How they are read.
 
     Returns:
         The target. Scored are DEV_SHARE of the queries, over the corpus.
@@ -378,8 +373,6 @@ def read_sources(
 
     Args:
         names: Sets and files. None: every set that has a training file, in the language of the target.
-        target: The target.
-        reading: How they are read.
 
     Returns:
         The sources, and name → why a set is not one.

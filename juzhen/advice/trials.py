@@ -92,7 +92,6 @@ def measured(
     Scores of the first rows alone can so be subtracted from scores of all rows, row by row.
 
     Args:
-        values: Of the first rows.
         gold: Their gold values. None: the score is the mean of the values.
         scored: Number of all rows. The influence of further ones is 0.
 

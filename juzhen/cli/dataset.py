@@ -265,8 +265,6 @@ def set_of_file(
     """Make the set of a file, unless it exists and the file is unchanged.
 
     Args:
-        file: Table with the rows.
-        data_dir: Folder of the data sets.
         config_dir: Folder whose dataset/ has the description.
         write: Write the set. False only makes the description.
 

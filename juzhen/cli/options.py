@@ -228,9 +228,6 @@ def _option(about: str, hint: Any, default: Any) -> Any:
 def described_args(docstring: str) -> Mapping[str, str]:
     """Read the entries under `Args:`, or `Attributes:`, of a docstring.
 
-    Args:
-        docstring: A docstring in Google style.
-
     Returns:
         Name → description in one line.
 

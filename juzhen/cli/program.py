@@ -69,7 +69,6 @@ def run_program(main: Callable[[], int | None], work: str = "") -> int:
     A reader that stops (`| head -1`) is not an error.
 
     Args:
-        main: The program.
         work: Name of the work in the line about an exception.
 
     Returns:
@@ -113,9 +112,6 @@ def open_streams() -> "Lasting":
 
     A character that the encoding lacks is written as \\u4eca. Closed streams are opened on the null device, because the
     next opened file would take their number, and their text.
-
-    Returns:
-        The file under stdout.
     """
     for number in range(3):
         try:
@@ -167,11 +163,7 @@ def status_of(main: Callable[[], int | None], work: str = "") -> int:
     """Run a program, and answer an exception in one line.
 
     Args:
-        main: The program.
         work: Program or verb, for the line.
-
-    Returns:
-        The exit status.
     """
     try:
         return main() or 0
@@ -194,11 +186,7 @@ def answer(error: BaseException, work: str = "") -> int:
     """Print one line on stderr about an exception, with the file of its traceback.
 
     Args:
-        error: The exception.
         work: Program or verb, for the line.
-
-    Returns:
-        The exit status.
     """
     if isinstance(error, KeyboardInterrupt):
         print(INTERRUPTED, file=sys.stderr)
@@ -221,9 +209,6 @@ def answer(error: BaseException, work: str = "") -> int:
 
 def reason_of(error: BaseException) -> str:
     """Describe an exception in the words of its author, with the file and advice.
-
-    Args:
-        error: The exception.
 
     Returns:
         The description, without a full stop.
@@ -334,15 +319,7 @@ SHOWN = ("torch", "pytorch-lightning", "transformers", "hydra-core")
 
 
 def tell_about(arguments: Sequence[str], *, conf_dir: Path) -> bool:
-    """Print the answer to --version, or to --info as the only word.
-
-    Args:
-        arguments: The command line.
-        conf_dir: Folder of the configuration.
-
-    Returns:
-        False if Hydra must answer.
-    """
+    """Print the answer to --version, or to --info as the only word."""
     if "--version" in arguments:
         print(version_line())
         return True

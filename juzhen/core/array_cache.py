@@ -163,7 +163,6 @@ def read_arrays(path: Path, checks: bool = True) -> Stored:
     """Map the arrays of a file, read-only.
 
     Args:
-        path: The file.
         checks: Compare all bytes with the checksum. False if another process has just done it.
 
     Raises:

@@ -163,12 +163,7 @@ def new_link(target: Path, path: Path) -> None:
 
 
 def remove_file(path: Path, *, in_own_folder: bool = False) -> None:
-    """Remove a file of a marked folder, or a listed file. Any other file stays.
-
-    Args:
-        path: The file.
-        in_own_folder: As in `atomic_write`.
-    """
+    """Remove a file of a marked folder, or a listed file. Any other file stays."""
     if in_own_folder or is_own_dir(path.parent) or is_overwritable(path):
         path.unlink(missing_ok=True)
 

@@ -24,7 +24,6 @@ def as_column(values: Any, name: str) -> list[Any]:
     """Return the values of a list, array, Series, Arrow column or generator by position.
 
     Args:
-        values: The column.
         name: Name of the argument, for the message.
 
     Raises:
@@ -170,10 +169,7 @@ def check_texts(
     """Raises UserError for the first text that cannot be encoded.
 
     Args:
-        texts: The texts.
         called: Name of one of them, for the message.
-        start: Number of the first one.
-        may_be_empty: Accept empty texts.
     """
     if {*map(type, texts)} <= {str}:  # one look at all of them is many times as fast
         together, firsts = "".join(texts), {text[:1] for text in texts}
@@ -255,11 +251,9 @@ def require_finite(
 
     Args:
         numbers: One row for each text, or several.
-        texts: Texts, or pairs of texts.
         owners: Index of each row's text. None: one row for each text.
         key: Name of one of `texts`, for the message.
         giver: Name of the model, for the message.
-        may_be_zero: As of `sound_rows`.
 
     Raises:
         UserError: A row with NaN or infinity. The message has its text.
@@ -278,9 +272,7 @@ def require_finite_weights(
     """Check named torch tensors for NaN and infinity.
 
     Args:
-        tensors: Names and tensors.
         source: The file or folder they come from.
-        remedy: Advice to the user.
 
     Raises:
         UserError: A tensor with NaN or infinity. The message has its name.

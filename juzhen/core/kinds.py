@@ -233,7 +233,6 @@ def chooses(kind: Kind, unscored: Collection[Kind] = ()) -> str | None:
     training.
 
     Args:
-        kind: Kind of the set.
         unscored: Kinds for which the model has no metric.
     """
     return CLASS_MEANS if kind is Kind.LABELLED_TEXT else main_metric(kind, unscored)
@@ -243,7 +242,6 @@ def main_metric(kind: Kind, unscored: Collection[Kind] = ()) -> str | None:
     """Return the main metric of a kind, or None if there is nothing to compare.
 
     Args:
-        kind: Kind of the set.
         unscored: Kinds for which the model has no metric. A model that cannot search a corpus ranks a few texts.
     """
     if kind is Kind.POSITIVE_PAIR and Kind.RETRIEVAL in unscored:
@@ -301,10 +299,6 @@ def choose_conversion(
     """Choose the kind that a loss reads from a dataset: the dataset's own, or the first that one conversion gives.
 
     Args:
-        dataset: Name of the dataset.
-        kind: Its kind.
-        loss: Name of the loss.
-        input_kinds: Kinds that the loss reads.
         wanted: The dataset's `convert_to` key: take this kind or fail.
         alternatives: Gives loss → kinds it reads, to suggest losses that fit. Called for a refusal only.
         chooser: Configuration key that has `loss` as its value, for messages: a model may require a kind, too.
@@ -341,7 +335,6 @@ def text_roles(kind: Kind | None, symmetric: bool | None) -> str | None:
 
     Args:
         kind: Kind of the set, None for a ranking.
-        symmetric: See `Examples.symmetric`.
     """
     if kind is Kind.NLI_PAIR:
         return "premise and hypothesis"

@@ -121,7 +121,6 @@ class ProgressLine:
         """Set the number of finished parts.
 
         Args:
-            done: The number.
             note: More about it. A function is called only to draw it, with True if there is much room.
         """
         if self._first is None and done > self.done:
@@ -203,8 +202,6 @@ def progress_bar(work: str, total: int, *, shown: bool | None) -> Iterator[Calla
     """Give a function that counts finished parts.
 
     Args:
-        work: Name of the task.
-        total: Number of its parts.
         shown: None: a bar appears on a terminal after PATIENCE seconds.
     """
     begun, done = time.monotonic(), 0
@@ -251,10 +248,6 @@ def console_table(
     """Make a table of rich. Wide cells are wrapped, of numbers only where they do not fit.
 
     Args:
-        head: Headings.
-        rows: Cells.
-        numbers: Headings of right-aligned columns.
-        title: Title of the table.
         bold: Numbers of rows whose first cell is bold.
     """
     from rich.table import Table

@@ -228,9 +228,6 @@ WEIGHT_FILES = ("*.safetensors", "*.bin")
 def weights_digest(folder: str | Path) -> str:
     """Return a digest (16 hex digits) of the weight files below an encoder's folder, or "".
 
-    Args:
-        folder: Folder of the encoder.
-
     Returns:
         The digest. "" without a weight file.
     """
@@ -261,10 +258,6 @@ def nested_name(name: str, dim: int) -> str:
 
     Args:
         name: Name of the set or column.
-        dim: Number of dimensions.
-
-    Returns:
-        Such as "lcqmc@64".
     """
     return f"{name}@{dim}"
 
@@ -539,25 +532,14 @@ class RunProgress:
     left: float | None = None
 
     def write(self, run_dir: Path) -> None:
-        """Write it. Errors are ignored, because the next checkpoint reports them.
-
-        Args:
-            run_dir: The run folder.
-        """
+        """Write it. Errors are ignored, because the next checkpoint reports them."""
         if is_own_dir(run_dir):
             with suppress(OSError, ValueError):
                 write_json(run_dir / PROGRESS_FILE, asdict(self), in_own_folder=True)
 
     @staticmethod
     def read(run_dir: str | Path) -> "RunProgress | None":
-        """Read it. None if it is missing or broken.
-
-        Args:
-            run_dir: The run folder.
-
-        Returns:
-            The progress, or None.
-        """
+        """Read it. None if it is missing or broken."""
         try:
             state = RunProgress(**read_json(Path(run_dir) / PROGRESS_FILE))
             numbers = (state.done, state.total, state.loss, state.dev, state.best, state.left)

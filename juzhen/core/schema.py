@@ -119,8 +119,6 @@ def validated(kind: Any, values: Any, key: str = "", *, where: str = "") -> Any:
     """Build an object of a described type from plain values.
 
     Args:
-        kind: The type.
-        values: Its values.
         key: Place of the values in the configuration.
         where: File that they are from, for the message.
 
@@ -279,7 +277,6 @@ def require_form(value: Any, kind: Any, place: str) -> None:
     Nothing is converted: an int is a number, and true is not. Objects may have keys that their type does not name.
 
     Args:
-        value: The data.
         kind: A type of `typing.TypedDict`, `dict`, `list` and the texts and numbers of this file.
         place: Name of the data, for the message.
 

@@ -94,7 +94,6 @@ def equal_pairs(texts: Sequence[str], codes: "np.ndarray") -> int:
     either. Texts of code 0 are left out.
 
     Args:
-        texts: Equal texts count once.
         codes: uint64 of each text, equal if its token ids are.
     """
     import numpy as np
@@ -130,9 +129,7 @@ def unknown_characters(texts: Sequence[str], number: int | None, encode: Encode)
     If a tokenizer knows each character of a piece, and not the piece, the piece is counted.
 
     Args:
-        texts: They are tokenised once more.
         number: Id of the unknown token. None: the tokenizer knows everything.
-        encode: The tokenizer.
     """
     pieces: list[str] = []
     for text, (ids, spans) in zip(texts, encode(texts), strict=True) if number is not None else ():
@@ -175,9 +172,7 @@ class Readings:
         """Add texts.
 
         Args:
-            texts: In their order.
             is_unknown: True for texts with an unknown token.
-            codes: As of `equal_pairs`.
             weights: Number of times that each text was given. Empty: as often as it comes.
         """
         unknown = [texts[row] for row in is_unknown.nonzero()[0].tolist()]
@@ -278,8 +273,6 @@ class Truncations:
         """Add texts that a tokenizer has read.
 
         Args:
-            tokenizer: The tokenizer.
-            texts, is_unknown, codes: As of `Readings.add`.
             characters: As of `Readings`. It keeps the tokenizer alive, so that no other one gets its `id`.
         """
         readings = self.readings.setdefault(id(tokenizer), Readings(characters))
@@ -296,11 +289,7 @@ class Truncations:
         self.notes[line] = None
 
     def line(self, advice: str) -> str:
-        """Describe the truncated texts in sentences. "" without truncated texts.
-
-        Args:
-            advice: Remedy for truncated texts.
-        """
+        """Describe the truncated texts in sentences. "" without truncated texts."""
         told = []
         for (unit, max_length), (count, total) in self.counts.items():
             now, then = ("is", "was") if count == 1 else ("are", "were")
@@ -355,7 +344,6 @@ def reported(*, strict: bool = False, advice: str = ELSEWHERE) -> Iterator[Trunc
 
     Args:
         strict: Raise UserError for truncated texts instead.
-        advice: Remedy for truncated texts.
     """
     outer = current()
     with collected(strict=strict) as seen:

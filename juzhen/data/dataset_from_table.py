@@ -60,12 +60,8 @@ def make_set(
     """Clean and split the rows of a table. Single sentences cannot be scored and all go to training.
 
     Args:
-        name: Name of the set.
-        table: The rows.
-        guess: Their columns and kind.
         dev: Share of the rows for dev.
         test: Share of the rows for test.
-        seed: Seed of the split.
 
     Raises:
         UserError: An invalid name, no good row, or a split without rows because all rows share sentences.
@@ -296,8 +292,6 @@ def write_described(path: Path, description: str, texts: Mapping[Path, str], *, 
     """Write the files of a set, then its description. A file with the same text stays untouched.
 
     Args:
-        path: The description.
-        description: Its text.
         texts: Text of each file of rows.
         folder: Folder of these files, for the message.
 

@@ -126,7 +126,6 @@ def is_header(first: Sequence[str], columns: Sequence[Sequence[str]]) -> bool:
     It does if it has a word above numbers, if all its cells are column names, or if no cell looks like those below it.
 
     Args:
-        first: The first row.
         columns: The cells below it, column by column.
     """
     names = [name for name in first if name]

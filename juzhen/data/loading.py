@@ -219,12 +219,8 @@ def load_job_data(
     """Read every training set (as the kind in `kinds`) and every evaluation split of a job.
 
     Args:
-        job: The job.
         kinds: Dataset key → kind that its loss reads.
         unscored: Kinds for which the model has no metric, with the reason. Sets of these kinds are not evaluated.
-
-    Returns:
-        Training sets and evaluation splits.
     """
     if job.evaluation.transfer and Kind.LABELLED_TEXT in unscored:
         raise UserError(f"transfer: {unscored[Kind.LABELLED_TEXT]}. Leave it at []")
@@ -272,9 +268,7 @@ def load_stages(
 
     Args:
         job: The job, which has the evaluation sets.
-        stages: The stages of its schedule.
         kinds: Dataset key → kind, for each stage.
-        **options: As of `load_job_data`.
 
     Returns:
         The rows of each stage, in order.
@@ -318,10 +312,6 @@ def _task_rows(job: DataRequest, examples: Examples | None, split: str) -> Examp
 def unscored_reasons(job: DataRequest, unscored: Mapping[Kind, str]) -> dict[str, str]:
     """Return evaluation sets with files → the reason why the model has no metric for them.
 
-    Args:
-        job: The job.
-        unscored: Kind → the reason.
-
     Returns:
         Name of the set → the reason.
     """
@@ -338,7 +328,6 @@ def require_evaluation(job: DataRequest, reasons: Mapping[str, str], *, has_some
     """Raises UserError if none of a job's evaluation sets can be evaluated.
 
     Args:
-        job: The job.
         reasons: Sets with files → the reason why the model has no metric for them.
         has_some: At least one set can be evaluated.
     """
@@ -375,9 +364,6 @@ def load_split(
     """Read one split of a job, as of `load_examples`.
 
     Args:
-        job: The job.
-        config: Description of the set.
-        split: "train", "dev" or "test".
         required: True: a missing file is an error.
 
     Returns:
@@ -415,11 +401,7 @@ def sampled(examples: Examples, limit: int | None) -> Examples:
     Any job draws the same rows. The fingerprint changes, so their scores are not taken for scores of the whole split.
 
     Args:
-        examples: The split.
         limit: Largest number of rows. None: all.
-
-    Returns:
-        The sample.
     """
     chosen = cut(examples, limit, seed=0)
     if chosen is examples:
@@ -435,12 +417,7 @@ def cut(examples: Examples, limit: int | None, seed: int) -> Examples:
     Of judgements, sample as many queries, with all their judgements. The corpus is then the documents of these.
 
     Args:
-        examples: The split.
         limit: Largest number of rows. None: all.
-        seed: Seed of the draws.
-
-    Returns:
-        The sample.
     """
     if limit is None or len(examples) <= limit:
         return examples
@@ -476,7 +453,6 @@ def look_at_data(job: DataRequest, *, unscored: Mapping[Kind, str] | None) -> No
     """Raises the UserError that reading a job's sets would raise, as far as small files show it.
 
     Args:
-        job: The job.
         unscored: Kinds that the model is not evaluated on, with the reason. None: unknown, so evaluation sets are
             skipped.
     """

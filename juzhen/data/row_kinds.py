@@ -225,8 +225,6 @@ def guess(table: RawTable, *, kind: Kind | None = None, columns: Mapping[str, st
     """Detect the columns and kind of rows by the names and contents of the columns.
 
     Args:
-        table: The rows.
-        kind: Kind that a person names.
         columns: Field of the example → name of the column, or its number from 1. None: those of the table's reading.
 
     Raises:
@@ -510,8 +508,6 @@ def settled_classes(
     """Read the classes of a label column in which a few labels may be faulty.
 
     Args:
-        read: `pair_classes` or `nli_classes`.
-        column: The label of each row.
         share: Share of the labels that must be classes.
 
     Returns:
@@ -551,7 +547,6 @@ def nli_classes(values: Iterable[str], texts: Sequence[str] = ()) -> dict[str, s
     A small split may lack one of the classes.
 
     Args:
-        values: The labels.
         texts: Names of the text columns. Below premise and hypothesis, 0, 1 and 2 are classes as in SNLI.
     """
     plain = {value: _plain(value) for value in values if _plain(value) not in NO_LABEL}

@@ -162,13 +162,7 @@ def own_set(
     """Read a file as a set, and return its description and its rows.
 
     Args:
-        path: The file.
-        reading: Options of its table.
-        split: Split of the returned rows.
         score_range: Lowest and highest score. None: those of the file.
-
-    Returns:
-        The description and the rows.
 
     Raises:
         UserError: As of `read_own_table` and `guess`, and for a faulty row.
@@ -179,9 +173,6 @@ def own_set(
 
 def set_name(file: Path) -> str:
     """Return the name of a file's set.
-
-    Args:
-        file: Path of the file.
 
     Returns:
         The name, from letters, digits and _.
@@ -199,9 +190,6 @@ def set_name(file: Path) -> str:
 def set_and_split(file: Path) -> tuple[str, str]:
     """Return set and split of a file by its name: dev, unless it is called test, as `juzhen dataset` writes it.
 
-    Args:
-        file: Path of the file.
-
     Returns:
         Name of the set, and "dev" or "test".
 
@@ -215,15 +203,7 @@ def set_and_split(file: Path) -> tuple[str, str]:
 
 
 def split_raw(raw: RawTable, found: Guess) -> RawTable:
-    """Return the table with a row for each text of cells that hold several.
-
-    Args:
-        raw: The table.
-        found: Its columns.
-
-    Returns:
-        The longer table.
-    """
+    """Return the table with a row for each text of cells that hold several."""
     if raw.reading.split_cells is None:
         return raw
     names = names_of(raw.table)
@@ -288,9 +268,6 @@ def table_of_rows(rows: Iterable[Any], name: str = "rows") -> FileTable:
     Args:
         rows: Dicts with the same keys, tuples, or a table of another library.
         name: Name of the table in messages.
-
-    Returns:
-        The columns.
     """
     names, columns, classes = _columns_of(rows, name)
     lengths = {len(column) for column in columns}
@@ -471,9 +448,6 @@ class ConfiguredSets:
 
         Args:
             names: Names of sets or tables. None: all sets.
-
-        Returns:
-            The rows of each set.
         """
         return self._all(names, ("train",), option="--train")
 
@@ -482,10 +456,6 @@ class ConfiguredSets:
 
         Args:
             names: Names of sets or tables. None: all sets.
-            option: Of the names, for messages.
-
-        Returns:
-            The rows of each split.
         """
         return self._all(names, EVALUATION_SPLITS, option=option)
 
@@ -512,15 +482,7 @@ class ConfiguredSets:
         return [key for key, path in self.files.items() if read_description(path).kind != Kind.SENTENCE]
 
     def load(self, key: str, split: str) -> Examples | None:
-        """Read one split. None, added to `absent`, if it has no file.
-
-        Args:
-            key: Name of the set.
-            split: "train", "dev" or "test".
-
-        Returns:
-            The rows, or None.
-        """
+        """Read one split. None, added to `absent`, if it has no file."""
         name = f"{key}/{split}"
         if name not in self._read:
             config = read_description(self.files[key])
@@ -547,14 +509,6 @@ class ConfiguredSets:
     ) -> Iterator[tuple[str, Examples | None]]:
         """Yield each split of a set and its rows, None for a missing file.
 
-        Args:
-            name: Name of the set.
-            splits: Its splits.
-            option: Beginning of the message.
-
-        Yields:
-            Pairs of split and rows.
-
         Raises:
             UserError: No split has a file.
         """
@@ -576,10 +530,6 @@ def read_lines(name: str, sets: ConfiguredSets) -> list[str]:
 
     Args:
         name: Path of a file, or name of a set.
-        sets: The configured sets.
-
-    Returns:
-        The texts.
     """
     if is_table(name):
         return [*map(as_text, text_values(Path(name)))]

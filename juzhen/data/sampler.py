@@ -43,7 +43,6 @@ def strata(targets: Float[np.ndarray, "rows"] | None, num_rows: int) -> Int[np.n
 
     Args:
         targets: Gold values, or None without any.
-        num_rows: Number of rows.
 
     Returns:
         Number of the group of each row.
@@ -57,14 +56,7 @@ def strata(targets: Float[np.ndarray, "rows"] | None, num_rows: int) -> Int[np.n
 
 
 def fifths(values: Float[np.ndarray, "rows"] | Int[np.ndarray, "rows"]) -> Int[np.ndarray, "rows"]:
-    """Return the fifth, from 0, of each value. Equal values are in one fifth.
-
-    Args:
-        values: One value for each row.
-
-    Returns:
-        Numbers from 0 to 4.
-    """
+    """Return the fifth, from 0, of each value. Equal values are in one fifth."""
     return np.searchsorted(np.quantile(values, [0.2, 0.4, 0.6, 0.8]), values, side="right")
 
 
@@ -77,10 +69,7 @@ def stratified(
     """Return the strata of `training.stratify_by`: labels, fifths of the lengths, or both at once.
 
     Args:
-        by: Value of `training.stratify_by`.
-        targets: Labels or scores.
         lengths: Returns the lengths of the rows. Called only if they are needed.
-        num_rows: Number of rows.
 
     Returns:
         Strata and lengths of the rows.
@@ -101,10 +90,6 @@ def arrange(order: Int[np.ndarray, "rows"], shape: Shape, *, window_rows: int) -
     Args:
         order: Row numbers in the order of the epoch.
         shape: Strata and lengths of the rows.
-        window_rows: Rows of a window.
-
-    Returns:
-        The sorted row numbers.
     """
     windows = np.split(order, range(window_rows, len(order), window_rows))
     return np.concatenate([_arranged(rows, shape) for rows in windows])
@@ -303,7 +288,6 @@ def apportion(total: int, shares: Mapping[str, float]) -> dict[str, int]:
     """Return integers in proportion to `shares` that sum to `total`, or to more if each must be at least 1.
 
     Args:
-        total: The sum.
         shares: Name → its share, in any unit.
 
     Returns:

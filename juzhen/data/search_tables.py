@@ -112,7 +112,6 @@ class SearchTables:
         Args:
             dev: Share of the queries for dev.
             test: Share of the queries for test.
-            seed: Seed of the split.
 
         Raises:
             UserError: Shares that leave a split empty.

@@ -60,11 +60,8 @@ def judged(
     out, and a warning counts them. Missing answers still count for the best possible score of a query.
 
     Args:
-        table: The judgements.
         part: "queries" or "corpus" → a table with the columns `id` and `text`, and `title` if `columns` has it.
-        request: The split.
         columns: Field → column, also for `query` and `document`, which are ids of the two, and `gain`.
-        promised: As of `verified`.
 
     Raises:
         UserError: A missing or repeated id, a query in no file, or one without an answer. The message has file and
@@ -105,7 +102,6 @@ def _over_texts(
     """Sentences, columns, unreachable answers and copies of judgements whose queries and documents are ids.
 
     Args:
-        examples: The judgements.
         beyond: id of a query → gains of missing answers.
         texts: "query" and "document" → id → text. Queries that are not documents are the first sentences.
     """
@@ -354,6 +350,9 @@ def load_examples(
         on_bad_row: "error" stops at the first faulty row, "drop" leaves faulty rows out and counts them.
         required: Raise UserError, with the searched place, if the split is missing.
         group: Place of the set in the configuration, dataset or evaluate, for messages.
+
+    Returns:
+        The rows, or None.
 
     Raises:
         UserError: A faulty row, a damaged file, or a missing required split.

@@ -288,14 +288,6 @@ class DataRequest(Protocol):
 def made_from(verb: str, source: str, origin: str) -> str:
     """Return the `origin` of a set that a subcommand makes from `source`, a set/split with its origin.
 
-    Args:
-        verb: The subcommand.
-        source: `set/split` of the source.
-        origin: The `origin` of the source.
-
-    Returns:
-        The new `origin`.
-
     >>> parents(made_from("mine", "lcqmc_hard/train", made_from("distill", "lcqmc/train", "https://…")))
     ['lcqmc_hard', 'lcqmc']
     """
@@ -303,14 +295,7 @@ def made_from(verb: str, source: str, origin: str) -> str:
 
 
 def parents(origin: str) -> list[str]:
-    """Return the sets that a set was made from by our subcommands, by its `origin`, the nearest first.
-
-    Args:
-        origin: The `origin` of a set.
-
-    Returns:
-        Names of sets.
-    """
+    """Return the sets that a set was made from by our subcommands, by its `origin`, the nearest first."""
     return re.findall(r"juzhen \w+, from ([^/\s]+)/\w+ \(", origin)
 
 
@@ -318,11 +303,7 @@ def described_sets(folder: Path, config_dir: Path | None = None) -> dict[str, Pa
     """Return the description files of sets, by name, in order.
 
     Args:
-        folder: Descriptions of the package.
         config_dir: Another folder with descriptions in dataset/.
-
-    Returns:
-        Name → path.
     """
     further = [] if config_dir is None else sorted((config_dir / "dataset").glob("*.yaml"))
     return {path.stem: path for path in [*sorted(folder.glob("*.yaml")), *further]}
@@ -357,12 +338,5 @@ def configured_set(name: str, *, folder: Path = DATASETS, config_dir: Path | Non
 
 
 def read_description(path: Path) -> DatasetConfig:
-    """Read a file of conf/dataset. Raises UserError if it is not a description.
-
-    Args:
-        path: The YAML file.
-
-    Returns:
-        The description.
-    """
+    """Read a file of conf/dataset. Raises UserError if it is not a description."""
     return validated(DatasetConfig, read_yaml(path), where=str(path))

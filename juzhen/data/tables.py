@@ -74,7 +74,6 @@ def read_sheet(
     """Read a sheet of an Excel file.
 
     Args:
-        path: The file.
         sheet: Name of the sheet, or its number from 1. None: the first with content.
         content: Bytes of the file. None: they are read.
         most_bytes: Limit of the unpacked size. None: that of other packed files (`juzhen.data.readers`).
@@ -208,7 +207,6 @@ def parse_columns(words: str | Sequence[str] | None, fields: Sequence[str] = ())
     """Parse the value of --columns into field → column.
 
     Args:
-        words: The value.
         fields: Fields for words without =, in order.
 
     Raises:
@@ -250,8 +248,6 @@ def read_own_table(
     Faulty rows, such as those with another number of cells than most, are in `FileTable.faults`.
 
     Args:
-        path: The file.
-        reading: Options of the table.
         content: Bytes of the file. None: they are read.
         most_bytes: Limit of an Excel file's unpacked size. None: that of other packed files.
 
@@ -497,11 +493,7 @@ def distinct_names(names: Sequence[str]) -> list[str]:
 
 
 def names_of(table: FileTable) -> list[str]:
-    """Return the names of all columns, each once. A table without names has their numbers.
-
-    Args:
-        table: The table.
-    """
+    """Return the names of all columns, each once. A table without names has their numbers."""
     return distinct_names(table.names or [""] * len(table.columns))
 
 
@@ -525,7 +517,6 @@ def column_place(table: FileTable, name: str, field: str, reading: TableReading)
     """Return the index of a column.
 
     Args:
-        table: The table.
         name: Its name, or its number from 1.
         field, reading: What the column is, and how options are spelled, for the message.
 

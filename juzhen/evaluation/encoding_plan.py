@@ -86,10 +86,6 @@ def ranked_lists(ranking: RankingSet, score: Matcher, *, depth: int) -> RankedLi
 def first_answers(ranking: RankingSet, score: Matcher) -> FirstAnswers:
     """Find the rank of the first answer of each query.
 
-    Args:
-        ranking: Queries, documents and answers.
-        score: Scores queries with documents.
-
     Raises:
         UserError: Scores that are not finite.
     """
@@ -127,7 +123,6 @@ def require_finite(scores: np.ndarray, column: str) -> None:
     """Refuse scores that are not finite.
 
     Args:
-        scores: The scores.
         column: Name of the set, for the message.
 
     Raises:
@@ -150,8 +145,6 @@ def embedding_matcher(
     A product of floats depends on its place in the matrix, so each row is in it once: equal texts have equal scores.
 
     Args:
-        queries: Embeddings of the queries.
-        embeddings: Embeddings of all sentences.
         rows: Row of each document in `embeddings`.
 
     Returns:
@@ -256,21 +249,12 @@ class EncodingPlan(ABC):
         """
 
     def ranked(self, outputs: np.ndarray, *, depth: int) -> list[RankedLists]:
-        """List the documents of every query of each ranking, best first. −1 after the end of a list.
-
-        Args:
-            outputs: As in `scores`.
-            depth: Documents of a list.
-        """
+        """List the documents of every query of each ranking, best first. −1 after the end of a list."""
         found = zip(self.rankings, self.matchers(outputs) if self.rankings else (), strict=False)
         return [ranked_lists(ranking, score, depth=depth) for ranking, score in found]
 
     def first_answers(self, outputs: np.ndarray) -> dict[str, tuple[StandardQuestions, FirstAnswers]]:
-        """`split/dataset` of positive pairs → their questions, and where each finds its standard question.
-
-        Args:
-            outputs: As in `scores`.
-        """
+        """`split/dataset` of positive pairs → their questions, and where each finds its standard question."""
         if not self.standard_questions:
             return {}
         found = zip(self.standard_questions, self.matchers(outputs)[len(self.rankings) :], strict=True)
@@ -280,11 +264,7 @@ class EncodingPlan(ABC):
         }
 
     def features(self, outputs: np.ndarray) -> list[dict[str, Features]]:
-        """For each task: split → features of its rows for a classifier.
-
-        Args:
-            outputs: As in `scores`.
-        """
+        """For each task: split → features of its rows for a classifier."""
         return []
 
     def tables(self) -> Tables:
@@ -293,11 +273,7 @@ class EncodingPlan(ABC):
 
     @abstractmethod
     def matchers(self, outputs: np.ndarray) -> "list[Matcher]":
-        """For each of `searched` a function that scores its queries with its documents.
-
-        Args:
-            outputs: As in `scores`.
-        """
+        """For each of `searched` a function that scores its queries with its documents."""
 
 
 ALIKE = np.zeros(len(Side), dtype=np.int8)
@@ -467,44 +443,26 @@ class Evaluator(ABC):
         """Plan the texts to encode.
 
         Args:
-            sets: Sets to score.
             tasks: Sets for which a classifier is trained.
         """
         return self.plan_type(sets, tasks)
 
     @abstractmethod
     def output(self, batch: Batch) -> Float[Tensor, "batch ..."]:
-        """Compute an embedding or a score for each row.
-
-        Args:
-            batch: A planned batch.
-
-        Returns:
-            (batch, dim) or (batch,).
-        """
+        """Compute an embedding or a score for each row."""
 
     def read_query(self, query: str, symmetric: bool | None) -> None:  # noqa: B027  most compute nothing of it
         """Compute a single query, to measure its latency.
 
         Args:
-            query: The text.
             symmetric: Of its set: decides the prompt.
         """
 
     def begin(self, plan: EncodingPlan) -> None:  # noqa: B027  most have nothing to prepare
-        """Prepare a pass. Called before each, because the weights may have changed.
-
-        Args:
-            plan: What the pass computes.
-        """
+        """Prepare a pass. Called before each, because the weights may have changed."""
 
     def finished(self, plan: EncodingPlan, outputs: np.ndarray) -> dict[str, Score]:
-        """Receive the outputs of a pass, and return additional scores.
-
-        Args:
-            plan: The plan of the pass.
-            outputs: For `plan.examples`, in order.
-        """
+        """Receive the outputs of a pass, and return additional scores."""
         return {}
 
 
@@ -568,7 +526,6 @@ class EmbeddingEvaluator(Evaluator):
         """Pass known embeddings to the plan.
 
         Args:
-            plan: The plan.
             is_first: True for the first of several processes, which alone reads the cache.
             shared: Sends the results of the first process to all.
         """
@@ -603,7 +560,6 @@ class EmbeddingEvaluator(Evaluator):
         """Embeddings of planned rows by an encoder that reads long texts in chunks.
 
         Args:
-            examples: Rows of a plan.
             batch_tokens: Tokens that are computed at once.
             advance: Receives the number of finished texts.
         """

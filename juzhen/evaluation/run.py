@@ -505,9 +505,7 @@ def transfer(
     """Score the embeddings with `juzhen.metrics.classification.classify`.
 
     Args:
-        encoder: Computes the features.
         splits: train, dev and test. None for a missing file.
-        batch_tokens: Tokens in a batch.
         seed: Of the sample and of the classifier.
         limit: At most this many rows of each split, drawn with the seed. None: all rows.
     """

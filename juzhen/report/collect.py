@@ -113,7 +113,6 @@ def collect(*folders: str | Path, report: Callable[[str], None], with_debug: boo
     Args:
         folders: Folders with runs, at any depth.
         report: Called with a line about each skipped file.
-        with_debug: Keep results of debug runs.
 
     Returns:
         The results, in the order of their paths.
@@ -187,14 +186,8 @@ def read_report(
 
     Args:
         folders: Folders with runs, at any depth.
-        metric: Metric of the matrix.
-        split: Split of the columns.
         reference: Folder of published numbers. None takes the included ones.
         leaks: File of a leak audit. None takes the included one.
-        with_debug: Keep results of debug runs.
-
-    Returns:
-        The report.
     """
     audit_file = leaks or (SHIPPED_AUDIT if SHIPPED_AUDIT.exists() else None)
     audit = Audit.read(audit_file) if audit_file else None
@@ -213,11 +206,7 @@ def export(folder: Path, target: Path, *, report: Callable[[str], None]) -> int:
 
     Args:
         folder: Folder with runs, at any depth.
-        target: Folder for the copies.
         report: Called with a line about each skipped file.
-
-    Returns:
-        The number of results.
 
     Raises:
         UserError: No results, or `target` is inside `folder`.
@@ -243,12 +232,6 @@ def export(folder: Path, target: Path, *, report: Callable[[str], None]) -> int:
 
 def without_parents(value: Any) -> Any:
     """Shorten absolute paths in plain data to their last part, also in words `key=/path`.
-
-    Args:
-        value: Plain data.
-
-    Returns:
-        The data with short paths.
 
     Example:
         >>> without_parents({"data_dir": "/home/me/data", "command": ["train.py", "init_from=/home/me/runs/a"], "n": 1})

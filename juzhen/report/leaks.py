@@ -111,8 +111,6 @@ class Audit:
         """Find the largest leak from any of the training sets.
 
         Args:
-            column: `split/dataset`.
-            trained: Training sets.
             fingerprint: Fingerprint of the scored evaluation rows, or None if unknown.
 
         Returns:
@@ -146,10 +144,7 @@ def leak_of(
 
     Args:
         seeds: Results of each seed, oldest first.
-        key: `split/dataset/metric`.
-        sets: Training sets of the row.
         result: A result that measured the cell.
-        audit: Leak audit.
 
     Returns:
         The leak, or None if neither has it.

@@ -45,9 +45,7 @@ def as_markdown(text: str, parameters: Collection[str] = (), *, section: str = "
     """Rewrite blocks of `name  meaning`, and indented blocks without a heading as code.
 
     Args:
-        text: A docstring.
         parameters: Names of the section. A block with other names becomes a list.
-        section: Heading of the section.
 
     Returns:
         The docstring with sections in Google style.

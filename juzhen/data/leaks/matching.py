@@ -406,7 +406,6 @@ class SentenceSearch:
         """Find sentences in lines.
 
         Args:
-            lines: The lines.
             advance: Called with the number of lines done since the last call.
 
         Returns:
