@@ -104,9 +104,6 @@ def select(
     on dev. Else it selects the first of the positive pairs, triplets and judgements, and the sets that share
     its metric. `dev/<set>/<metric>` selects this metric.
 
-    Args:
-        unscored: Kinds that the model has no metric for.
-
     Raises:
         UserError: The named set has no dev split.
     """

@@ -181,9 +181,6 @@ def fit_memory(
 
     Args:
         chosen: Micro-batches of the run that is resumed. Others would change its weights. None: a new run.
-
-    Returns:
-        Memory of a step, as in a Result.
     """
     from juzhen.encoders.base_weights import has_adapter
     from juzhen.training.memory import largest_micro_batch, rough_bytes, step_memory

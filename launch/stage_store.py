@@ -128,7 +128,6 @@ class StageStore:
         """Lock the entry of a digest until the end of the block. Another process waits and finds it finished.
 
         Args:
-            name: Name of the stage, for messages.
             is_helper: This process was started by Lightning for a further device, and shares the first one's
                 lock.
         """

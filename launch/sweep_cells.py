@@ -55,9 +55,7 @@ def read_cell(loader: ConfigLoader, sweep: DictConfig, words: Sequence[str], gro
     key. Words of a named sweep stay, since they identify its runs.
 
     Args:
-        sweep: The composition of the whole sweep.
         words: The words of the cell, each with one value.
-        groups: The groups of the configuration tree.
 
     Raises:
         ConfigError: The cell cannot be composed, or is not a job.
@@ -102,9 +100,7 @@ def cells_of(sweep: DictConfig, words: Sequence[str], groups: Groups) -> list[li
     """Return the words of each cell of a sweep. The command line overrides rows, and rows override the grid.
 
     Args:
-        sweep: The composition of the whole sweep.
         words: Overrides of the command line, without the keys of Hydra.
-        groups: The groups of the configuration tree.
 
     Raises:
         UserError: A value that a grid cannot take, or an unknown row.

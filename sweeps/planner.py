@@ -69,11 +69,7 @@ def percent(score: float | None) -> str:
 def seconds_left(
     finished: Sequence[float], running: Sequence[tuple[float, float]], waiting: int, *, jobs: int
 ) -> float | None:
-    """Estimate the remaining seconds of a sweep. None before an estimate is possible.
-
-    Args:
-        running: Seconds and finished share of each running cell.
-    """
+    """Estimate the remaining seconds of a sweep. None before an estimate is possible."""
     seconds = list(finished) or [worked / share for worked, share in running if share > 0.01]
     if not seconds or not (running or waiting):
         return None

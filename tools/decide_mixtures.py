@@ -65,7 +65,6 @@ def gains_of(
     Args:
         singles: Gains in points of single sources: a row per source, a column per target.
         one_seed: The same of the seed that the recipes have.
-        untrained: Scores of the untrained encoder by target.
         leaky: Pairs of set and target that are left out.
 
     Returns:

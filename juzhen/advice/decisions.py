@@ -93,10 +93,6 @@ def surest(
 
     Args:
         reference: Scores of the trainings that are to be predicted.
-        share: Of the decisions, from 0 to 1.
-
-    Returns:
-        A mask, and the smallest difference in it.
 
     Example:
         >>> import pandas as pd

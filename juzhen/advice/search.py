@@ -49,10 +49,6 @@ def winner_interval(
 
     Args:
         leads: How far it is ahead of each rival, in the scores that chose it. Not negative.
-        level: Share of intervals that miss the truth.
-
-    Returns:
-        The estimate, the lower and the upper end.
 
     Example:
         >>> close = winner_interval(3.0, 1.0, np.array([0.1]), np.array([1.0]))
@@ -143,9 +139,7 @@ def difference(
 
     Args:
         first: For each seed the score, then the influence of each row on it (`measured`).
-        second: The same of the other recipe.
         deviation: Standard deviation between seeds, in points. 0 if nothing was trained.
-        level: Share of intervals that miss the truth.
     """
     gaps = np.mean(first, axis=0) - np.mean(second, axis=0)
     rows, _ = error_of_rows(gaps[1:], are_values=False)

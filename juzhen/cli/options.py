@@ -264,7 +264,6 @@ def data_folder(folder: Path | None, *, may_lack: bool = False) -> Path:
     """Return the folder of the data sets.
 
     Args:
-        folder: As typed. None takes $JUZHEN_DATA, or data.
         may_lack: Accept a missing folder, because it is going to be made.
 
     Raises:
@@ -280,9 +279,5 @@ def data_folder(folder: Path | None, *, may_lack: bool = False) -> Path:
 
 
 def require_matplotlib(otherwise: str = "") -> None:
-    """Check that matplotlib is installed, before scores are computed.
-
-    Args:
-        otherwise: End of the message, with an alternative.
-    """
+    """Check that matplotlib is installed, before scores are computed."""
     require_packages("the picture", "matplotlib", extra="analysis", otherwise=otherwise)

@@ -160,11 +160,7 @@ def _over(file: Lasting, stream: TextIO | None) -> TextIO:
 
 
 def status_of(main: Callable[[], int | None], work: str = "") -> int:
-    """Run a program, and answer an exception in one line.
-
-    Args:
-        work: Program or verb, for the line.
-    """
+    """Run a program, and answer an exception in one line."""
     try:
         return main() or 0
     except SystemExit as ended:
@@ -183,11 +179,7 @@ def wants_traceback() -> bool:
 
 
 def answer(error: BaseException, work: str = "") -> int:
-    """Print one line on stderr about an exception, with the file of its traceback.
-
-    Args:
-        work: Program or verb, for the line.
-    """
+    """Print one line on stderr about an exception, with the file of its traceback."""
     if isinstance(error, KeyboardInterrupt):
         print(INTERRUPTED, file=sys.stderr)
         return INTERRUPTED_STATUS
@@ -208,11 +200,7 @@ def answer(error: BaseException, work: str = "") -> int:
 
 
 def reason_of(error: BaseException) -> str:
-    """Describe an exception in the words of its author, with the file and advice.
-
-    Returns:
-        The description, without a full stop.
-    """
+    """Describe an exception in the words of its author, with the file and advice."""
     if isinstance(error, OSError) and error.strerror:
         names = [
             short(os.fsdecode(name), 200) for name in (error.filename, error.filename2) if _is_name(name)

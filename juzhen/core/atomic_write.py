@@ -58,7 +58,6 @@ def atomic_write(
     """Open a file to write to that replaces `path` at the end of the block. After an error nothing has changed.
 
     Args:
-        path: The file. A link is not followed.
         mode: "w" for text in UTF-8, with line ends as given. "wb" for bytes.
         unless: Called at the end. If it returns True, the file at `path` stays.
         in_own_folder: The caller has checked that the folder is marked: `path` is neither checked nor listed.

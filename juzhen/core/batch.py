@@ -316,9 +316,7 @@ def row_tensors(
 
     Args:
         batch: The rows. Its own tensors are among the returned ones.
-        score: Similarity of two embeddings, row by row.
         reads: Names that the loss reads. Scores of documents are computed only if they are among them.
-        layers: Embeddings of the same sentences at several depths.
     """
     columns = [embeddings[rows] for rows in batch.columns.values()]
     tensors = batch.tensors | text_tensors(columns)

@@ -55,9 +55,6 @@ def without_loading(message: str, instead: str, of_readers: Mapping[str, str] | 
     'x: holds a cross-encoder. Name another'
     >>> without_loading("x: no head. Name another, or load it with SentenceEncoder.load(…)", "Serve it")
     'x: no head. Name another'
-
-    Args:
-        instead: The sentence that replaces the advice.
     """
 
     def advice(found: re.Match[str]) -> str:
@@ -174,9 +171,6 @@ def setting(key: str, value: object) -> str:
 def install_line(extra: str) -> str:
     """Return the command that installs an extra: in a clone with its pinned versions, otherwise by its name.
 
-    Args:
-        extra: Name of the extra, such as "onnx".
-
     >>> install_line("onnx").startswith("pip install ")
     True
     """
@@ -187,20 +181,13 @@ def install_line(extra: str) -> str:
 
 
 def require_packages(user: str, *packages: str, extra: str, otherwise: str = "") -> None:
-    """Raises UserError, with the command to type, if a package is not installed.
-
-    Args:
-        otherwise: End of the message: an alternative.
-    """
+    """Raises UserError, with the command to type, if a package is not installed."""
     if missing := [package for package in packages if find_spec(package) is None]:
         raise UserError(f"{user} needs {', '.join(missing)}. Type: {install_line(extra)}{otherwise}")
 
 
 def command(*arguments: object, unquoted: Iterable[str] = ()) -> str:
     """Return a line for a shell, with each word quoted where it needs quotes.
-
-    Args:
-        unquoted: Words that follow without quotes, such as ….
 
     >>> print(command("juzhen", "table", "my runs"), command("train.py", "training.duration='3 epochs'"))
     juzhen table 'my runs' train.py "training.duration='3 epochs'"

@@ -52,9 +52,6 @@ def sides_of(symmetric: bool | None) -> tuple[Side, Side]:
 def negative_columns(count: int) -> list[str]:
     """Return the names of a triplet's negative columns.
 
-    Args:
-        count: Number of negatives of a row.
-
     >>> negative_columns(3)
     ['negative', 'negative_2', 'negative_3']
     """

@@ -158,7 +158,6 @@ def refuse_links(
 
     Args:
         names: Names in it. They are checked with all paths below them.
-        within: Names of folders that may hold links.
         read: Names of folders that are only read. They may be links, too.
 
     Raises:

@@ -231,9 +231,6 @@ def chooses(kind: Kind, unscored: Collection[Kind] = ()) -> str | None:
 
     It is the main metric, except for texts with classes: fitting a classifier at each validation costs more than
     training.
-
-    Args:
-        unscored: Kinds for which the model has no metric.
     """
     return CLASS_MEANS if kind is Kind.LABELLED_TEXT else main_metric(kind, unscored)
 
@@ -331,11 +328,7 @@ def _spoken(kinds: Sequence[Kind]) -> str:
 
 
 def text_roles(kind: Kind | None, symmetric: bool | None) -> str | None:
-    """Name the roles of a row's two texts if they cannot be exchanged, or return None.
-
-    Args:
-        kind: Kind of the set, None for a ranking.
-    """
+    """Name the roles of a row's two texts if they cannot be exchanged, or return None."""
     if kind is Kind.NLI_PAIR:
         return "premise and hypothesis"
     return "query and document" if symmetric is False else None

@@ -245,11 +245,7 @@ def console_table(
     title: str | None = None,
     bold: Container[int] = (),
 ) -> "Table":
-    """Make a table of rich. Wide cells are wrapped, of numbers only where they do not fit.
-
-    Args:
-        bold: Numbers of rows whose first cell is bold.
-    """
+    """Make a table of rich. Wide cells are wrapped, of numbers only where they do not fit."""
     from rich.table import Table
     from rich.text import Text
 

@@ -226,11 +226,7 @@ WEIGHT_FILES = ("*.safetensors", "*.bin")
 
 
 def weights_digest(folder: str | Path) -> str:
-    """Return a digest (16 hex digits) of the weight files below an encoder's folder, or "".
-
-    Returns:
-        The digest. "" without a weight file.
-    """
+    """Return a digest (16 hex digits) of the weight files below an encoder's folder, or ""."""
     folder = Path(folder)
     paths = sorted(path for pattern in WEIGHT_FILES for path in folder.rglob(pattern))
     digest = hashlib.sha256()
@@ -254,22 +250,12 @@ NESTED = re.compile(r"(.+)@([0-9]+)")
 
 
 def nested_name(name: str, dim: int) -> str:
-    """Return the name in results of a set or column that is scored with the first `dim` dimensions.
-
-    Args:
-        name: Name of the set or column.
-    """
+    """Return the name in results of a set or column that is scored with the first `dim` dimensions."""
     return f"{name}@{dim}"
 
 
 def without_size(name: str) -> tuple[str, int | None]:
     """Split the name of a set or column into the name and the dimension of truncated embeddings. None: all dimensions.
-
-    Args:
-        name: Name of the set or column.
-
-    Returns:
-        The name, and the dimension or None.
 
     >>> without_size("test/lcqmc@64"), without_size("lcqmc")
     (('test/lcqmc', 64), ('lcqmc', None))

@@ -118,10 +118,6 @@ def validated(kind: Any, values: Any, key: str = "", *, where: str = "") -> Any:
 def validated(kind: Any, values: Any, key: str = "", *, where: str = "") -> Any:
     """Build an object of a described type from plain values.
 
-    Args:
-        key: Place of the values in the configuration.
-        where: File that they are from, for the message.
-
     Raises:
         ConfigError: The first value that does not fit.
     """
@@ -278,7 +274,6 @@ def require_form(value: Any, kind: Any, place: str) -> None:
 
     Args:
         kind: A type of `typing.TypedDict`, `dict`, `list` and the texts and numbers of this file.
-        place: Name of the data, for the message.
 
     Raises:
         ValueError: The first place with another structure.

@@ -172,7 +172,6 @@ class Readings:
         """Add texts.
 
         Args:
-            is_unknown: True for texts with an unknown token.
             weights: Number of times that each text was given. Empty: as often as it comes.
         """
         unknown = [texts[row] for row in is_unknown.nonzero()[0].tolist()]
@@ -340,11 +339,7 @@ def collected(*, strict: bool = False) -> Iterator[Truncations]:
 
 @contextmanager
 def reported(*, strict: bool = False, advice: str = ELSEWHERE) -> Iterator[Truncations]:
-    """Collect the counts of a block. The outermost of such blocks warns.
-
-    Args:
-        strict: Raise UserError for truncated texts instead.
-    """
+    """Collect the counts of a block. The outermost of such blocks warns."""
     outer = current()
     with collected(strict=strict) as seen:
         yield seen

@@ -63,11 +63,7 @@ def with_negatives(triplets: Examples, count: int) -> Examples:
 
 
 def with_equal_columns(parts: Sequence[Examples]) -> list[Examples]:
-    """Give all triplets the same number of negative columns. A part with fewer lacks the others in every row.
-
-    Returns:
-        The sets in the same order.
-    """
+    """Give all triplets the same number of negative columns. A part with fewer lacks the others in every row."""
     most = max(len(part.columns) for part in parts)
     if all(len(part.columns) == most and part.missing is None for part in parts):
         return [*parts]

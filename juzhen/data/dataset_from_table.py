@@ -59,10 +59,6 @@ def make_set(
 ) -> NewSet:
     """Clean and split the rows of a table. Single sentences cannot be scored and all go to training.
 
-    Args:
-        dev: Share of the rows for dev.
-        test: Share of the rows for test.
-
     Raises:
         UserError: An invalid name, no good row, or a split without rows because all rows share sentences.
     """
@@ -290,10 +286,6 @@ def write_set(new: NewSet, *, data_dir: Path, descriptions: Path, origin: Origin
 
 def write_described(path: Path, description: str, texts: Mapping[Path, str], *, folder: Path) -> None:
     """Write the files of a set, then its description. A file with the same text stays untouched.
-
-    Args:
-        texts: Text of each file of rows.
-        folder: Folder of these files, for the message.
 
     Raises:
         UserError: Rows of another set, or a file that juzhen did not write.

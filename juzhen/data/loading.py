@@ -267,11 +267,7 @@ def load_stages(
     Sets are read once, unless two stages train on them in two kinds. A stage's own `limit` reduces its rows.
 
     Args:
-        job: The job, which has the evaluation sets.
         kinds: Dataset key → kind, for each stage.
-
-    Returns:
-        The rows of each stage, in order.
     """
     first = {name: kind for kinds_of_stage in reversed(kinds) for name, kind in kinds_of_stage.items()}
     shared, loaded = load_job_data(job, first, **options), []
@@ -329,7 +325,6 @@ def require_evaluation(job: DataRequest, reasons: Mapping[str, str], *, has_some
 
     Args:
         reasons: Sets with files → the reason why the model has no metric for them.
-        has_some: At least one set can be evaluated.
     """
     if has_some or not (job.evaluate or not job.dataset):
         return
@@ -362,9 +357,6 @@ def load_split(
     job: DataRequest, config: DatasetConfig, split: str, *, required: bool = False
 ) -> Examples | None:
     """Read one split of a job, as of `load_examples`.
-
-    Args:
-        required: True: a missing file is an error.
 
     Returns:
         The rows. None if the set has no such file.
@@ -399,9 +391,6 @@ def sampled(examples: Examples, limit: int | None) -> Examples:
     """Sample at most `limit` rows of an evaluation split, or queries with their whole corpus.
 
     Any job draws the same rows. The fingerprint changes, so their scores are not taken for scores of the whole split.
-
-    Args:
-        limit: Largest number of rows. None: all.
     """
     chosen = cut(examples, limit, seed=0)
     if chosen is examples:
@@ -415,9 +404,6 @@ def cut(examples: Examples, limit: int | None, seed: int) -> Examples:
     """Sample at most `limit` rows without replacement, in file order. The table keeps only the sentences they need.
 
     Of judgements, sample as many queries, with all their judgements. The corpus is then the documents of these.
-
-    Args:
-        limit: Largest number of rows. None: all.
     """
     if limit is None or len(examples) <= limit:
         return examples

@@ -42,9 +42,6 @@ BUILTIN_DATA = BUILTIN / "data"
 def on_disk(path: Path) -> Path | None:
     """Return the file with its own or another compression. None if it is missing.
 
-    Returns:
-        Path of the existing form, or None.
-
     Raises:
         UserError: Only other forms exist, and more than one.
     """
@@ -318,20 +315,12 @@ class FileTable:
             self.names = [name.strip() for name in self.names]
 
     def class_names(self, column: str | int) -> Sequence[str]:
-        """Return the names of the class indices in a column. Empty without names.
-
-        Args:
-            column: Name or position of the column.
-        """
+        """Return the names of the class indices in a column. Empty without names."""
         name = column if isinstance(column, str) else self.names[column] if self.names else ""
         return self.classes.get(name, ())
 
     def at(self, line: int) -> str:
-        """Return `file:line`, or `file, row number`.
-
-        Args:
-            line: Number of the line or row, from 1.
-        """
+        """Return `file:line`, or `file, row number`."""
         return f"{self.place}:{line}" if self.has_lines else f"{self.place}, row {line}"
 
 
@@ -522,12 +511,6 @@ def csv_records(
     """Yield the line and cells of each record of a text with quoted fields, which may span lines.
 
     The module csv also ends a record at a carriage return. An unused character replaces it meanwhile.
-
-    Args:
-        advice: End of the message: another remedy.
-
-    Yields:
-        Pairs of line number and cells.
 
     Raises:
         UserError: Quotes that are not closed. The message has the line.

@@ -507,9 +507,6 @@ def settled_classes(
 ) -> dict[str, str] | None:
     """Read the classes of a label column in which a few labels may be faulty.
 
-    Args:
-        share: Share of the labels that must be classes.
-
     Returns:
         Label → its class. None if the column has something else.
 

@@ -174,9 +174,6 @@ def own_set(
 def set_name(file: Path) -> str:
     """Return the name of a file's set.
 
-    Returns:
-        The name, from letters, digits and _.
-
     >>> set_name(Path("我的 faq.v2.csv")), set_name(Path("2024.xlsx"))
     ('我的_faq_v2', 'set_2024')
     """
@@ -189,9 +186,6 @@ def set_name(file: Path) -> str:
 
 def set_and_split(file: Path) -> tuple[str, str]:
     """Return set and split of a file by its name: dev, unless it is called test, as `juzhen dataset` writes it.
-
-    Returns:
-        Name of the set, and "dev" or "test".
 
     >>> set_and_split(Path("faq.csv")), set_and_split(Path("data/faq/test.csv"))
     (('faq', 'dev'), ('faq', 'test'))
@@ -267,7 +261,6 @@ def table_of_rows(rows: Iterable[Any], name: str = "rows") -> FileTable:
 
     Args:
         rows: Dicts with the same keys, tuples, or a table of another library.
-        name: Name of the table in messages.
     """
     names, columns, classes = _columns_of(rows, name)
     lengths = {len(column) for column in columns}
@@ -445,18 +438,11 @@ class ConfiguredSets:
         """Return the train split of the named sets, or another named split. None: all sets with a file.
 
         Sets of running text, of kind `sentence`, are left out of all sets, because they have their own audit.
-
-        Args:
-            names: Names of sets or tables. None: all sets.
         """
         return self._all(names, ("train",), option="--train")
 
     def evaluation(self, names: Sequence[str] | None, *, option: str = "--evaluate") -> list[Examples]:
-        """Return the dev and test splits of the named sets, or of all.
-
-        Args:
-            names: Names of sets or tables. None: all sets.
-        """
+        """Return the dev and test splits of the named sets, or of all."""
         return self._all(names, EVALUATION_SPLITS, option=option)
 
     def _all(self, names: Sequence[str] | None, splits: Sequence[str], *, option: str) -> list[Examples]:

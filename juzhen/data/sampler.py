@@ -39,14 +39,7 @@ class Shape:
 
 
 def strata(targets: Float[np.ndarray, "rows"] | None, num_rows: int) -> Int[np.ndarray, "rows"]:
-    """Group rows so that every batch can hold its share: by classes, or by fifths of a graded score.
-
-    Args:
-        targets: Gold values, or None without any.
-
-    Returns:
-        Number of the group of each row.
-    """
+    """Group rows so that every batch can hold its share: by classes, or by fifths of a graded score."""
     if targets is None:
         return np.zeros(num_rows, dtype=np.int64)
     values, classes = np.unique(targets, return_inverse=True)
@@ -70,9 +63,6 @@ def stratified(
 
     Args:
         lengths: Returns the lengths of the rows. Called only if they are needed.
-
-    Returns:
-        Strata and lengths of the rows.
     """
     groups = strata(targets, num_rows) if "label" in by else np.zeros(num_rows, dtype=np.int64)
     if "length" in by:
@@ -86,10 +76,6 @@ def arrange(order: Int[np.ndarray, "rows"], shape: Shape, *, window_rows: int) -
     A row's position is its rank by length within its own stratum, as a share of the stratum. So neighbours have similar
     lengths, and any part of the window holds the strata in proportion: a loss over the batch still finds positives and
     negatives in it, even if one class has the longer sentences.
-
-    Args:
-        order: Row numbers in the order of the epoch.
-        shape: Strata and lengths of the rows.
     """
     windows = np.split(order, range(window_rows, len(order), window_rows))
     return np.concatenate([_arranged(rows, shape) for rows in windows])

@@ -109,10 +109,6 @@ class SearchTables:
     def splits(self, *, dev: float, test: float, seed: int) -> dict[str, list[tuple[str, str, float]]]:
         """Return judgements by split. Queries of equal texts are in one split.
 
-        Args:
-            dev: Share of the queries for dev.
-            test: Share of the queries for test.
-
         Raises:
             UserError: Shares that leave a split empty.
         """

@@ -300,24 +300,13 @@ def parents(origin: str) -> list[str]:
 
 
 def described_sets(folder: Path, config_dir: Path | None = None) -> dict[str, Path]:
-    """Return the description files of sets, by name, in order.
-
-    Args:
-        config_dir: Another folder with descriptions in dataset/.
-    """
+    """Return the description files of sets, by name, in order."""
     further = [] if config_dir is None else sorted((config_dir / "dataset").glob("*.yaml"))
     return {path.stem: path for path in [*sorted(folder.glob("*.yaml")), *further]}
 
 
 def smallest(*limits: int | None) -> int | None:
-    """Return the smallest limit of rows.
-
-    Args:
-        *limits: Numbers of rows. None: no limit.
-
-    Returns:
-        The smallest one, or None without a limit.
-    """
+    """Return the smallest limit of rows."""
     return min((limit for limit in limits if limit is not None), default=None)
 
 

@@ -75,7 +75,6 @@ def read_sheet(
 
     Args:
         sheet: Name of the sheet, or its number from 1. None: the first with content.
-        content: Bytes of the file. None: they are read.
         most_bytes: Limit of the unpacked size. None: that of other packed files (`juzhen.data.readers`).
 
     Raises:
@@ -206,9 +205,6 @@ AS_IT_LOOKS = TableReading()
 def parse_columns(words: str | Sequence[str] | None, fields: Sequence[str] = ()) -> dict[str, str]:
     """Parse the value of --columns into field → column.
 
-    Args:
-        fields: Fields for words without =, in order.
-
     Raises:
         UserError: Another form.
 
@@ -248,7 +244,6 @@ def read_own_table(
     Faulty rows, such as those with another number of cells than most, are in `FileTable.faults`.
 
     Args:
-        content: Bytes of the file. None: they are read.
         most_bytes: Limit of an Excel file's unpacked size. None: that of other packed files.
 
     Raises:
@@ -517,7 +512,6 @@ def column_place(table: FileTable, name: str, field: str, reading: TableReading)
     """Return the index of a column.
 
     Args:
-        name: Its name, or its number from 1.
         field, reading: What the column is, and how options are spelled, for the message.
 
     Raises:
@@ -554,9 +548,6 @@ def read_texts(
     """Read texts of a file: the lines of a .txt, or a column of a table.
 
     A .txt is a table if a column is named. In a table the column is the one called `field`, or the only one.
-
-    Returns:
-        The table, and the index of the column.
 
     Raises:
         UserError: Several columns could be meant.
@@ -634,10 +625,6 @@ def good_texts(
     table: FileTable, places: Sequence[int], reading: TableReading
 ) -> tuple[list[int], dict[int, str]]:
     """Return the rows whose texts in these columns can be encoded, and line → fault of the other rows.
-
-    Args:
-        table, places: The table, and the indices of its columns.
-        reading: Whether faulty rows are left out.
 
     Raises:
         UserError: The first faulty row, unless such rows are left out, or no row is left.

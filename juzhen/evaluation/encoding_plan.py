@@ -47,9 +47,6 @@ def ranked_lists(ranking: RankingSet, score: Matcher, *, depth: int) -> RankedLi
 
     Of equal scores the document with the lower number comes first, which no metric depends on.
 
-    Returns:
-        The lists, −1 where there are fewer documents.
-
     Raises:
         UserError: Scores that are not finite.
     """
@@ -121,9 +118,6 @@ def _queries_at_once(ranking: RankingSet) -> int:
 
 def require_finite(scores: np.ndarray, column: str) -> None:
     """Refuse scores that are not finite.
-
-    Args:
-        column: Name of the set, for the message.
 
     Raises:
         UserError: Such scores.
@@ -228,11 +222,7 @@ class EncodingPlan(ABC):
         }
 
     def is_same(self, other: "EncodingPlan | None") -> bool:
-        """True if the other plan has the same sets, so that outputs for one serve both.
-
-        Args:
-            other: A plan. None: never the same.
-        """
+        """True if the other plan has the same sets, so that outputs for one serve both."""
         if other is None or type(self) is not type(other):
             return False
         return [*map(id, self._given)] == [*map(id, other._given)]
@@ -321,11 +311,7 @@ class CosinePlan(EncodingPlan):
         self._size: int | None = None
 
     def cut(self, dim: int) -> Self:
-        """The same plan with truncated embeddings.
-
-        Args:
-            dim: Number of first dimensions that are used.
-        """
+        """The same plan with truncated embeddings."""
         plan = copy(self)
         plan._size = dim
         return plan
@@ -351,7 +337,6 @@ class CosinePlan(EncodingPlan):
         """Take known embeddings, so that only the other sentences are encoded.
 
         Args:
-            pending: Numbers of the sentences to encode.
             embeddings: A row per sentence. Rows of pending ones are not read.
         """
         self.pending = pending
@@ -440,11 +425,7 @@ class Evaluator(ABC):
         return ()
 
     def plan(self, sets: Sets, tasks: Sequence[TransferTask] = ()) -> EncodingPlan:
-        """Plan the texts to encode.
-
-        Args:
-            tasks: Sets for which a classifier is trained.
-        """
+        """Plan the texts to encode."""
         return self.plan_type(sets, tasks)
 
     @abstractmethod
@@ -452,11 +433,7 @@ class Evaluator(ABC):
         """Compute an embedding or a score for each row."""
 
     def read_query(self, query: str, symmetric: bool | None) -> None:  # noqa: B027  most compute nothing of it
-        """Compute a single query, to measure its latency.
-
-        Args:
-            symmetric: Of its set: decides the prompt.
-        """
+        """Compute a single query, to measure its latency."""
 
     def begin(self, plan: EncodingPlan) -> None:  # noqa: B027  most have nothing to prepare
         """Prepare a pass. Called before each, because the weights may have changed."""
@@ -557,12 +534,7 @@ class EmbeddingEvaluator(Evaluator):
     def chunked(
         self, examples: Examples, *, batch_tokens: int, advance: Callable[[int], None]
     ) -> Float[np.ndarray, "rows dim"]:
-        """Embeddings of planned rows by an encoder that reads long texts in chunks.
-
-        Args:
-            batch_tokens: Tokens that are computed at once.
-            advance: Receives the number of finished texts.
-        """
+        """Embeddings of planned rows by an encoder that reads long texts in chunks."""
         outputs = np.empty((len(examples), self.encoder.dim), dtype=np.float32)
         numbers = examples.columns["text"]
         sides = np.zeros_like(numbers) if examples.sides is None else examples.sides[numbers]

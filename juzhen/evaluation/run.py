@@ -506,7 +506,6 @@ def transfer(
 
     Args:
         splits: train, dev and test. None for a missing file.
-        seed: Of the sample and of the classifier.
         limit: At most this many rows of each split, drawn with the seed. None: all rows.
     """
     given_splits = {

@@ -123,7 +123,6 @@ def measure(
     """Score all planned sets from the outputs for `plan.examples`.
 
     Args:
-        outputs: One output for each planned text or pair.
         dims: Truncated sizes of embeddings to score as well, as sets with a name that ends in @64.
     """
     full = _measured(evaluator, plan, outputs, **options)
@@ -253,8 +252,6 @@ def score_standard_questions(
     """Means of STANDARD_RANKS over the rows of positive pairs, and over the rows unseen in training.
 
     Args:
-        column: Name of the column in results.
-        seen: Rows seen in training, or None.
         **sampling: bootstrap_samples and seed, as in `score_set`.
     """
     rows = np.flatnonzero(np.isfinite(found["other"][0]))
@@ -269,7 +266,6 @@ def score_ranking_set(
 
     Args:
         numbers: Metric → output of `order_numbers`, (three, queries).
-        seen: Queries seen in training, or None.
         **sampling: bootstrap_samples and seed, as in `score_set`.
     """
     rows = np.arange(len(ranking.queries))
@@ -318,11 +314,7 @@ def _of_orders(worst_and_best: np.ndarray) -> dict[str, float]:
 
 
 def assemble_outputs(outputs: Outputs, num_rows: int) -> np.ndarray:
-    """One array (rows, …) in row order from batches.
-
-    Args:
-        outputs: Row numbers and outputs of each batch.
-    """
+    """One array (rows, …) in row order from batches."""
     values = np.concatenate([batch for _, batch in outputs])
     assembled = np.empty((num_rows, *values.shape[1:]), dtype=np.float32)
     assembled[np.concatenate([rows for rows, _ in outputs])] = values
@@ -344,8 +336,6 @@ def score_sets(
     Args:
         scores: Scores of each set, (rows,) or (rows, candidates).
         seen: Name of the set → rows seen in training.
-        temperature: Divides cosines where a metric needs probabilities.
-        **sampling: bootstrap_samples and seed of the intervals.
     """
     dev = {
         dataset.name: (values, dataset)
@@ -514,7 +504,6 @@ def score_unseen(
 
     Args:
         scores: Similarity of each row of `examples`, (rows,), as for the score of the whole set.
-        seen: Positions of rows that training has seen.
         **sampling: bootstrap_samples, seed and temperature, as in `score_set`.
     """
     if not len(seen):
@@ -555,11 +544,7 @@ def labelled(rows: SetRows) -> Labelled:
 
 
 def fitted_threshold(dev: Labelled, test: Labelled | None) -> Threshold:
-    """Fit the threshold with the best accuracy on dev, and judge it on test, or without test on halves of dev.
-
-    Args:
-        test: Rows to judge it on, or None.
-    """
+    """Fit the threshold with the best accuracy on dev, and judge it on test, or without test on halves of dev."""
     (scores, labels), judged_on = dev, HALVES if test is None else TEST
     if len(np.unique(labels)) < 2:
         return Threshold(None, len(labels), judged_on, why="the dev split has pairs of one label alone")

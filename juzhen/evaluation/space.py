@@ -215,8 +215,6 @@ def study(
     Args:
         encoders: Name → an encoder or its source. The encoder before training comes first.
         colour: Of the maps: class or set. None: class for a single set with classes, else set.
-        seed: Of the maps and of the sampled pairs.
-        show_progress: Show a progress bar. None: on a terminal.
     """
     colour = require_sets(sets, maps=maps, colour=colour)
     texts = [text for part in sets for text in part.probe.sentences]
@@ -366,7 +364,6 @@ def read_text_sets(
         names: Described sets, files with one text per line (.txt), or tables with a column `text`, and
             `label` for classes.
         split: Of the described sets. None: the first split with a file.
-        most: At most this many texts of each.
 
     Raises:
         UserError: A name that is neither a set nor a file, or faulty rows.

@@ -49,7 +49,6 @@ def read_mteb(folder: Path, *, report: Callable[[str], None]) -> dict[Path, Resu
 
     Args:
         folder: Folder that mteb, or `juzhen mteb`, wrote to, or one above it.
-        report: Called with a line about each skipped file.
 
     Returns:
         model_meta.json → the scores of its model, which count as untrained: mteb does not record training data.
@@ -109,13 +108,6 @@ def collect(*folders: str | Path, report: Callable[[str], None], with_debug: boo
     """Read the results below some folders, of runs and of the package mteb.
 
     Results of debug runs are left out if there are others.
-
-    Args:
-        folders: Folders with runs, at any depth.
-        report: Called with a line about each skipped file.
-
-    Returns:
-        The results, in the order of their paths.
     """
     found: dict[Path, Result] = {}
     for folder in folders:
@@ -134,7 +126,6 @@ def read_all(folder: str | Path, *, report: Callable[[str], None]) -> dict[Path,
     """Read the results below a folder, without superseded attempts.
 
     Args:
-        folder: Folder with runs, at any depth.
         report: Called with a line about each unreadable file, which is skipped.
 
     Returns:
@@ -185,7 +176,6 @@ def read_report(
     """Compute the report of the runs below some folders.
 
     Args:
-        folders: Folders with runs, at any depth.
         reference: Folder of published numbers. None takes the included ones.
         leaks: File of a leak audit. None takes the included one.
     """
@@ -203,10 +193,6 @@ def export(folder: Path, target: Path, *, report: Callable[[str], None]) -> int:
 
     Tables and reports can be made from the copy. Weights, logs and texts are not copied, and folders of this machine
     lose their parents: /home/me/data → data.
-
-    Args:
-        folder: Folder with runs, at any depth.
-        report: Called with a line about each skipped file.
 
     Raises:
         UserError: No results, or `target` is inside `folder`.

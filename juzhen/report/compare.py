@@ -132,9 +132,6 @@ def load_reference(folder: Path | None) -> Reference:
     Args:
         folder: Folder with CSV files. None takes the included ones.
 
-    Returns:
-        Numbers, and names without a translation.
-
     Raises:
         UserError: A folder or file cannot be read.
     """

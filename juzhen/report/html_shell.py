@@ -33,7 +33,6 @@ def render(
     """Fill a template of PARTS. All texts are escaped.
 
     Args:
-        scripts: Script files that form one program, in order.
         words: Texts in two languages, which a template includes with `say`.
     """
     environment = Environment(

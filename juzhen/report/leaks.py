@@ -140,15 +140,7 @@ def _column(name: str) -> str:
 def leak_of(
     seeds: Sequence[Sequence[Result]], key: str, sets: Sequence[str], result: Result, audit: Audit | None
 ) -> Leak | None:
-    """Find the leak of a cell. Counts of the runs win over the audit.
-
-    Args:
-        seeds: Results of each seed, oldest first.
-        result: A result that measured the cell.
-
-    Returns:
-        The leak, or None if neither has it.
-    """
+    """Find the leak of a cell. Counts of the runs win over the audit."""
     column = key.rpartition("/")[0]
     if leak := _counted_leak(seeds, key) if sets else None:
         return leak

@@ -46,9 +46,6 @@ def as_markdown(text: str, parameters: Collection[str] = (), *, section: str = "
 
     Args:
         parameters: Names of the section. A block with other names becomes a list.
-
-    Returns:
-        The docstring with sections in Google style.
     """
     return "\n\n".join(_paragraph(block, parameters, section) for block in BLANK.split(text.strip("\n")))
 
