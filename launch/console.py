@@ -225,7 +225,8 @@ def stage_table(results: Sequence[Result]) -> Table:
         results: Results of the stages of one job, in order. The first may have the scores before training.
             The training sets of a stage are in bold type.
     """
-    stages = [f"{number}. {_stage_name(result)}" for number, result in enumerate(results, start=1)]
+    order = results[-1].config["schedule"]["order"] or list(results[-1].config["dataset"])
+    stages = [f"{number}. {name}" for number, name in enumerate(order[: len(results)], start=1)]
     rows = []
     for name, measure in _measured(results[-1].scores):
         keys = [f"{split}/{name}/{measure}" for split in ("test", "dev")]
@@ -243,11 +244,6 @@ def stage_table(results: Sequence[Result]) -> Table:
     before = ["before"] if results[0].untrained else []
     title = "After each stage ×100, and the change by it; bold: sets that the stage learns from"
     return console_table(["evaluated on", *before, *stages], rows, numbers=[*before, *stages], title=title)
-
-
-def _stage_name(result: Result) -> str:
-    order = result.config["schedule"]["order"] or list(result.config["dataset"])
-    return str(order[result.stage])
 
 
 def _is_for_training_alone(result: Result, name: str) -> bool:

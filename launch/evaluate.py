@@ -302,7 +302,10 @@ def measure_two_stages(options: SimpleNamespace, today: "JobConfig") -> None:
     if settings.long_texts != "cut":
         about["long_texts"] = [settings.long_texts, settings.chunk_overlap or 0]
         deciding.append(about["long_texts"])
-    paths = [folder / _file_name(examples, deciding) for examples in sets]
+    paths = []
+    for examples in sets:  # other stages, and other rows, have another file
+        key = hashlib.sha256(json.dumps([*deciding, examples.fingerprint]).encode()).hexdigest()[:8]
+        paths.append(folder / f"two_stage-{examples.name}-{examples.split}-{key}.json")
     check_overwritable(*paths)
     for ranking, path in zip(rankings, paths, strict=True):
         reranked = two_stage(*stages, ranking, depths=depths, **settings_of_stages)
@@ -316,12 +319,6 @@ def _weights(encoder: str) -> str:
     from juzhen.encoders.resolve_path import encoder_source
 
     return "" if encoder in LEXICAL else weights_digest(encoder_source(encoder))
-
-
-def _file_name(examples: "Examples", deciding: Sequence[Any]) -> str:
-    """Other stages, and other rows, have another file: a measurement replaces itself and no other."""
-    key = hashlib.sha256(json.dumps([*deciding, examples.fingerprint]).encode()).hexdigest()[:8]
-    return f"two_stage-{examples.name}-{examples.split}-{key}.json"
 
 
 def _numbers(ranking: "RankingSet", reranked: "list[RerankedScores]") -> dict[str, Any]:

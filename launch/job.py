@@ -139,7 +139,10 @@ def read_job(config: DictConfig) -> JobConfig:
         raise broken_reference(error) from error
     if key := place_of_secret(plain):  # configurations are stored, and none needs one
         raise ConfigError(f"{key}: {NO_SECRETS}")
-    job = validated(JobConfig, _by_current_names(plain))
+    for key, _ in leaves(plain):
+        if (name := current_key(key)) != key:
+            note_once(f"the key {key}", name)
+    job = validated(JobConfig, with_current_keys(plain))
     if job.trial is not None:
         TrialAddress.parse(job.trial).check()
     check_targets(job)
@@ -156,14 +159,6 @@ def read_job(config: DictConfig) -> JobConfig:
     for name in job.evaluation.transfer:
         require_set("evaluation.transfer", name, sets)
     return job
-
-
-def _by_current_names(plain: Mapping[str, Any]) -> dict[str, Any]:
-    """Rename the keys of juzhen 0.2 to today's, with a notice if there are any."""
-    for key, _ in leaves(plain):
-        if (name := current_key(key)) != key:
-            note_once(f"the key {key}", name)
-    return with_current_keys(plain)
 
 
 def _not_set(key: str) -> ConfigError:

@@ -112,16 +112,13 @@ class RunFolder:
         # A DataLoader's workers outlive a killed run by seconds: with the lock, they would keep the next one out.
         os.register_at_fork(after_in_child=self._lock.close)
         clear_leftovers(self.path)
-        self._clear_finished()
-        if self.resume == "never":
-            self._set_aside()
-        return self
-
-    def _clear_finished(self) -> None:
-        """Remove the resume file of each stage with a result. A kill came before the stage removed it."""
+        # A kill may come between the result of a stage and the removal of its resume file.
         for result in (self.path / RESULT_FILE, *self.path.glob(f"{STAGES}/*/{RESULT_FILE}")):
             if result.exists():
                 remove_file(result.parent / CHECKPOINTS / RESUME_FILE)
+        if self.resume == "never":
+            self._set_aside()
+        return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if self._lock is not None:
@@ -318,7 +315,7 @@ def differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[tup
 
 def _differing(key: str, then: Any, now: Any) -> Iterator[tuple[str, str, str]]:
     then, now = (
-        {} if value is ABSENT and _has_no_name(other) else value
+        {} if value is ABSENT and isinstance(other, Mapping) and "name" not in other else value
         for value, other in ((then, now), (now, then))
     )
     if not (isinstance(then, Mapping) and isinstance(now, Mapping)):
@@ -331,10 +328,6 @@ def _differing(key: str, then: Any, now: Any) -> Iterator[tuple[str, str, str]]:
     both = then.keys() & now.keys() if key in GROUPS_OF_SETS else {**then, **now}
     for name in (name for name in {**then, **now} if name in both):
         yield from _differing(f"{key}.{name}", then.get(name, ABSENT), now.get(name, ABSENT))
-
-
-def _has_no_name(value: Any) -> bool:
-    return isinstance(value, Mapping) and "name" not in value
 
 
 def _text(value: Any) -> str:

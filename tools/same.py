@@ -192,25 +192,17 @@ def keys() -> Facts:
     facts: Facts = {}
     folders: dict[Path, list[Path]] = {}
     for path in sorted(unpacked().rglob("result.json")):
-        folders.setdefault(_runs_of(path), []).append(path)
+        run = next(one for one in path.parents if "stages" not in (one.name, one.parent.name))
+        folders.setdefault(run.parent, []).append(path)
     for paths in folders.values():
         results = [Result.read(path) for path in paths]
         labels = label_runs(results)
         for path, result, label in zip(paths, results, labels, strict=True):
-            rows = [_row(identify(result, before_training=before)) for before in (False, True)]
-            key = run_key(dict(result.config))
-            facts[_name(path.parent)] = f"{key} {rows[0]} {rows[1]} {label}"
+            rows = [identify(result, before_training=before) for before in (False, True)]
+            first, second = (_digest(repr((row.trained_on, row.settings, row.backbone))) for row in rows)
+            name = path.parent.relative_to(unpacked()).as_posix()
+            facts[name] = f"{run_key(dict(result.config))} {first} {second} {label}"
     return facts
-
-
-def _row(row: Any) -> str:
-    return _digest(repr((row.trained_on, row.settings, row.backbone)))
-
-
-def _runs_of(path: Path) -> Path:
-    """The folder of runs that a result lies in, as a run or as a stage of one."""
-    below = [folder for folder in path.parents if "stages" not in (folder.name, folder.parent.name)]
-    return below[0].parent
 
 
 def tables() -> Facts:
@@ -225,10 +217,10 @@ def tables() -> Facts:
             text = _juzhen("table", str(unpacked() / runs), *words, *map(str, known))
             name = " ".join((f"results/{runs}", *words))
             facts[name] = _digest(text.replace(folder, ""))
-            facts |= {f"{name} {file.suffix}": _file_digest(file) for file in files}
+            facts |= {f"{name} {file.suffix}": _digest(file.read_bytes()) for file in files}
         report = place / "report"
         _juzhen("report", str(unpacked() / "transfer/runs"), "--out", str(report))
-        facts |= {f"report {path.name}": _file_digest(path) for path in sorted(report.iterdir())}
+        facts |= {f"report {path.name}": _digest(path.read_bytes()) for path in sorted(report.iterdir())}
     return facts
 
 
@@ -262,7 +254,10 @@ def e5() -> Facts | None:
 def embeddings(encoder: Any) -> Facts:
     """Text → products of its embedding with fixed vectors."""
     vectors = encoder.encode(list(TEXTS))
-    return {f"{number} {text[:20]}": _seen(vectors[number]) for number, text in enumerate(TEXTS)}
+    return {
+        f"{number} {text[:20]}": _rounded(_directions(len(vector)) @ vector)
+        for number, (text, vector) in enumerate(zip(TEXTS, vectors, strict=True))
+    }
 
 
 def families() -> Facts:
@@ -443,10 +438,6 @@ def _tensors(tensors: Mapping[str, Any]) -> Facts:
     return {group: _rounded(values) for group, values in sums.items()}
 
 
-def _seen(vector: Any) -> list[float]:
-    return _rounded(_directions(len(vector)) @ vector)
-
-
 @cache
 def _directions(size: int) -> Any:
     import numpy as np
@@ -485,16 +476,9 @@ def _apart() -> Iterator[Path]:
         yield Path()
 
 
-def _name(path: Path) -> str:
-    return path.relative_to(unpacked()).as_posix()
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
-
-
-def _file_digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()[:12]
+def _digest(content: str | bytes) -> str:
+    content = content.encode() if isinstance(content, str) else content
+    return hashlib.sha256(content).hexdigest()[:12]
 
 
 if __name__ == "__main__":

@@ -204,7 +204,10 @@ class Search:
             kept = self._choose_sources()
             self._add_own_rows(kept)
             self._repeat_finalists()
-            self._score_panel()
+            for stages in filter(None, self.contenders()[:2]):
+                self._make(stages, self.seeds[0], with_panel=True)
+            if len(self.contenders()) > 1:
+                self.stopped_by = "all planned trainings are made"
         except KeyboardInterrupt:
             self.stopped_by = "Ctrl-C"
         except _TimeIsUpError:
@@ -411,13 +414,6 @@ class Search:
             for stages in contenders[:3]:
                 if stages and self._has_time(stages, until=SHARE_FOR_PANEL * 60 * self.minutes, seed=seed):
                     self._make(stages, seed)
-
-    def _score_panel(self) -> None:
-        for stages in self.contenders()[:2]:
-            if stages:
-                self._make(stages, self.seeds[0], with_panel=True)
-        if len(self.contenders()) > 1:
-            self.stopped_by = "all planned trainings are made"
 
     def lost_elsewhere(self, stages: Stages) -> Mapping[str, float]:
         """Set of the panel → change against the untrained encoder, in points."""

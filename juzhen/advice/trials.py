@@ -201,7 +201,10 @@ class Trials:
         torch.manual_seed(recipe.seed)
         for number, (name, count) in enumerate(recipe.stages):
             source = self.sources[name]
-            rows = self._drawn(source, count, recipe.seed)
+            rows = source.rows
+            if count < len(rows):
+                draw = np.random.default_rng(recipe.seed)
+                rows = with_rows(rows, np.sort(draw.choice(len(rows), count, replace=False)))
             fit(
                 encoder,
                 rows,
@@ -261,12 +264,6 @@ class Trials:
         settings = EvaluationSettings(seed=self.seed)
         settings.evaluation = replace(settings.evaluation, bootstrap_samples=0)
         return evaluate(encoder, list(sets), settings=settings)
-
-    def _drawn(self, source: TrainingSet, count: int, seed: int) -> Examples:
-        rows = source.rows
-        if count >= len(rows):
-            return rows
-        return with_rows(rows, np.sort(np.random.default_rng(seed).choice(len(rows), count, replace=False)))
 
     def _names(self, recipe: Recipe) -> list[str]:
         return [self.target.name if name == OWN else name for name in recipe.sources]

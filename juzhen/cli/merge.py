@@ -88,7 +88,8 @@ def merge(
     )
     if merged.tried:
         print(
-            f"weights {_listed(merged.weights)}: {100 * max(merged.tried.values()):.2f} on dev of "
+            f"weights {', '.join(f'{weight:.3g}' for weight in merged.weights)}: "
+            f"{100 * max(merged.tried.values()):.2f} on dev of "
             f"{', '.join(merged.sets)}, the best of {len(merged.tried)} that were measured"
         )
     if result is None:
@@ -111,7 +112,3 @@ def _weights(text: str | None) -> list[float] | Literal["dev"] | None:
             f"--weights {text}: not numbers. Give numbers separated by commas, such as 0.3,0.7, or dev"
         )
     return numbers
-
-
-def _listed(weights: list[float]) -> str:
-    return ", ".join(f"{weight:.3g}" for weight in weights)

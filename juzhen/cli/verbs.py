@@ -192,7 +192,7 @@ def verb(name: str) -> Any:
     loaded = importlib.import_module(module)
     parts = getattr(loaded, "COMMANDS", None)
     if parts is not None:
-        app.callback(help=inspect.getdoc(loaded), context_settings=HELP)(_nothing)
+        app.callback(help=inspect.getdoc(loaded), context_settings=HELP)(lambda: None)
     for part, function in (parts or {name: getattr(loaded, name)}).items():
         # Behind \b the lines of an example stay as they are.
         text = (inspect.getdoc(function) or "").replace("\n\njuzhen ", "\n\n\b\njuzhen ")
@@ -203,10 +203,6 @@ def verb(name: str) -> Any:
             if param.param_type_name == "option" and param.metavar is None:
                 param.metavar = METAVARS.get(param.type_descriptor.annotation)
     return command
-
-
-def _nothing() -> None:
-    """A verb with subcommands does nothing else."""
 
 
 def _parts(command: Any) -> dict[str, Any]:

@@ -40,14 +40,11 @@ def num_cores() -> int:
 
 def cpu_quota() -> float | None:
     """Return the CPU limit of control groups (version 1 or 2), such as 1.5 in a container, or None."""
-    return min(_quotas(), default=None)
-
-
-def _quotas() -> Iterator[float]:
-    """Limits of this process's control groups and of the groups around them."""
+    limits: list[float] = []
     for group, is_v2 in control_groups("cpu"):
         with suppress(OSError, ValueError):
-            yield from _limit(group, is_v2=is_v2)
+            limits += _limit(group, is_v2=is_v2)
+    return min(limits, default=None)
 
 
 def control_groups(controller: str) -> Iterator[tuple[Path, bool]]:

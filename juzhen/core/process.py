@@ -44,17 +44,14 @@ def caches_below(folder: str | Path | None) -> None:
     unset = {name: folder_name for name, folder_name in FOLDERS.items() if name not in os.environ}
     if not unset:
         return
-    if folder is None or not _can_be_made(Path(folder).expanduser().absolute()):
+    wanted = Path(folder or "").expanduser().absolute()
+    there = next(place for place in (wanted, *wanted.parents) if place.exists())
+    if folder is None or not os.access(there, os.W_OK | os.X_OK):
         scratch = tempfile.TemporaryDirectory(prefix="juzhen-", ignore_cleanup_errors=True)
         atexit.register(scratch.cleanup)
         folder = scratch.name
     for name, subfolder in unset.items():
         os.environ[name] = str(Path(folder).expanduser().resolve() / subfolder)
-
-
-def _can_be_made(folder: Path) -> bool:
-    there = next(place for place in (folder, *folder.parents) if place.exists())
-    return os.access(there, os.W_OK | os.X_OK)
 
 
 PROBE_SECONDS = 2.0

@@ -126,8 +126,15 @@ class ProgressLine:
         if self._first is None and done > self.done:
             self._first = (time.monotonic(), done)
         self.done, self._note = done, note
-        if self._is_due():
-            self._draw()
+        now = time.monotonic()
+        pause = REDRAW_SECONDS if self._bar else max(LINE_SECONDS, (now - self.begun) / 20)
+        if self._is_closed or now - self._drawn < pause:
+            return
+        self._drawn = now
+        if self._bar is not None:
+            self._draw_bar(self._bar)
+        else:
+            self._print()
 
     def close(self) -> None:
         if self._bar is not None:
@@ -139,18 +146,6 @@ class ProgressLine:
         elif not self._is_closed and (self.stays or time.monotonic() - self.begun > LINE_SECONDS):
             self._print(ends=True)
         self._is_closed = True
-
-    def _is_due(self) -> bool:
-        now = time.monotonic()
-        pause = REDRAW_SECONDS if self._bar else max(LINE_SECONDS, (now - self.begun) / 20)
-        return not self._is_closed and now - self._drawn >= pause
-
-    def _draw(self) -> None:
-        self._drawn = time.monotonic()
-        if self._bar is not None:
-            self._draw_bar(self._bar)
-        else:
-            self._print()
 
     def _facts(self, *, wide: bool, ends: bool) -> list[str]:
         """Format the known numbers, the note and the time."""

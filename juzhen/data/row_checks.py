@@ -62,7 +62,13 @@ def verified(
                     f"{table.place}:1: the column names are a row, with the {TARGET_COLUMN[kind]} {first}. Write "
                     f"`header: false` into the layout of {key}"
                 )
-        gold = _class_words(gold, table.class_names(column), config.labels or {})
+        # Class indices count as their names, if `labels` knows these.
+        spelt = {
+            number: word
+            for number, word in enumerate(table.class_names(column))
+            if word in (config.labels or {})
+        }
+        gold = [spelt.get(value, value) if isinstance(value, int) else value for value in gold]
         targets, keep = read_targets(gold, table, config, key=key, faults=faults)
     documents = [TEACHER_SCORE.format(field) for field in fields[1:]]
     scored = {field: raw_values(table, field, columns[field], key) for field in documents if field in columns}
@@ -209,12 +215,6 @@ def raw_values(table: FileTable, field: str, column: str | int, key: str) -> Seq
         )
     values = table.columns[position]
     return values.to_pylist() if hasattr(values, "to_pylist") else values
-
-
-def _class_words(gold: Sequence[Any], names: Sequence[str], labels: Mapping[str, int]) -> Sequence[Any]:
-    """Class indices as their names, if `labels` knows these."""
-    spelt = {number: word for number, word in enumerate(names) if word in labels}
-    return [spelt.get(value, value) if isinstance(value, int) else value for value in gold] if spelt else gold
 
 
 def _hint(column: str, names: Sequence[str], key: str) -> str:

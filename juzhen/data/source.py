@@ -80,7 +80,9 @@ def judged(
     corpus = texts["document"]
     examples, beyond, counts = _reachable(examples, corpus)
     examples = _without_unanswered(examples, beyond, table, request.on_bad_row)
-    _tell(table.place, counts | {"documents without text": read["document"][2]})
+    counts["documents without text"] = read["document"][2]
+    if left_out := [f"{reason}: {count:,}" for reason, count in counts.items() if count]:
+        warnings.warn(f"{table.place}: left out are {'; '.join(left_out)}", stacklevel=2)
     fields_of_texts = _over_texts(examples, beyond, texts)
     sentences, num_documents = fields_of_texts["sentences"], len(corpus)
     documents = np.arange(len(sentences) - num_documents, len(sentences), dtype=np.int32)
@@ -226,12 +228,6 @@ def _reachable(
         "of these with another gain": other,
     }
     return examples.select(np.array(remaining, dtype=int)), beyond, counts
-
-
-def _tell(origin: str, counts: Mapping[str, int]) -> None:
-    """Warn once about everything that was left out."""
-    if counted := [f"{reason}: {count:,}" for reason, count in counts.items() if count]:
-        warnings.warn(f"{origin}: left out are {'; '.join(counted)}", stacklevel=3)
 
 
 def _without_unanswered(
@@ -394,7 +390,12 @@ def _rows(request: SplitRequest) -> Examples | None:
     require_choice("on_bad_row", request.on_bad_row, ROW_POLICIES)
     if config.kind in JUDGED and (kind := kind_of_rows(_columns(config, request.source))):
         pairs = _loaded(replace(request, config=replace(config, kind=kind)))
-        return None if pairs is None else _judged_pairs(pairs, Kind(config.kind))
+        retrieval = None if pairs is None else as_retrieval(pairs)
+        if retrieval is None or config.kind == Kind.RETRIEVAL:
+            return retrieval
+        return replace(
+            retrieval, kind=Kind.RERANKING, documents=None
+        )  # each query has the documents of its pairs
     if request.source == Source.HUB:
         return _from_hub(request)
     folder = BUILTIN_DATA if request.source == Source.BUILTIN else Path(request.data_dir).expanduser()
@@ -418,12 +419,6 @@ def _columns(config: DatasetConfig, source: str) -> Mapping[str, Any]:
     if source == Source.HUB:
         return config.on_hub.columns if config.on_hub else {}
     return config.layouts[config.layout].columns if config.layout in config.layouts else {}
-
-
-def _judged_pairs(pairs: Examples, kind: Kind) -> Examples:
-    """Pairs as judgements. For reranking each query has the documents of its pairs."""
-    retrieval = as_retrieval(pairs)
-    return retrieval if kind is Kind.RETRIEVAL else replace(retrieval, kind=kind, documents=None)
 
 
 def parts_of(request: SplitRequest) -> list[DatasetConfig]:

@@ -127,7 +127,9 @@ def open_tasks(names: Sequence[str], sets: ConfiguredSets, *, split: str | None)
     tasks = [_named(name) for name in names]
     opened = []
     for name, task in zip(names, tasks, strict=True):
-        if (key := LOCAL_SETS.get(name)) is not None and (rows := _read(key, sets, split)) is not None:
+        key = LOCAL_SETS.get(name)
+        splits = (sets.load(key, each) for each in ([split] if split else SPLITS)) if key else ()
+        if (rows := next(filter(None, splits), None)) is not None:
             _fill(task, rows, sets.load(key, "train") if rows.kind == Kind.LABELLED_TEXT else None)
         elif problem := hub_problem():
             where = (
@@ -196,10 +198,6 @@ def _named(name: str) -> Any:
     except KeyError:
         names = [task.metadata.name for task in mteb.get_tasks(exclude_superseded=False)]
         raise UserError(f"{name}: not a task of mteb {mteb.__version__}. {nearest(name, names)}") from None
-
-
-def _read(key: str, sets: ConfiguredSets, split: str | None) -> Examples | None:
-    return next(filter(None, (sets.load(key, name) for name in ([split] if split else SPLITS))), None)
 
 
 def _fill(task: Any, examples: Examples, train: Examples | None) -> None:

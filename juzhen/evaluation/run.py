@@ -409,7 +409,9 @@ def evaluate(
     named = [configured_set(dataset) if isinstance(dataset, str) else dataset for dataset in sets]
     settings.evaluate = {dataset.name: dataset for dataset in named if isinstance(dataset, DatasetConfig)}
     run = EvaluationRun(opened, settings, cache_dir, progress)
-    _require_scored(loaded, run.evaluator.unscored)
+    for each in loaded:
+        if isinstance(each, Examples) and each.kind in run.evaluator.unscored:
+            raise UserError(f"{each.split}/{each.name}: {run.evaluator.unscored[each.kind]}")
     data = JobData({}, [])
     if settings.evaluate:
         data = load_job_data(settings, {}, unscored=run.evaluator.unscored)
@@ -470,12 +472,6 @@ def rows_to_score(rows: Any, **reading: Any) -> Examples:
         name, split = set_and_split(Path(rows))
         return replace(as_examples(rows, split=split, **reading), name=name)
     return as_examples(rows, split="dev", **reading)
-
-
-def _require_scored(sets: Sequence[Examples | RankingSet], unscored: Mapping[Kind, str]) -> None:
-    for dataset in sets:
-        if isinstance(dataset, Examples) and dataset.kind in unscored:
-            raise UserError(f"{dataset.split}/{dataset.name}: {unscored[dataset.kind]}")
 
 
 def class_tasks(sets: Sequence[Examples | RankingSet], *, by_means: bool = False) -> list[TransferTask]:

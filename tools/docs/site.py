@@ -375,7 +375,8 @@ def result_pages() -> Iterator[tuple[str, str | Path]]:
             elif path.suffix in COPIED:
                 yield target.as_posix(), path
         if not (RESULTS / folder / "README.md").is_file():
-            text = MADE[folder](files) if folder in MADE else f"# {title(folder)}\n\n{_listing(files)}"
+            listed = [f"- [{_heading(path)}]({path.name})\n" for path in files if path.suffix == ".md"]
+            text = MADE[folder](files) if folder in MADE else f"# {title(folder)}\n\n{''.join(listed)}"
             yield f"{folder}/index.md", HEAD + text
 
 
@@ -422,10 +423,6 @@ def _bench(files: list[Path]) -> str:
     svgs = [path for path in files if path.suffix == ".svg"]
     pictures = [f"![{path.stem}: juzhen and sentence-transformers]({path.name})" for path in svgs]
     return "\n\n".join([BENCH, report.tables(results, "en"), *pictures]) + "\n"
-
-
-def _listing(files: list[Path]) -> str:
-    return "\n".join(f"- [{_heading(path)}]({path.name})" for path in files if path.suffix == ".md") + "\n"
 
 
 def _distill(files: list[Path]) -> str:

@@ -287,7 +287,12 @@ def pairs_markdown(report: dict[str, Any]) -> str:
             "## The same pair, in either order",
             _matrix(report, lambda cell: cell["exact_pairs"]),
             f"## The same pair, or both sentences near duplicates (Jaccard of character trigrams ≥ {threshold:g})",
-            _matrix(report, _exact_or_near),
+            _matrix(
+                report,
+                lambda cell: (
+                    None if cell["exact_pairs"] is None else cell["exact_pairs"] + cell["near_pairs"]
+                ),
+            ),
             "## One of the sentences at least",
             _matrix(report, lambda cell: cell["exact_sentences"]),
             "## The same pair with another label",
@@ -399,15 +404,6 @@ def _percent(count: int, total: int) -> str:
     return f"{share:.0f} %" if share >= 9.5 else f"{share:.1f} %" if share >= 0.05 else "<0.1 %"
 
 
-def _exact_or_near(cell: Cell) -> int | None:
-    """None if one of the sets has no pairs."""
-    return None if cell["exact_pairs"] is None else cell["exact_pairs"] + cell["near_pairs"]
-
-
-def _lines_and_sentences(entry: dict[str, int] | None) -> str:
-    return f"{entry['lines']:,} ({entry['sentences']:,})" if entry else EMPTY
-
-
 def _sets(report: dict[str, Any]) -> str:
     keys = ("rows", "faulty_rows", "repeated_rows", "contradictory_pairs", "contradictory_rows")
     body = [
@@ -437,3 +433,7 @@ def _examples(report: dict[str, Any]) -> list[str]:
 def _table(header: Sequence[str], body: Sequence[Sequence[str]]) -> str:
     rule = ["---"] + ["---:"] * (len(header) - 1)
     return "\n".join(f"| {' | '.join(map(in_markdown, row))} |" for row in [header, rule, *body])
+
+
+def _lines_and_sentences(entry: dict[str, int] | None) -> str:
+    return f"{entry['lines']:,} ({entry['sentences']:,})" if entry else EMPTY
