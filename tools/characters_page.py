@@ -89,40 +89,31 @@ def _measure_set(
     return found
 
 
+MEASURES = {
+    "texts changed %": ("changed", ".1f"),
+    "unknown %": ("unknown", ".1f"),
+    "equal tokens %": ("equal", ".1f"),
+    "cosine": ("cosine", ".3f"),
+    "least cosine": ("least_cosine", ".3f"),
+    "Spearman": ("spearman", ".1f"),
+}
+"""Column of the page → what `measure` calls it, and its format."""
+
+
 def page(measured: dict[str, dict[str, Any]]) -> str:
     """The page of results, from what `measure` found of each encoder."""
-    head = [
-        "set",
-        "form",
-        "texts changed %",
-        "unknown %",
-        "equal tokens %",
-        "cosine",
-        "least cosine",
-        "Spearman",
-    ]
     parts = []
     for encoder, one in measured.items():
         body = []
         for name, found in one["sets"].items():
-            body.append(
-                [name, "as it is", "", f"{found['unknown']:.1f}", "", "", "", f"{found['spearman']:.1f}"]
-            )
-            for form in FORMS:
-                other = found[form]
-                body.append(
-                    [
-                        "",
-                        form,
-                        f"{other['changed']:.1f}",
-                        f"{other['unknown']:.1f}",
-                        f"{other['equal']:.1f}",
-                        f"{other['cosine']:.3f}",
-                        f"{other['least_cosine']:.3f}",
-                        f"{other['spearman']:.1f}",
-                    ]
-                )
-        parts.append(f"## {encoder}: {one['rows']:,} pairs of each set\n\n{markdown_table(head, body)}")
+            for form in ("as it is", *FORMS):
+                numbers = found.get(form, found)
+                cells = [
+                    f"{numbers[key]:{digits}}" if key in numbers else "" for key, digits in MEASURES.values()
+                ]
+                body.append(["" if form in FORMS else name, form, *cells])
+        table = markdown_table(["set", "form", *MEASURES], body)
+        parts.append(f"## {encoder}: {one['rows']:,} pairs of each set\n\n{table}")
     return f"{INTRODUCTION}\n" + "\n\n".join(parts) + "\n"
 
 

@@ -13,13 +13,13 @@ import pandas as pd
 from jaxtyping import Float
 from sklearn.linear_model import Ridge
 
-from juzhen.advice.decisions import decision_accuracy, random_regret, regret
 from juzhen.cli.program import run_program
 from juzhen.core.paths import ROOT
 from juzhen.core.result import RESULT_FILE, Result
 from juzhen.core.text import markdown_table
 from juzhen.merging.merge import MergeRecipe
 from juzhen.merging.runs import merge_runs
+from tools.decisions import decision_accuracy, random_regret, regret
 
 FOLDER = ROOT / "results" / "decide"
 CHEAP_SCORES = FOLDER / "cheap_scores.csv"

@@ -8,7 +8,7 @@ come from results/decide/cheap_scores.csv (tools.decide_scores).
 import argparse
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
 
@@ -17,17 +17,6 @@ import pandas as pd
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
-from juzhen.advice.decisions import (
-    Interval,
-    column_noise,
-    decision_accuracy,
-    fixed_regret,
-    random_regret,
-    regret,
-    seed_deviation,
-    shared,
-    surest,
-)
 from juzhen.advice.search import GAINS
 from juzhen.cli.program import run_program
 from juzhen.core.atomic_write import write_text
@@ -47,6 +36,17 @@ from tools.decide_mixtures import (
     is_of_several,
     scores_of,
     section,
+)
+from tools.decisions import (
+    Interval,
+    column_noise,
+    decision_accuracy,
+    fixed_regret,
+    random_regret,
+    regret,
+    seed_deviation,
+    shared,
+    surest,
 )
 
 PUBLISHED = ROOT / "juzhen" / "report" / "published" / "chinese_transfer.csv"
@@ -75,7 +75,7 @@ OF_PUBLISHED = {
 
 
 def collect(runs: Path) -> pd.DataFrame:
-    """Read a line per run and target: source, encoder, budget, seed, target, score in points, seconds of training."""
+    """Read a line per run and target. Scores are points, seconds those of the training."""
     lines = []
     for path in sorted(runs.glob("*/result.json")):
         result = Result.read(path)
@@ -86,11 +86,13 @@ def collect(runs: Path) -> pd.DataFrame:
         if backbone.get("layers"):
             encoder += f", {backbone['layers']} layer{'s' * (backbone['layers'] > 1)}"
         seconds = float(result.training.get("train_seconds") or 0.0)
-        name, budget = str(result.config["sweep_row"]), int(str(training["duration"]).split()[0])
-        lines += [
-            (name, encoder, budget, result.seed, target, score, seconds)
-            for target, score in scores_of(result).items()
-        ]
+        about = (
+            str(result.config["sweep_row"]),
+            encoder,
+            int(str(training["duration"]).split()[0]),
+            result.seed,
+        )
+        lines += [(*about, target, score, seconds) for target, score in scores_of(result).items()]
     names = ["source", "encoder", "budget", "seed", "target", "score", "seconds"]
     return pd.DataFrame(lines, columns=names).sort_values(names[:5], ignore_index=True)
 
@@ -106,9 +108,13 @@ def matrix(scores: pd.DataFrame) -> pd.DataFrame:
         index="source", columns="target", values="score"
     )
     leaky = _leaky_cells()
-    return table.mask(
-        np.array([[(FILES.get(row, row), target) in leaky for target in table] for row in table.index], bool)
-    )
+    return masked(table, lambda source, target: (source, target) in leaky)
+
+
+def masked(table: pd.DataFrame, is_left_out: Callable[[str, str], bool]) -> pd.DataFrame:
+    """The table without the cells of a set and a target that are left out."""
+    cells = [[is_left_out(FILES.get(row, row), target) for target in table] for row in table.index]
+    return table.mask(np.array(cells, bool))
 
 
 def _leaky_cells() -> set[tuple[str, str]]:
@@ -130,9 +136,11 @@ def references() -> dict[str, tuple[pd.DataFrame, pd.DataFrame]]:
         [_transfer(transfer / "runs"), _transfer(transfer / "nli_triplets" / "runs", triplets=True)]
     )
     e5 = _transfer(transfer / "e5_small" / "runs", triplets=True)
-    found = {BOX: box, "e5-small, 8,000 rows": e5}
-    frames = {name: (_singles(frame), frame) for name, frame in found.items()}
-    return frames | {"published BERT": (published(), pd.DataFrame())}
+    return {
+        BOX: (_singles(box), box),
+        "e5-small, 8,000 rows": (_singles(e5), e5),
+        "published BERT": (published(), pd.DataFrame()),
+    }
 
 
 def _transfer(folder: Path, *, triplets: bool = False) -> pd.DataFrame:
@@ -169,41 +177,33 @@ def published() -> pd.DataFrame:
 
 def ways_to_choose(scores: pd.DataFrame) -> dict[tuple[str, int, int], tuple[pd.DataFrame, float]]:
     """Encoder or method, budget and number of seeds → matrix of scores, and seconds for a source."""
-    cheap = pd.read_csv(CHEAP_SCORES) if CHEAP_SCORES.is_file() else None
     ways: dict[tuple[str, int, int], tuple[pd.DataFrame, float]] = {}
     for (encoder, budget), part in scores.groupby(["encoder", "budget"]):
         trained = part[part["source"] != UNTRAINED]
-        whole = [
-            seed for seed, of_seed in trained.groupby("seed") if of_seed["source"].nunique() >= LEAST_SOURCES
-        ]
-        seconds = (
-            float(trained.drop_duplicates(["source", "seed"])["seconds"].median()) if len(trained) else 0.0
-        )
-        for count in sorted({1, len(whole)} - {0}):
+        sources = trained.groupby("seed")["source"].nunique()
+        whole = list(sources.index[sources >= LEAST_SOURCES])
+        for count in sorted({1, len(whole)}) if whole else ():
             chosen = part[part["seed"].isin(whole[:count])]
-            if len(whole):
-                ways[encoder, budget, count] = (matrix(chosen), seconds * count)
+            ways[encoder, budget, count] = (matrix(chosen), median_seconds(trained) * count)
     _, transfer = references()[BOX]
     for seeds in ([42], [42, 1, 2]):
         chosen = transfer[transfer["seed"].isin(seeds) & (transfer["stages"].map(len) == 1)]
-        seconds = float(chosen.drop_duplicates(["source", "seed"])["seconds"].median()) * len(seeds)
-        ways["mini_zh", 15_000, len(seeds)] = (matrix(chosen), seconds)
-    for method, part in cheap.groupby("method") if cheap is not None else ():
+        ways["mini_zh", 15_000, len(seeds)] = (matrix(chosen), median_seconds(chosen) * len(seeds))
+    if not CHEAP_SCORES.is_file():
+        return ways
+    for method, part in pd.read_csv(CHEAP_SCORES).groupby("method"):
         ways[str(method), 0, 0] = (matrix(part), float(part["seconds"].iloc[0]))
-    near = [(*ways[method, 0, 0],) for method in NEAR if (method, 0, 0) in ways]
-    for (encoder, budget, seeds), (table, seconds) in [*ways.items()] if len(near) == 2 else ():
+    near, costs = zip(*(ways[method, 0, 0] for method in NEAR), strict=True)
+    for (encoder, budget, seeds), (table, seconds) in [*ways.items()]:
         if budget >= 2000 and seeds == 1:
-            tables = [table, *(each for each, _ in near)]
-            ways[f"both and {encoder}", budget, seeds] = (
-                together(tables),
-                seconds + sum(cost for _, cost in near),
-            )
-    if len(near) == 2:
-        ways[f"both: {' and '.join(NEAR)}", 0, 0] = (
-            together([each for each, _ in near]),
-            sum(cost for _, cost in near),
-        )
+            ways[f"both and {encoder}", budget, seeds] = (together([table, *near]), seconds + sum(costs))
+    ways[f"both: {' and '.join(NEAR)}", 0, 0] = (together(near), sum(costs))
     return ways
+
+
+def median_seconds(scores: pd.DataFrame) -> float:
+    """The median training, each once."""
+    return float(scores.drop_duplicates(["source", "seed"])["seconds"].median())
 
 
 Line = dict[str, str | float]
@@ -221,26 +221,15 @@ def comparisons(
         for (encoder, budget, seeds), (table, seconds) in ways.items():
             ours, theirs = shared(together([table]) if scaled and not budget else table, reference)
             if len(ours) >= 3 and (name, budget) != (BOX, 15_000):
-                yield (
-                    {
-                        "reference": name,
-                        "encoder": encoder,
-                        "budget": budget,
-                        "seeds": seeds,
-                        "seconds": seconds,
-                    },
-                    ours,
-                    theirs,
-                )
+                line: Line = {"reference": name, "encoder": encoder, "budget": budget, "seeds": seeds}
+                yield line | {"seconds": seconds}, ours, theirs
 
 
 def decisions(scores: pd.DataFrame) -> pd.DataFrame:
     """A line per encoder, budget, number of seeds and reference: accuracy, regret and seconds of a training."""
     lines = []
     for line, ours, theirs in comparisons(scores):
-        others = theirs.mask(
-            np.array([[target == FILES.get(row, row) for target in theirs] for row in theirs.index], bool)
-        )
+        others = masked(theirs, lambda source, target: source == target)
         found = {
             "accuracy": decision_accuracy(ours, theirs),
             "accuracy_others": decision_accuracy(ours, others),
@@ -379,8 +368,7 @@ def mixtures(runs: Path, scores: pd.DataFrame) -> str:
     like = scores[(scores["encoder"] == ENCODER) & (scores["budget"] == BUDGET)]
     untrained = _untrained(scores[scores["encoder"] == ENCODER])
     singles, one_seed = (matrix(each) - untrained for each in (like, like[like["seed"] == SEED]))
-    trained = like[like["source"] != UNTRAINED].drop_duplicates(["source", "seed"])
-    seconds = float(trained["seconds"].median())
+    seconds = median_seconds(like[like["source"] != UNTRAINED])
     return section(gains_of(runs, singles, one_seed, untrained, _leaky_cells()), singles, seconds)
 
 
@@ -389,45 +377,29 @@ def page(scores: pd.DataFrame, table: pd.DataFrame, sure: pd.DataFrame, of_sever
     trained = scores[scores["source"] != UNTRAINED]
     counted = trained.drop_duplicates(["source", "encoder", "budget", "seed"])
     num_sources = counted["source"].nunique()
-    parts = [
-        (FOLDER / "head.txt").read_text(encoding="utf-8").rstrip() if (FOLDER / "head.txt").is_file() else ""
-    ]
+    planned = num_sources * PLANNED_SEEDS
     done = [
-        (
-            encoder,
-            f"{budget:,}",
-            f"{len(part)} of {num_sources * PLANNED_SEEDS}",
-            f"{part['seconds'].median():.0f}",
-        )
+        (encoder, f"{budget:,}", f"{len(part)} of {planned}", f"{part['seconds'].median():.0f}")
         for (encoder, budget), part in counted.groupby(["encoder", "budget"])
     ]
-    parts.append("## What was run\n")
-    parts.append(
-        markdown_table(
-            ["encoder", "rows", "trainings", "median seconds of training"], done, numbers=(1, 2, 3)
-        )
-    )
+    head = ["encoder", "rows", "trainings", "median seconds of training"]
+    parts = [(FOLDER / "head.txt").read_text(encoding="utf-8"), "## What was run\n"]
+    parts.append(markdown_table(head, done, numbers=(1, 2, 3)))
     parts.append(
         "## Decisions\n\nDecisions between two sources that are made alike, and points lost by following. "
         "Foreign: without the training set of the target itself, as for a target of your own.\n"
     )
     parts.append("![Decisions alike, over the seconds of a training](decisions.svg)\n")
+    shown = ("accuracy", "accuracy_2_points", "accuracy_others", "regret_1", "regret_1_others", "regret_3")
     for name, part in table.groupby("reference", sort=False):
         reference = references()[name][0]
         always, lost = fixed_regret(reference)
         body = [
             (
-                line.encoder + ("" if line.budget else " (no training)"),
-                f"{line.budget:,}" if line.budget else "–",
-                str(line.seeds) if line.seeds else "–",
+                *_way(line.encoder, line.budget, line.seeds),
                 f"{line.seconds:.0f}",
                 f"{line.accuracy_count:.0f}",
-                _shown(line, "accuracy"),
-                _shown(line, "accuracy_2_points"),
-                _shown(line, "accuracy_others"),
-                _shown(line, "regret_1"),
-                _shown(line, "regret_1_others"),
-                _shown(line, "regret_3"),
+                *(_shown(line, name) for name in shown),
             )
             for line in part.itertuples()
         ]
@@ -472,23 +444,12 @@ def page(scores: pd.DataFrame, table: pd.DataFrame, sure: pd.DataFrame, of_sever
         measured = matrix(part).dropna(axis=0, thresh=8).dropna(axis=1)
         if len(measured) < 6:
             continue
-        means = leave_one_out(measured, lambda table: table.fillna(table.mean()))
-        body.append(
-            (
-                encoder,
-                f"{budget:,}",
-                f"{means:.2f}",
-                *(
-                    f"{leave_one_out(measured, partial(low_rank, rank=rank, rounds=50)):.2f}"
-                    for rank in (1, 2, 3)
-                ),
-            )
-        )
-    parts.append(
-        markdown_table(
-            ["encoder", "rows", "column mean", "rank 1", "rank 2", "rank 3"], body, numbers=(1, 2, 3, 4, 5)
-        )
-    )
+        fills = [lambda table: table.fillna(table.mean())]
+        fills += [partial(low_rank, rank=rank, rounds=50) for rank in (1, 2, 3)]
+        errors = [leave_one_out(measured, fill) for fill in fills]
+        body.append((encoder, f"{budget:,}", *(f"{error:.2f}" for error in errors)))
+    head = ["encoder", "rows", "column mean", "rank 1", "rank 2", "rank 3"]
+    parts.append(markdown_table(head, body, numbers=(1, 2, 3, 4, 5)))
     parts.append(
         "## Curricula from single sets\n\nGains over untrained weights on all columns, from results/transfer.\n"
     )
@@ -497,21 +458,14 @@ def page(scores: pd.DataFrame, table: pd.DataFrame, sure: pd.DataFrame, of_sever
         if not len(frame):
             continue
         known = curricula(frame)
-        for way, words in {
-            "last": "the last set alone",
-            "sum": "sum of the gains",
-            "between": "mean of both",
-        }.items():
+        ways = {"last": "the last set alone", "sum": "sum of the gains", "between": "mean of both"}
+        for way, words in ways.items():
             error = float(np.sqrt(np.mean((known[way] - known["gain"]) ** 2)))
             correlation = float(known[way].corr(known["gain"]))
-            body.append(
-                (name, words, f"{known['curriculum'].nunique()}", f"{error:.2f}", f"{correlation:.3f}")
-            )
-    parts.append(
-        markdown_table(
-            ["encoder", "predicted by", "curricula", "error, points", "correlation"], body, numbers=(2, 3, 4)
-        )
-    )
+            count = f"{known['curriculum'].nunique()}"
+            body.append((name, words, count, f"{error:.2f}", f"{correlation:.3f}"))
+    head = ["encoder", "predicted by", "curricula", "error, points", "correlation"]
+    parts.append(markdown_table(head, body, numbers=(2, 3, 4)))
     parts.append(of_several)
     return "\n\n".join(part.strip("\n") for part in parts if part) + "\n"
 
@@ -540,9 +494,7 @@ def _confidence_section(sure: pd.DataFrame) -> str:
                 words = f"{share:.0f} %: {_shown(decided, 'accuracy')}"
             body.append(
                 (
-                    encoder + ("" if budget else " (no training)"),
-                    f"{budget:,}" if budget else "–",
-                    str(seeds) if seeds else "–",
+                    *_way(encoder, budget, seeds),
                     *(_shown(lines[f"{share}"], "accuracy") for share in SHARES),
                     f"{lines['50'].least:.1f}",
                     words,
@@ -590,6 +542,12 @@ def _limits_section(scores: pd.DataFrame) -> str:
         "more often. Targets whose sources are close, such as qbqtc, are the others: without it, 15,000 rows of "
         f"the built-in encoder agree with e5-small in {known} %.\n\n{limits}\n"
     )
+
+
+def _way(encoder: str, budget: int, seeds: int) -> tuple[str, str, str]:
+    if not budget:
+        return f"{encoder} (no training)", "–", "–"
+    return encoder, f"{budget:,}", str(seeds)
 
 
 def _shown(line: object, name: str) -> str:

@@ -342,19 +342,8 @@ def _found(folder: Path, encoder: str) -> Facts:
 
 def _mined(folder: Path, encoder: str) -> Facts:
     out = folder / "mined_hard.tsv"
-    words = (
-        "--out",
-        str(out),
-        "--limit",
-        "60",
-        "--range-max",
-        "20",
-        "--num-negatives",
-        "2",
-        "--relative-margin",
-        "none",
-    )
-    _juzhen("mine", "demo_qmc", encoder, "bm25", *words)
+    words = ["--limit", "60", "--range-max", "20", "--num-negatives", "2", "--relative-margin", "none"]
+    _juzhen("mine", "demo_qmc", encoder, "bm25", "--out", str(out), *words)
     with out.open(encoding="utf-8", newline="") as file:
         rows = [*csv.reader(file, delimiter="\t")]
     return {f"mined {number}": _digest("\t".join(row)) for number, row in enumerate(rows)}

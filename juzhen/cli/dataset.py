@@ -42,26 +42,49 @@ LOSSES: dict[str, dict[str, str]] = {
     "reranker": {"labelled_pair": "bce", "scored_pair": "bce"},
 }
 """Model → loss for each row type, if it is not the default, cosent."""
+SHARE = 0.1
+"""Default share of the rows for dev, and for test."""
 
 
 @dataclass(frozen=True)
 class Choices:
     """User choices for a table. None means: recognise it."""
 
-    name: str | None = None
-    kind: RowKind | None = None
-    columns: str | None = None
-    header: bool | None = None
-    quoted: bool | None = None
-    sheet: str | None = None
-    split_cells: str | None = None
-    dev: float = 0.1
-    test: float = 0.1
-    seed: int = 0
+    name: Annotated[str | None, Option(help="name of the set", show_default="name of the file")] = None
+    kind: Annotated[RowKind | None, Option(help="row type", show_default="recognised")] = None
+    columns: options.Columns = None
+    header: options.Header = None
+    quoted: options.Quoted = None
+    sheet: options.Sheet = None
+    split_cells: options.SplitCells = None
+    dev: Annotated[
+        float | None,
+        Option(
+            help="share of rows for dev, which chooses the checkpoint", show_default="0.1, or 0 for retrieval"
+        ),
+    ] = None
+    test: Annotated[
+        float | None,
+        Option(
+            help="share of rows for test, which gives the final score",
+            show_default="0.1, or all queries for retrieval",
+        ),
+    ] = None
+    seed: Annotated[int, Option(min=0, max=LARGEST, help="seed of the split")] = 0
+
+    def shares(self, dev: float, test: float) -> dict[str, float]:
+        """Return the shares of both splits. If only one is chosen, the other one is `dev`."""
+        if self.dev is None and self.test is None:
+            return {"dev": dev, "test": test}
+        return {
+            name: dev if share is None else share for name, share in (("dev", self.dev), ("test", self.test))
+        }
 
     def words(self) -> list[str]:
         """Return non-default choices as options of the verb."""
-        values = {key: value for key, value in asdict(self).items() if value != getattr(Choices, key)}
+        usual = asdict(AS_IT_LOOKS) | AS_IT_LOOKS.shares(SHARE, SHARE)
+        values = asdict(self) | self.shares(SHARE, SHARE)
+        values = {key: value for key, value in values.items() if value != usual[key]}
         switches = {key: values.pop(key) for key in ("header", "quoted") if key in values}
         arguments = [f"--{key}" if value else f"--no-{key}" for key, value in switches.items()]
         return arguments + [
@@ -85,6 +108,9 @@ class Choices:
             split_cells=self.split_cells,
             spell=spell or typed,
         )
+
+
+AS_IT_LOOKS = Choices()
 
 
 def dataset(
@@ -116,27 +142,7 @@ def dataset(
             show_default="a column of the queries with documents",
         ),
     ] = None,
-    name: Annotated[str | None, Option(help="name of the set", show_default="name of the file")] = None,
-    kind: Annotated[RowKind | None, Option(help="row type", show_default="recognised")] = None,
-    columns: options.Columns = None,
-    header: options.Header = None,
-    quoted: options.Quoted = None,
-    sheet: options.Sheet = None,
-    split_cells: options.SplitCells = None,
-    dev: Annotated[
-        float | None,
-        Option(
-            help="share of rows for dev, which chooses the checkpoint", show_default="0.1, or 0 for retrieval"
-        ),
-    ] = None,
-    test: Annotated[
-        float | None,
-        Option(
-            help="share of rows for test, which gives the final score",
-            show_default="0.1, or all queries for retrieval",
-        ),
-    ] = None,
-    seed: Annotated[int, Option(min=0, max=LARGEST, help="seed of the split")] = Choices.seed,
+    choices: Choices = AS_IT_LOOKS,
     data_dir: DataDir = None,
     config_dir: Annotated[
         Path | None,
@@ -162,21 +168,6 @@ def dataset(
     ask = not yes and sys.stdin.isatty() and sys.stdout.isatty()
     folder = _descriptions(config_dir)
     is_search = (queries, corpus, answers) != (None, None, None)
-    if dev is None and test is None:
-        dev, test = (0.0, 1.0) if is_search else (Choices.dev, Choices.test)
-    otherwise = 0.0 if is_search else Choices.dev
-    choices = Choices(
-        name,
-        kind,
-        columns,
-        header,
-        quoted,
-        sheet,
-        split_cells,
-        dev=otherwise if dev is None else dev,
-        test=otherwise if test is None else test,
-        seed=seed,
-    )
     if is_search:
         tables = _tables(file, queries, corpus, answers)
         _make_search(file, tables, choices, data_dir=data_dir, config_dir=config_dir, ask=ask)
@@ -220,7 +211,7 @@ def _make_search(
         raise UserError(f"--kind {choices.kind}: a retrieval set has no row type. Leave it out")
     stem = None if file is None or is_table(file) else str(file)
     name, folder = choices.name or stem or "search", _descriptions(config_dir)
-    shares = {"dev": choices.dev, "test": choices.test}
+    shares = choices.shares(0.0, 1.0)
     search = search_of_tables(
         name, tables["queries"], tables["corpus"], tables.get("answers"), choices.reading(None)
     )
@@ -228,7 +219,7 @@ def _make_search(
     if ask and not typer.confirm("Is this right?", default=True):
         raise UserError("nothing was written. Name the columns: --columns query=…,document=…")
     words = [word for part, path in tables.items() for word in (f"--{part}", path.resolve())]
-    said = replace(choices, name=None, dev=Choices.dev, test=Choices.test).words()
+    said = replace(choices, name=None, dev=None, test=None).words()
     if shares != {"dev": 0.0, "test": 1.0}:
         said += [word for key, share in shares.items() for word in (f"--{key}", str(share))]
     origin = Origin(content_of(tables.values()), command("juzhen", "dataset", name, *words, *said))
@@ -288,7 +279,7 @@ def set_of_file(
     def spell(option: str, value: object) -> str:
         return f"{command('juzhen', 'dataset', file)} {typed(option, value)}"
 
-    new_set = _make(file, Choices(), **places, ask=False, to=sys.stderr, write=write, spell=spell)
+    new_set = _make(file, AS_IT_LOOKS, **places, ask=False, to=sys.stderr, write=write, spell=spell)
     files = {} if write else files_of(new_set, data_folder(data_dir, may_lack=True))
     return SetOfFile(name, new_set.guess.kind, "" if write else description(new_set, files, origin))
 
@@ -319,9 +310,8 @@ def _make(
     print("\n".join(_described(table, rows)), file=to)
     if ask and not typer.confirm("Is this right?", default=True):
         raise UserError("nothing was written. Describe the rows: --kind, --columns, --header, --no-header")
-    new_set = make_set(
-        name, split_raw(table, rows), rows, dev=choices.dev, test=choices.test, seed=choices.seed
-    )
+    shares = choices.shares(SHARE, SHARE)
+    new_set = make_set(name, split_raw(table, rows), rows, **shares, seed=choices.seed)
     if not write:
         print("\n".join(_summary(new_set)), file=to)
         return new_set

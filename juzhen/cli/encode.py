@@ -87,13 +87,7 @@ def encode(
     cut -f2 pairs.tsv | juzhen encode runs/NAME - --output firsts.npy
     """
     from juzhen.data.readers import plain_name
-    from juzhen.data.tables import (
-        column_values,
-        good_texts,
-        read_texts,
-        require_fields,
-        with_split_cells,
-    )
+    from juzhen.data.tables import require_fields, sound_texts
 
     is_stream = str(file) == "-"
     if is_stream and output is None:
@@ -117,12 +111,9 @@ def encode(
     ends = None if ranges is None else _byte_ranges(ranges)
     reading = table.reading
     require_fields(reading, "text")
-    read, place = read_texts(file, reading, content=_standard_input() if is_stream else None)
+    content = _standard_input() if is_stream else None
+    read, texts, line_numbers, faults = sound_texts(file, reading, content=content)
     print("".join(f"note: {note}\n" for note in read.notes), end="", file=sys.stderr)
-    read = with_split_cells(read, [place], reading.split_cells)
-    chosen, faults = good_texts(read, [place], reading)
-    values = column_values(read, place)
-    texts, line_numbers = [values[row] for row in chosen], read.lines[chosen].tolist()
     without_hub()
     import numpy as np
 

@@ -61,17 +61,14 @@ def leaks(
         raise UserError(
             "--threshold: running text is searched for whole sentences. Leave it out with --text and --run"
         )
-    if data_dir and not data_dir.is_dir():
-        raise UserError(
-            f"--data-dir {data_dir}: no such folder. Give the folder that contains lcqmc, atec, …"
-        )
+    folder = data_folder(data_dir)
     from juzhen.data.leaks import audit as written
     from juzhen.data.leaks.audit import Detail, audit_pairs, audit_text
     from juzhen.data.rows import ConfiguredSets, read_lines
 
     name = "text" if text or run else "pairs"
     check_overwritable(output / f"{name}.json", output / f"{name}.md")
-    sets = ConfiguredSets(DATASETS, data_folder(data_dir), config_dir=config_dir)
+    sets = ConfiguredSets(DATASETS, folder, config_dir=config_dir)
     detail = Detail(counts, examples, progress=not no_progress)
     if text or run:
         if run:

@@ -67,19 +67,16 @@ def characters(
 
 def _texts(file: Path, limit: int, reading: "TableReading") -> list[str]:
     """Read the distinct texts of a file, spread over it."""
-    from juzhen.data.tables import column_values, good_texts, read_texts, require_fields, with_split_cells
+    from juzhen.data.tables import require_fields, sound_texts
 
     require_fields(reading, "text")
-    table, place = read_texts(file, reading)
-    table = with_split_cells(table, [place], reading.split_cells)
-    chosen, faults = good_texts(table, [place], reading)
+    _, texts, _, faults = sound_texts(file, reading)
     if faults:
         print(
             f"note: {file}: {counted(len(faults), 'faulty rows are left out', 'faulty row is left out')}",
             file=sys.stderr,
         )
-    values = column_values(table, place)
-    texts = [*dict.fromkeys(values[row] for row in chosen)]
+    texts = [*dict.fromkeys(texts)]
     step = max(len(texts) / limit, 1.0)
     return [texts[int(number * step)] for number in range(min(limit, len(texts)))]
 

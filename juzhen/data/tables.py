@@ -545,9 +545,10 @@ def read_texts(
     field: str = "text",
     content: bytes | None = None,
 ) -> tuple[FileTable, int]:
-    """Read texts of a file: the lines of a .txt, or a column of a table.
+    """Read texts of a file: the lines of a .txt, or a column of a table, and the index of that column.
 
-    A .txt is a table if a column is named. In a table the column is the one called `field`, or the only one.
+    A .txt is a table if a column is named. In a table the column is the one called `field`, or the only one. Cells with
+    several texts are split.
 
     Raises:
         UserError: Several columns could be meant.
@@ -560,7 +561,18 @@ def read_texts(
             raise UserError(f"{path}: the file is empty. Give another file")
         return FileTable(str(path), ["line"], [lines], np.arange(1, len(lines) + 1, dtype=np.int32)), 0
     table = read_own_table(path, reading, content=content)
-    return table, chosen_column(table, field, reading)
+    place = chosen_column(table, field, reading)
+    return with_split_cells(table, [place], reading.split_cells), place
+
+
+def sound_texts(
+    path: Path, reading: TableReading, *, content: bytes | None = None
+) -> tuple[FileTable, list[str], list[int], dict[int, str]]:
+    """Return the table of `read_texts`, its texts that can be encoded with their lines, and line → fault of others."""
+    table, place = read_texts(path, reading, content=content)
+    rows, faults = good_texts(table, [place], reading)
+    values = column_values(table, place)
+    return table, [values[row] for row in rows], table.lines[rows].tolist(), faults
 
 
 def require_fields(reading: TableReading, *fields: str) -> None:

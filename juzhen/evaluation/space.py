@@ -26,14 +26,11 @@ from juzhen.data.tables import (
     AS_IT_LOOKS,
     TableReading,
     column_place,
-    column_values,
-    good_texts,
     names_of,
-    read_texts,
     refuse_rows,
     require_fields,
+    sound_texts,
     warn_dropped,
-    with_split_cells,
 )
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.tokens import BATCH_TOKENS
@@ -406,12 +403,9 @@ def _of_file(path: Path, reading: TableReading, *, most: int, seed: int) -> Text
 
 
 def _lines(path: Path, reading: TableReading) -> tuple[list[str], None]:
-    table, place = read_texts(path, reading)
-    table = with_split_cells(table, [place], reading.split_cells)
-    rows, faults = good_texts(table, [place], reading)
+    table, texts, _, faults = sound_texts(path, reading)
     warn_dropped(table.place, len(faults))
-    values = column_values(table, place)
-    return [values[row] for row in rows], None
+    return texts, None
 
 
 def _cells(path: Path, reading: TableReading) -> tuple[list[str], list[str] | None]:

@@ -36,7 +36,6 @@ from juzhen.data.tables import (
     refuse_rows,
     require_fields,
     text_values,
-    with_split_cells,
 )
 from juzhen.encoders.chunks import Passages
 from juzhen.encoders.passages import require_chunks
@@ -125,7 +124,6 @@ def read_rows(
     id_column = columns.get("id")
     reading = replace(reading, columns=columns)
     table, place = read_texts(path, reading)
-    table = with_split_cells(table, [place], reading.split_cells)
     texts, ids = column_values(table, place), None
     if id_column is not None:
         ids = [_as_id(value) for value in column_values(table, column_place(table, id_column, "id", reading))]

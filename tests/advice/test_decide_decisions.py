@@ -6,7 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from juzhen.advice.decisions import (
+from juzhen.advice.search import difference
+from juzhen.advice.trials import measured
+from juzhen.metrics.matrix_statistics import leave_one_out, low_rank
+from tools.decisions import (
     column_noise,
     decision_accuracy,
     fixed_regret,
@@ -14,9 +17,6 @@ from juzhen.advice.decisions import (
     regret,
     seed_deviation,
 )
-from juzhen.advice.search import difference
-from juzhen.advice.trials import measured
-from juzhen.metrics.matrix_statistics import leave_one_out, low_rank
 
 
 @pytest.fixture

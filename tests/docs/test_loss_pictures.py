@@ -11,7 +11,7 @@ from tools.docs.loss_pictures import CANDIDATES, FAMILIES, TEMPERATURES, pulls, 
 from tools.loss_table import options
 
 PAGE = ROOT / "docs" / "concepts" / "losses.md"
-DRAWN = [(name, make) for make, names in FAMILIES.values() for name in names]
+DRAWN = [(name, make) for make, names in FAMILIES.values() for name in names.split()]
 
 
 def test_every_loss_is_drawn_once():

@@ -85,21 +85,10 @@ PAGES: Mapping[str, tuple[str, str]] = {
 """Page → title and members: exported names, or paths of classes, functions and modules. A package is its modules."""
 
 CALLED = (
-    *(
-        "load",
-        "from_pretrained",
-        "encode",
-        "encode_query",
-        "encode_document",
-        "similarity",
-        "score",
-        "predict",
-        "is_same",
-        "search",
-        "rank",
-    ),
-    *("save", "save_pretrained", "push_to_hub", "with_prompt", "threshold", "set", "tokenize", "collate"),
-)
+    "load", "from_pretrained", "encode", "encode_query", "encode_document", "similarity", "score", "predict",
+    "is_same", "search", "rank", "save", "save_pretrained", "push_to_hub", "with_prompt", "threshold", "set",
+    "tokenize", "collate",
+)  # fmt: skip
 """Members of encoders that come first, as they are called; others follow in the order of the source."""
 
 OF_REFERENCE = "---\nsearch: {{boost: {boost}}}\n---\n# {title}\n"

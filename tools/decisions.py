@@ -19,14 +19,7 @@ DRAWS = 2000
 
 @dataclass(frozen=True)
 class Interval:
-    """An estimate with its 95 % interval.
-
-    Args:
-        value: The estimate.
-        low: Lower end, NaN where none can be computed.
-        high: Upper end.
-        count: Number of decisions or targets that the estimate is made of.
-    """
+    """An estimate with its 95 % interval, NaN where none can be computed, and the decisions or targets behind it."""
 
     value: float
     low: float
