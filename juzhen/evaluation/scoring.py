@@ -1,6 +1,6 @@
 """From the outputs of an evaluation pass to the scores of every set, on one process or several."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -45,17 +45,12 @@ from juzhen.metrics.ranking import (
     score_ranking,
 )
 from juzhen.metrics.threshold import (
-    Objective,
-    accuracy_at,
+    QUALITIES,
     area_under_curve,
     average_precision,
-    cross_fitted_accuracy,
-    cross_fitted_f1,
-    cross_fitted_mcc,
+    decision_quality,
     decisions_at,
-    f1_at,
     fit_threshold,
-    mcc_at,
 )
 
 Outputs = list[tuple[np.ndarray, np.ndarray]]
@@ -411,14 +406,6 @@ def score_set(
     return metrics
 
 
-DECISIONS: Mapping[Objective, tuple[Callable[..., float | None], Callable[..., float | None]]] = {
-    "accuracy": (accuracy_at, cross_fitted_accuracy),
-    "f1": (f1_at, cross_fitted_f1),
-    "mcc": (mcc_at, cross_fitted_mcc),
-}
-"""Metric of a threshold → its value at one, and with halves that fit it for each other."""
-
-
 def _decisions(
     scores: np.ndarray, examples: Examples, *, dev: tuple[np.ndarray, Examples] | None
 ) -> dict[str, Score]:
@@ -428,7 +415,9 @@ def _decisions(
     values: dict[str, float | None] = dict.fromkeys(OF_THRESHOLDS)
     why = None
     if examples.split == "dev":
-        values = {name: cross_fitted(scores, labels) for name, (_, cross_fitted) in DECISIONS.items()}
+        values = {
+            name: decision_quality(scores, labels, objective=name, threshold=None) for name in QUALITIES
+        }
     elif dev is None:
         why = "there is no dev split to fit a threshold on"
     elif reason := undefined_reason("auc", dev[1]):
@@ -436,10 +425,9 @@ def _decisions(
     else:
         dev_scores, dev_labels = dev[0], dev[1].targets
         assert dev_labels is not None  # the same set, hence the same kind
-        values = {
-            name: quality_at(scores, labels, threshold=fit_threshold(dev_scores, dev_labels, objective=name))
-            for name, (quality_at, _) in DECISIONS.items()
-        }
+        for name in QUALITIES:
+            threshold = fit_threshold(dev_scores, dev_labels, objective=name)
+            values[name] = decision_quality(scores, labels, objective=name, threshold=threshold)
         why = "no row is positive"
     values |= {
         "average_precision": average_precision(scores, labels),

@@ -5,6 +5,7 @@ split and applied to another. Where only one split exists it is cross-fitted, be
 it was fitted on.
 """
 
+from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -51,66 +52,45 @@ def fit_threshold(scores: np.ndarray, labels: np.ndarray, *, objective: Objectiv
     return float(thresholds[np.argmax(quality)])
 
 
-def accuracy_at(scores: np.ndarray, labels: np.ndarray, *, threshold: float) -> float | None:
-    """Share of rows on the right side of the threshold. None without rows.
+def decision_quality(
+    scores: np.ndarray, labels: np.ndarray, *, objective: Objective, threshold: float | None
+) -> float | None:
+    """Accuracy, F1 of the positive class, or Matthews' correlation of the rows that score at least a threshold.
+
+    F1 is 2·TP / (2·TP + FP + FN). Matthews' correlation of decision and label is from −1 to 1, and 0 if all rows get
+    one decision.
 
     Args:
         scores: Score of each row, higher = closer.
         labels: 0 or 1 for each row.
-        threshold: Score from which a row is accepted.
+        objective: "accuracy", "f1" or "mcc".
+        threshold: Score from which a row is accepted. None: each half of the rows is judged by the other half's best
+            threshold.
 
     Returns:
-        The share, or None.
+        The value. None without rows, for F1 without positive rows, for the correlation with one class, and without a
+        threshold below two rows of a label.
     """
-    scores, labels = _checked(scores, labels)
-    return _accuracy(scores >= threshold, labels)
-
-
-def f1_at(scores: np.ndarray, labels: np.ndarray, *, threshold: float) -> float | None:
-    """F1 of the positive class: 2·TP / (2·TP + FP + FN). None without positive rows.
-
-    Args:
-        scores: Score of each row, higher = closer.
-        labels: 0 or 1 for each row.
-        threshold: Score from which a row is accepted.
-
-    Returns:
-        F1 from 0 to 1, or None.
-    """
-    scores, labels = _checked(scores, labels)
-    return _f1(scores >= threshold, labels)
-
-
-def mcc_at(scores: np.ndarray, labels: np.ndarray, *, threshold: float) -> float | None:
-    """Matthews' correlation of decision and label, −1 to 1. 0 if all rows get one decision, None for one class.
-
-    Args:
-        scores: Score of each row, higher = closer.
-        labels: 0 or 1 for each row.
-        threshold: Score from which a row is accepted.
-
-    Returns:
-        The correlation, or None.
-    """
-    scores, labels = _checked(scores, labels)
-    return _mcc(scores >= threshold, labels)
+    accepted = accepted_rows(scores, labels, objective=objective, threshold=threshold)
+    return None if accepted is None else QUALITIES[objective](accepted, np.asarray(labels).astype(np.int64))
 
 
 def accepted_rows(
-    scores: np.ndarray, labels: np.ndarray, *, threshold: float | None
+    scores: np.ndarray, labels: np.ndarray, *, threshold: float | None, objective: Objective = "accuracy"
 ) -> Bool[np.ndarray, "rows"] | None:
-    """Rows that score at least the threshold. threshold None: as in `decisions_at`. None below two rows of a label.
+    """Rows that score at least the threshold. None if threshold is None, and a label has fewer than two rows.
 
     Args:
         scores: Score of each row, higher = closer.
         labels: 0 or 1 for each row.
-        threshold: Score from which a row is accepted.
+        threshold: Score from which a row is accepted. None: as in `decision_quality`.
+        objective: What a threshold is fitted for.
 
     Returns:
         bool array (rows,), or None.
     """
     scores, labels = _checked(scores, labels)
-    return _cross_fitted(scores, labels, objective="accuracy") if threshold is None else scores >= threshold
+    return _cross_fitted(scores, labels, objective=objective) if threshold is None else scores >= threshold
 
 
 class Decisions(NamedTuple):
@@ -133,8 +113,7 @@ def decisions_at(scores: np.ndarray, labels: np.ndarray, *, threshold: float | N
     Args:
         scores: Score of each row, higher = closer.
         labels: 0 or 1 for each row.
-        threshold: None: each half of the rows is judged by the threshold of the other half with the best
-            accuracy.
+        threshold: As in `decision_quality`.
 
     Returns:
         Accuracy, F1, MCC and counts.
@@ -150,51 +129,6 @@ def decisions_at(scores: np.ndarray, labels: np.ndarray, *, threshold: float | N
         hits / float(labels.sum()) if labels.any() else None,
         _f1(accepted, labels),
     )
-
-
-def cross_fitted_accuracy(scores: np.ndarray, labels: np.ndarray) -> float | None:
-    """Accuracy with each half of the rows judged by the other half's threshold. None below two rows of a label.
-
-    Args:
-        scores: Score of each row, higher = closer.
-        labels: 0 or 1 for each row.
-
-    Returns:
-        The accuracy, or None.
-    """
-    scores, labels = _checked(scores, labels)
-    accepted = _cross_fitted(scores, labels, objective="accuracy")
-    return None if accepted is None else _accuracy(accepted, labels)
-
-
-def cross_fitted_f1(scores: np.ndarray, labels: np.ndarray) -> float | None:
-    """F1 with each half of the rows judged by the other half's threshold. None below two rows of a label.
-
-    Args:
-        scores: Score of each row, higher = closer.
-        labels: 0 or 1 for each row.
-
-    Returns:
-        F1, or None.
-    """
-    scores, labels = _checked(scores, labels)
-    accepted = _cross_fitted(scores, labels, objective="f1")
-    return None if accepted is None else _f1(accepted, labels)
-
-
-def cross_fitted_mcc(scores: np.ndarray, labels: np.ndarray) -> float | None:
-    """MCC with each half of the rows judged by the other half's threshold. None below two rows of a label.
-
-    Args:
-        scores: Score of each row, higher = closer.
-        labels: 0 or 1 for each row.
-
-    Returns:
-        The correlation, or None.
-    """
-    scores, labels = _checked(scores, labels)
-    accepted = _cross_fitted(scores, labels, objective="mcc")
-    return None if accepted is None else _mcc(accepted, labels)
 
 
 def average_precision(scores: np.ndarray, labels: np.ndarray) -> float | None:
@@ -272,6 +206,14 @@ def _mcc(accepted: np.ndarray, labels: np.ndarray) -> float | None:
     from sklearn.metrics import matthews_corrcoef
 
     return float(matthews_corrcoef(labels, accepted)) if 0 < labels.sum() < len(labels) else None
+
+
+QUALITIES: Mapping[Objective, Callable[[np.ndarray, np.ndarray], float | None]] = {
+    "accuracy": _accuracy,
+    "f1": _f1,
+    "mcc": _mcc,
+}
+"""Objective → its value for decisions and labels."""
 
 
 def _checked(scores: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -148,7 +148,7 @@ def test_scores_of_real_pairs_are_our_own(real_results):
 @pytest.mark.parametrize(("task", "name"), NLI.items())
 def test_precision_and_accuracy_of_real_nli_pairs_are_our_own(real_results, task, name):
     """Of entailment against contradiction; mteb's accuracy is that of the best threshold on the same rows."""
-    from juzhen.metrics.threshold import accuracy_at, average_precision, fit_threshold
+    from juzhen.metrics.threshold import average_precision, decision_quality, fit_threshold
 
     sets, results = real_results
     examples = sets[name, "dev"]
@@ -164,7 +164,7 @@ def test_precision_and_accuracy_of_real_nli_pairs_are_our_own(real_results, task
     best = fit_threshold(scores, labels, objective="accuracy")
     assert results[task]["cosine_ap"] == pytest.approx(average_precision(scores, labels), abs=1e-6)
     assert results[task]["cosine_accuracy"] == pytest.approx(
-        accuracy_at(scores, labels, threshold=best), abs=1e-6
+        decision_quality(scores, labels, objective="accuracy", threshold=best), abs=1e-6
     )
 
 

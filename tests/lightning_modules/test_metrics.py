@@ -10,7 +10,7 @@ from sklearn.metrics import roc_auc_score
 from torchmetrics import Metric, MetricCollection
 
 from juzhen.metrics.correlation import pearson, spearman
-from juzhen.metrics.threshold import area_under_curve, average_precision, cross_fitted_accuracy
+from juzhen.metrics.threshold import area_under_curve, average_precision, decision_quality
 from lightning_modules.base import PairMeasures, RowOutputs
 
 DRAW = np.random.default_rng(0)
@@ -33,7 +33,7 @@ def test_labelled_pairs_are_measured_as_in_validation():
     assert found["spearman"] == spearman(SCORES, LABELS)
     assert found["auc"] == area_under_curve(SCORES, LABELS)
     assert found["average_precision"] == average_precision(SCORES, LABELS)
-    assert found["accuracy"] == cross_fitted_accuracy(SCORES, LABELS)
+    assert found["accuracy"] == decision_quality(SCORES, LABELS, objective="accuracy", threshold=None)
     assert found["auc"] == pytest.approx(roc_auc_score(LABELS, SCORES), abs=1e-12)
 
 

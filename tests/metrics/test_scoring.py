@@ -6,7 +6,7 @@ from juzhen.core.kinds import MEASURES, STANDARD_RANKS
 from juzhen.core.result import Score
 from juzhen.evaluation.encoding_plan import CosinePlan
 from juzhen.evaluation.scoring import score_set, score_sets
-from juzhen.metrics.threshold import cross_fitted_accuracy
+from juzhen.metrics.threshold import decision_quality
 
 
 def examples(split: str, targets: list[float] | None, *, kind: Kind = Kind.LABELLED_PAIR) -> Examples:
@@ -56,7 +56,7 @@ def test_dev_is_cross_fitted():
     scores = labels + generator.normal(size=50)
     given = examples("dev", labels.tolist())
     found = score_set(scores, given, dev=(scores, given), bootstrap_samples=0, seed=0)
-    assert found["accuracy"].value == cross_fitted_accuracy(scores, labels)
+    assert found["accuracy"].value == decision_quality(scores, labels, objective="accuracy", threshold=None)
     assert 0 < found["f1"].value < 1
 
 

@@ -1,3 +1,5 @@
+from functools import partial
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,17 +9,14 @@ from sklearn.metrics import accuracy_score, average_precision_score, f1_score, m
 
 from juzhen.metrics.correlation import kolmogorov_smirnov, score_distribution
 from juzhen.metrics.threshold import (
-    accuracy_at,
     area_under_curve,
     average_precision,
-    cross_fitted_accuracy,
-    cross_fitted_f1,
-    f1_at,
+    decision_quality,
     fit_threshold,
-    mcc_at,
 )
 
-QUALITY = {"accuracy": accuracy_at, "f1": f1_at, "mcc": mcc_at}
+accuracy, f1, mcc = (partial(decision_quality, objective=name) for name in ("accuracy", "f1", "mcc"))
+QUALITY = {"accuracy": accuracy, "f1": f1, "mcc": mcc}
 
 labelled = st.lists(
     st.tuples(st.sampled_from([-0.5, 0.0, 0.1, 0.25, 0.3, 0.7, 1.0]), st.booleans()), min_size=1
@@ -45,12 +44,12 @@ def test_no_threshold_is_better_than_the_fitted_one(rows, objective):
 def test_equals_sklearn(rows, threshold):
     scores, labels = unzipped(rows)
     accepted = scores.astype(np.float64) >= threshold
-    assert accuracy_at(scores, labels, threshold=threshold) == pytest.approx(accuracy_score(labels, accepted))
+    assert accuracy(scores, labels, threshold=threshold) == pytest.approx(accuracy_score(labels, accepted))
     if labels.any():
-        assert f1_at(scores, labels, threshold=threshold) == pytest.approx(f1_score(labels, accepted))
+        assert f1(scores, labels, threshold=threshold) == pytest.approx(f1_score(labels, accepted))
     if len({*labels.tolist()}) == 2:
         expected = matthews_corrcoef(labels, accepted)
-        assert mcc_at(scores, labels, threshold=threshold) == pytest.approx(expected)
+        assert mcc(scores, labels, threshold=threshold) == pytest.approx(expected)
         assert average_precision(scores, labels) == pytest.approx(average_precision_score(labels, scores))
 
 
@@ -67,7 +66,7 @@ def test_separates_neighbouring_float32_numbers():
         high = np.nextafter(low, np.float32(1))
         scores, labels = np.array([low, high]), np.array([0, 1])
         threshold = fit_threshold(scores, labels, objective="accuracy")
-        assert accuracy_at(scores, labels, threshold=threshold) == 1
+        assert accuracy(scores, labels, threshold=threshold) == 1
         low = high
 
 
@@ -75,7 +74,7 @@ def test_one_class_accepts_all_or_none():
     scores = np.array([0.1, 0.9])
     assert fit_threshold(scores, np.array([1, 1]), objective="accuracy") == -np.inf
     assert fit_threshold(scores, np.array([0, 0]), objective="accuracy") == np.inf
-    assert f1_at(scores, np.array([0, 0]), threshold=0.5) is None
+    assert f1(scores, np.array([0, 0]), threshold=0.5) is None
     assert average_precision(scores, np.array([0, 0])) is average_precision(scores, np.array([1, 1])) is None
 
 
@@ -95,8 +94,8 @@ def test_cross_fitting_does_not_flatter():
         generator = np.random.default_rng(seed)
         scores, labels = generator.normal(size=60), generator.integers(0, 2, 60)
         threshold = fit_threshold(scores, labels, objective="accuracy")
-        fitted.append(accuracy_at(scores, labels, threshold=threshold))
-        crossed.append(cross_fitted_accuracy(scores, labels))
+        fitted.append(accuracy(scores, labels, threshold=threshold))
+        crossed.append(accuracy(scores, labels, threshold=None))
     assert np.mean(fitted) > 0.57
     assert np.mean(crossed) == pytest.approx(0.5, abs=0.04)
 
@@ -115,15 +114,15 @@ def test_cross_fitting_finds_what_is_there_and_repeats_itself():
     generator = np.random.default_rng(0)
     labels = np.tile([1, 0], 200)
     scores = labels + generator.normal(size=400) * 0.2
-    assert cross_fitted_accuracy(scores, labels) > 0.97
-    assert cross_fitted_f1(scores, labels) > 0.97
-    assert cross_fitted_accuracy(scores, labels) == cross_fitted_accuracy(scores, labels)
+    assert accuracy(scores, labels, threshold=None) > 0.97
+    assert f1(scores, labels, threshold=None) > 0.97
+    assert accuracy(scores, labels, threshold=None) == accuracy(scores, labels, threshold=None)
 
 
 def test_cross_fitting_needs_rows_on_both_sides():
-    assert cross_fitted_accuracy(np.array([0.1, 0.2, 0.3]), np.array([0, 1, 1])) is None
-    assert cross_fitted_f1(np.array([0.1, 0.2, 0.3, 0.4]), np.zeros(4)) is None
-    assert accuracy_at(np.zeros(0), np.zeros(0), threshold=0.0) is None
+    assert accuracy(np.array([0.1, 0.2, 0.3]), np.array([0, 1, 1]), threshold=None) is None
+    assert f1(np.array([0.1, 0.2, 0.3, 0.4]), np.zeros(4), threshold=None) is None
+    assert accuracy(np.zeros(0), np.zeros(0), threshold=0.0) is None
 
 
 def test_the_spread_by_hand():
