@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from juzhen.core.errors import UserError, nearest
+from juzhen.core.paths import is_table
 
 Taker = TypeVar("Taker", bound=Callable[..., Any])
 
@@ -37,6 +38,7 @@ LOSSES = _by_name(
         "loss=matryoshka_2d": "adaptivelayer",
         "loss=spread_out": "globalorthogonalregularization",
         "loss=list_kl": "distillkldiv listnet",
+        "model=distill loss=distill_cosine": "embeddistill",
         "model=crossencoder loss=bce": "binarycrossentropy bcewithlogits",
         "model=crossencoder loss=ce": "crossentropy",
         "loss=nt_xent": "simclr",
@@ -47,6 +49,8 @@ LOSSES = _by_name(
         "loss=info_nce_weighted": "embeddinggemma",
         "model=splade": "splade cachedsplade flops",
         # What is not here, with the nearest that is.
+        "loss=triplet_soft_margin (no margin)": "batchhardtriplet",
+        "loss=triplet_batch_all (all triplets that violate the margin)": "batchsemihardtriplet",
         "loss=triplet_online (one margin between positive and negative, not one for each)": "megabatchmargin",
         "model=views loss=info_nce (from texts alone, by contrast and without a decoder)": "denoisingautoencoder tsdae",
         "loss=simcse (from texts alone, with one encoder instead of two)": "contrastivetension "
@@ -571,6 +575,8 @@ def option_meant(group: str, word: str, options: Iterable[str] = ()) -> str | No
     if same := [option for option in known if plain(option) == name]:
         return f"{group}={same[0]}"
     meant = OF_GROUPS.get(group, {}).get(name)
+    if group == "loss" and name.startswith("sparse"):
+        meant = (dense := option_meant(group, name.removeprefix("sparse"), known)) and f"model=splade {dense}"
     missing = re.findall(rf"(?:^| ){group}=(\w+)", meant or "")
     return None if known and not {*missing} <= {*known} else meant
 
@@ -613,9 +619,6 @@ def flag_meant(flag: str, flags: Iterable[str]) -> str | None:
     return next((each for each in (*same, *OPTIONS.get(plain(flag), ())) if each in known), None)
 
 
-OF_TABLES = (".csv", ".tsv", ".jsonl", ".parquet", ".xlsx")
-
-
 def require_set(key: str, name: str, sets: Iterable[str]) -> None:
     """Raises UserError for an unknown set, with its name here or the nearest one."""
     known = list(sets)
@@ -623,7 +626,7 @@ def require_set(key: str, name: str, sets: Iterable[str]) -> None:
         if Path(name).is_dir():
             if (Path(name) / "result.json").is_file():
                 raise UserError(f"{key}={name}: the folder of a run. Give a table, or the name of a set")
-            tables = [path for path in sorted(Path(name).iterdir()) if path.suffix.lower() in OF_TABLES]
+            tables = [path for path in sorted(Path(name).iterdir()) if is_table(path)]
             given = f"a file in it, such as {tables[0]}" if tables else "a file"
             raise UserError(f"{key}={name}: a folder. Give {given}, or the name of a set")
         meant = (option_meant("dataset", name, known) or "").removeprefix("dataset=").partition(" ")[0]

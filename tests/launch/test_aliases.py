@@ -1,5 +1,6 @@
 """Names of other toolkits are answered with ours, from every entry point; encoders load as they are typed."""
 
+import importlib
 import re
 
 import pytest
@@ -17,6 +18,7 @@ from juzhen.core.aliases import (
     OPTIONS,
     SETTINGS,
     current_flags,
+    option_meant,
     plain,
     require_set,
     with_current_keys,
@@ -276,9 +278,27 @@ def test_options_of_losses_are_taken_by_their_earlier_names(capsys):
         assert [*with_old_options(node)] == [*before] != [*node]
 
 
+def losses_of_sentence_transformers():
+    pytest.importorskip("sentence_transformers", minversion="6.0")
+    for kind in ("sentence_transformer", "cross_encoder", "sparse_encoder"):
+        losses = importlib.import_module(f"sentence_transformers.{kind}.losses")
+        yield from (name for name in dir(losses) if name.endswith("Loss"))
+
+
+@pytest.mark.parametrize("edition", ["", ".zh"])
+def test_every_loss_of_sentence_transformers_has_a_hint_and_a_row_of_the_migration_page(edition):
+    page = (ROOT / f"docs/from/sentence_transformers{edition}.md").read_text("utf-8")
+    for name in losses_of_sentence_transformers():
+        assert option_meant("loss", name, options("loss")), name
+        if not name.startswith(("Cached", "Sparse")):  # one row has all of these
+            assert f"`{name}" in page, name
+
+
 @pytest.mark.parametrize(
     ("loss", "ours"),
     [
+        ("BatchHardTripletLoss", "triplet_soft_margin"),
+        ("SparseMultipleNegativesRankingLoss", "model=splade loss=info_nce"),
         ("MegaBatchMarginLoss", "triplet_online"),
         ("DenoisingAutoEncoderLoss", "model=views loss=info_nce"),
         ("ContrastiveTensionLoss", "simcse"),
