@@ -92,6 +92,26 @@ def test_the_table_of_a_sweep_has_the_columns_of_today():
         assert tuple(head.replace("┃", " ").split()) == status.COLUMNS
 
 
+READ_RESULTS = ("juzhen compare", "juzhen gate")
+
+
+def test_commands_on_sets_of_the_reader_name_their_folder():
+    known = (
+        path.stem for group in ("dataset", "benchmark") for path in (ROOT / "conf" / group).glob("*.yaml")
+    )
+    sets = {name for name in known if not name.startswith("demo")} - {"none", "all"}
+    without = [
+        (name, line)
+        for name in (*EDITIONS, *site_pages())
+        for block in blocks(name)
+        if block.language == "bash"
+        for line in block.body.strip().splitlines()
+        if sets & {*re.findall(r"\w+", line)} and not line.startswith(READ_RESULTS)
+        if not re.search("data[-_]dir|source=hub", line)
+    ]
+    assert without == []
+
+
 NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
 PRINTING = ("docs/index.md", "docs/guides/retrieval.md", "docs/guides/cross_encoders.md")
 
