@@ -96,28 +96,14 @@ class Scored:
         return 1 - np.nan_to_num(self.rows[self.measures[0]], nan=1.0)
 
     def value(self, measure: str) -> float | None:
-        """Return a metric of these rows. None if it is undefined.
-
-        Args:
-            measure: Name of the metric.
-
-        Returns:
-            Its value, or None.
-        """
+        """Return a metric of these rows. None if it is undefined."""
         if measure == "spearman":
             return self._spearman
         per_row = self.per_row(measure)
         return float(per_row.mean()) if len(per_row) else None
 
     def per_row(self, measure: str) -> PerRow:
-        """Finite values of each row, whose mean is the metric. For Spearman's correlation its influence.
-
-        Args:
-            measure: Name of the metric.
-
-        Returns:
-            One value for each row.
-        """
+        """Finite values of each row, whose mean is the metric. For Spearman's correlation its influence."""
         if measure == "spearman":
             return self._influence
         values = self.right if measure == "accuracy" else self.rows[measure]
@@ -391,9 +377,6 @@ class Verdict:
 
     def line(self) -> str:
         """One line, in points (metric × 100) with 95 % intervals.
-
-        Returns:
-            The line.
 
         >>> gap = Gap(0.021, 0.006)
         >>> Verdict(gap, None, {"csts": gap}, ["csts"]).line()

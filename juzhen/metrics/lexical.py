@@ -126,10 +126,6 @@ class BM25:
 
         Args:
             arrays: Output of `arrays`.
-            tokens: "characters" or "jieba".
-
-        Returns:
-            The index.
         """
         bm25 = cls.__new__(cls)
         bm25._folding = int(arrays["folding"][0])
@@ -158,14 +154,7 @@ class BM25:
         }
 
     def extended(self, texts: Sequence[str]) -> "BM25":
-        """With further documents, whose terms weigh as they do among the first ones: idf and mean length stay.
-
-        Args:
-            texts: The further documents.
-
-        Returns:
-            The larger index.
-        """
+        """With further documents, whose terms weigh as they do among the first ones: idf and mean length stay."""
         bm25 = copy(self)
         bm25._numbers, bm25._by_document = dict(self._numbers), None
         counts, lengths = bm25._counted(texts)
@@ -202,8 +191,6 @@ class BM25:
         """Turn counts into weights, in place.
 
         Args:
-            counts: Of each term in each document.
-            lengths: Number of terms of each document.
             frequency: Number of documents with each term, among those of the idf.
         """
         number, mean_length, k1, b = self._statistics.tolist()
@@ -218,9 +205,6 @@ class BM25:
 
     def scores(self, query: str) -> Float[np.ndarray, "documents"]:
         """Score every document, float32. 0 without a shared term.
-
-        Args:
-            query: The query.
 
         Returns:
             float32 array (documents,).
@@ -237,10 +221,6 @@ class BM25:
         self, queries: Sequence[str], documents: Int[np.ndarray, "pairs"]
     ) -> Float[np.ndarray, "pairs"]:
         """The score of each query with the document of that number, as `scores` has it but for rounding.
-
-        Args:
-            queries: The query of each pair.
-            documents: The document number of each pair.
 
         Returns:
             float32 array (pairs,).

@@ -51,13 +51,9 @@ class RankedLists:
         """Lists by their scores, best first. Without scores no two documents are equal.
 
         Args:
-            documents: Document numbers of each query.
             scores: Their scores, higher = closer. None: already in order.
             beyond: Number of answers that each list lacks.
             answers: Pairs of query and answer that are searched for, (2, answers).
-
-        Returns:
-            The lists.
         """
         starts = np.broadcast_to(np.arange(documents.shape[1]), documents.shape)
         if scores is not None:
@@ -82,14 +78,7 @@ class RankedLists:
         return np.maximum(ends - self.starts, 1)
 
     def some(self, queries: slice) -> "RankedLists":
-        """Return the lists of some queries.
-
-        Args:
-            queries: The queries.
-
-        Returns:
-            Their lists.
-        """
+        """Return the lists of some queries."""
         inside = (self.answers[0] >= queries.start) & (self.answers[0] < queries.stop)
         answers = self.answers[:, inside] - [[queries.start], [0]]
         return RankedLists(self.documents[queries], self.starts[queries], self.beyond[queries], answers)
