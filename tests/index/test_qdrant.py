@@ -1,6 +1,5 @@
 """A collection of Qdrant, in its local mode, gives what the index that was pushed into it gives."""
 
-import json
 import pickle
 import shutil
 import sqlite3
