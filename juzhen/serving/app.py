@@ -5,6 +5,7 @@ Clients of other servers are answered in their forms: Cohere, text-embeddings-in
 
 import asyncio
 import html
+import inspect
 import os
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -333,7 +334,10 @@ def make_app(service: Service) -> FastAPI:
     kinds: list[type[BaseModel]] = []
     clients = Clients(service)
 
-    def post(path: str, body: type[BaseModel], reply: Any, answer: Answer, about: str) -> None:
+    def post(path: str, reply: Any, answer: Answer, about: str) -> None:
+        """Add a path. Its body is what `answer` declares."""
+        body = inspect.signature(answer).parameters["body"].annotation
+
         async def endpoint(request: Request) -> Response:
             return await written(
                 await answer(await _body(request, body, service.limits), request.scope["facts"])
@@ -374,66 +378,21 @@ def make_app(service: Service) -> FastAPI:
         responses |= {status: REFUSALS[status] for status in refused}
         app.add_api_route(path, endpoint, methods=["GET"], summary=about, responses=responses)
 
-    post(
-        "/v1/embeddings",
-        schemas.EmbeddingsBody,
-        schemas.EmbeddingsReply,
-        service.embeddings,
-        "Embeddings, as OpenAI has it",
-    )
-    for version in ("v1", "v2"):
-        post(
-            f"/{version}/rerank",
-            schemas.RerankBody,
-            schemas.RerankReply,
-            service.rerank,
-            "Documents by their relevance, as Cohere and Jina have it",
-        )
-    for version, embed in (("v1", clients.embed_v1), ("v2", clients.embed_v2)):
-        post(
-            f"/{version}/embed",
-            schemas.CohereEmbedBody,
-            schemas.CohereEmbedReply,
-            embed,
-            "Embeddings, as Cohere has it",
-        )
-    post(
-        "/embed",
-        schemas.EmbedBody,
-        schemas.EmbedReply | list[list[float]],
-        service.embed,
-        "Embeddings as a plain matrix; with inputs as text-embeddings-inference has it",
-    )
-    post(
-        "/embeddings",
-        schemas.InfinityEmbeddingsBody,
-        schemas.InfinityEmbeddingsReply,
-        clients.embeddings,
-        "Embeddings, as Infinity has it",
-    )
-    post(
-        "/rerank",
-        schemas.ListRerankBody,
-        schemas.InfinityRerankReply | list[schemas.Rank],
-        clients.rerank,
-        "Texts by their relevance, as text-embeddings-inference and Infinity have it",
-    )
-    post(
-        "/similarity",
-        schemas.SimilarityBody,
-        schemas.SimilarityReply,
-        service.similarity,
-        "Each text with each of others",
-    )
-    post("/score", schemas.ScoreBody, schemas.ScoreReply, service.score, "The score of each pair")
-    post(
-        "/words",
-        schemas.WordsBody,
-        schemas.WordsReply,
-        service.words,
-        "The words of two texts that carry their score",
-    )
-    post("/search", schemas.SearchBody, schemas.SearchReply, service.search, "The nearest texts of the index")
+    post("/v1/embeddings", schemas.EmbeddingsReply, service.embeddings, "Embeddings, as OpenAI has it")
+    about = "Documents by their relevance, as Cohere and Jina have it"
+    post("/v1/rerank", schemas.RerankReply, service.rerank, about)
+    post("/v2/rerank", schemas.RerankReply, service.rerank, about)
+    post("/v1/embed", schemas.CohereEmbedReply, clients.embed_v1, "Embeddings, as Cohere has it")
+    post("/v2/embed", schemas.CohereEmbedReply, clients.embed_v2, "Embeddings, as Cohere has it")
+    about = "Embeddings as a plain matrix; with inputs as text-embeddings-inference has it"
+    post("/embed", schemas.EmbedReply | schemas.Matrix, service.embed, about)
+    post("/embeddings", schemas.InfinityEmbeddingsReply, clients.embeddings, "Embeddings, as Infinity has it")
+    about = "Texts by their relevance, as text-embeddings-inference and Infinity have it"
+    post("/rerank", schemas.InfinityRerankReply | list[schemas.Rank], clients.rerank, about)
+    post("/similarity", schemas.SimilarityReply, service.similarity, "Each text with each of others")
+    post("/score", schemas.ScoreReply, service.score, "The score of each pair")
+    post("/words", schemas.WordsReply, service.words, "The words of two texts that carry their score")
+    post("/search", schemas.SearchReply, service.search, "The nearest texts of the index")
     get("/index", schemas.IndexReply, lambda: (service.index_facts(),), "What is searched", refused=(404,))
     get("/info", schemas.InfoReply, lambda: (service.info(),), "The model, its limits and its threshold")
     get(
