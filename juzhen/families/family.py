@@ -19,10 +19,8 @@ from juzhen.encoders.chunks import TruncationStats, truncated_sentences
 from juzhen.encoders.collate import AsymmetricCollator, SentenceCollator, TemplateCollator, with_sides
 from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.encoders.forward import pack
-from juzhen.encoders.layout import (
-    read_layout,
-)
-from juzhen.encoders.pair_encoder import CrossEncoderCollator, PairEncoder, truncated_pairs
+from juzhen.encoders.layout import read_layout
+from juzhen.encoders.pair_encoder import CrossEncoderCollator, truncated_pairs
 from juzhen.encoders.resolve_path import has_encoder, scores_pairs
 from juzhen.encoders.save import save_encoder
 from juzhen.encoders.sentence_encoder import PromptEncoder, SentenceEncoder
@@ -43,6 +41,7 @@ class Family(ABC):
         has_embeddings: Texts become vectors, which can be cached, computed by a back end, and searched.
         cuts: Texts longer than the maximum of `encoder.inner` are truncated.
         described: The kind of encoder, for messages.
+        encoder_type: Class whose `load` reads its folders.
         instead_of_export: What to do instead of exporting a graph.
     """
 
@@ -50,19 +49,20 @@ class Family(ABC):
     has_embeddings: ClassVar[bool] = True
     cuts: ClassVar[bool] = True
     described: ClassVar[str] = "this kind of encoder"
+    encoder_type: ClassVar[Any]
     instead_of_export: ClassVar[str] = "Export an encoder of texts or a cross-encoder"
 
     @abstractmethod
     def holds(self, folder: Path) -> bool:
         """True if a folder has an encoder of this family, by its files."""
 
-    @abstractmethod
     def load(self, source: str | Path, **options: Any) -> Any:
         """Load an encoder."""
+        return self.encoder_type.load(source, **options)
 
     def save(self, encoder: Any, folder: Path, *, card: dict[str, Any]) -> Path:
         """Write a folder that `load` reads."""
-        raise UserError(f"{type(encoder).__name__}: encoders of this kind are not saved")
+        return save_encoder(encoder, folder, card=card)
 
     def collate(
         self,
@@ -124,14 +124,10 @@ class Family(ABC):
 class BiEncoders(Family):
     """Encoders of single sentences to embeddings."""
 
+    encoder_type = SentenceEncoder
+
     def holds(self, folder: Path) -> bool:
         return has_encoder(folder)
-
-    def load(self, source: str | Path, **options: Any) -> SentenceEncoder:
-        return SentenceEncoder.load(source, **options)
-
-    def save(self, encoder: SentenceEncoder, folder: Path, *, card: dict[str, Any]) -> Path:
-        return save_encoder(encoder, folder, card=card)
 
     def export(self, encoder: Any, path: Path, *, quantised: bool) -> Path:
         written: Path = offered("exports", "onnx")(encoder, path, quantised=quantised)
@@ -156,9 +152,11 @@ class AskingEncoders(Family):
     """Encoders of queries and documents. The first text of a row is the query, the others are documents."""
 
     has_embeddings = False
+    evaluator_type: ClassVar[Any]
 
-    def save(self, encoder: Any, folder: Path, *, card: dict[str, Any]) -> Path:
-        return save_encoder(encoder, folder, card=card)
+    def evaluator(self, encoder: Any, **options: Any) -> Evaluator:
+        evaluator: Evaluator = self.evaluator_type(encoder)
+        return evaluator
 
     def _collator(self, encoder: Any, tokenize: CachedTokenizer, options: dict[str, Any]) -> SentenceCollator:
         return AsymmetricCollator(tokenize, encoder.collate, sides=tokenize, **options)
@@ -183,15 +181,10 @@ class CrossEncoders(Family):
     unscored = PairEvaluator.unscored
     has_embeddings = False
     described = "a cross-encoder"
+    encoder_type: ClassVar[Any] = CrossEncoder
 
     def holds(self, folder: Path) -> bool:
         return scores_pairs(folder)
-
-    def load(self, source: str | Path, **options: Any) -> PairEncoder:
-        return CrossEncoder.load(source, **options)
-
-    def save(self, encoder: CrossEncoder, folder: Path, *, card: dict[str, Any]) -> Path:
-        return save_encoder(encoder, folder, card=card)
 
     def _collator(
         self, encoder: CrossEncoder, tokenize: CachedTokenizer, options: dict[str, Any]

@@ -476,12 +476,10 @@ class GenerativeRerankers(CrossEncoders):
     """A query and a document as one question to a language model. The first text of a row is the query."""
 
     described = "a reranker"
+    encoder_type = GenerativeReranker
 
     def holds(self, folder: Path) -> bool:
         return gives_answers(folder)
-
-    def load(self, source: str | Path, **options: Any) -> GenerativeReranker:
-        return GenerativeReranker.load(source, **options)
 
     def _collator(self, encoder: Any, tokenize: CachedTokenizer, options: dict[str, Any]) -> SentenceCollator:
         reading = copy.copy(tokenize)

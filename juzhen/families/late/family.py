@@ -18,7 +18,7 @@ from juzhen.core.kinds import UNSCORED_BY_SIDES, UNSCORED_BY_TOKENS
 from juzhen.data.loading import TransferTask
 from juzhen.encoders.layout import gives_routes, gives_tokens
 from juzhen.evaluation.encoding_plan import NOTHING, EncodingPlan, Evaluator, Matcher, Sets, Tables
-from juzhen.families.family import AskingEncoders, Family
+from juzhen.families.family import AskingEncoders
 from juzhen.families.late.encoder import MultiVectorEncoder, QueryDocumentEncoder
 from juzhen.families.late.scores import TokenVectors
 from juzhen.metrics.ranking import COSINE_TEMPERATURE
@@ -153,14 +153,11 @@ class MultiVectorEncoders(AskingEncoders):
         "Copy its folder, which PyLate and the MultiVectorEncoder of sentence-transformers 6 open"
     )
 
+    encoder_type = MultiVectorEncoder
+    evaluator_type = MaxSimEvaluator
+
     def holds(self, folder: Path) -> bool:
         return gives_tokens(folder)
-
-    def load(self, source: str | Path, **options: Any) -> MultiVectorEncoder:
-        return MultiVectorEncoder.load(source, **options)
-
-    def evaluator(self, encoder: MultiVectorEncoder, **options: Any) -> MaxSimEvaluator:
-        return MaxSimEvaluator(encoder)
 
 
 class QueryDocumentEncoders(AskingEncoders):
@@ -169,13 +166,8 @@ class QueryDocumentEncoders(AskingEncoders):
     unscored = QueryDocumentEvaluator.unscored
     described = "an encoder with separate weights for queries and documents"
     instead_of_export = "Copy its folder, which sentence-transformers opens"
-    save = Family.save
+    encoder_type = QueryDocumentEncoder
+    evaluator_type = QueryDocumentEvaluator
 
     def holds(self, folder: Path) -> bool:
         return gives_routes(folder)
-
-    def load(self, source: str | Path, **options: Any) -> QueryDocumentEncoder:
-        return QueryDocumentEncoder.load(source, **options)
-
-    def evaluator(self, encoder: QueryDocumentEncoder, **options: Any) -> QueryDocumentEvaluator:
-        return QueryDocumentEvaluator(encoder)

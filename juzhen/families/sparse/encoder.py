@@ -590,11 +590,8 @@ class SparseEncoders(AskingEncoders):
     described = "a sparse encoder"
     instead_of_export = "Copy its folder, which the SparseEncoder of sentence-transformers 6 opens"
 
+    encoder_type = SparseEncoder
+    evaluator_type = SparseEvaluator
+
     def holds(self, folder: Path) -> bool:
         return gives_weights(folder)
-
-    def load(self, source: str | Path, **options: Any) -> SparseEncoder:
-        return SparseEncoder.load(source, **options)
-
-    def evaluator(self, encoder: SparseEncoder, **options: Any) -> SparseEvaluator:
-        return SparseEvaluator(encoder)
