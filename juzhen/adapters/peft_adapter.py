@@ -221,12 +221,8 @@ def _ends(name: str, target: str) -> bool:
 def inject(backbone: nn.Module, settings: dict[str, Any], *, seed: int, prefix: str = "") -> None:
     """Let peft add an adapter to the layers of a model, in place, according to adapter_config.json.
 
-    Args:
-        backbone: The model.
-        settings: Content of adapter_config.json.
-        seed: Seed of the random matrices.
-        prefix: Prefix of the layer names in the original model, such as "bert.". The stored settings then use the names
-            of the backbone.
+    `prefix` is that of the layer names in the original model, such as "bert.". The stored settings then use the names
+    of the backbone.
     """
     import peft
 
@@ -372,13 +368,7 @@ def load_adapter(
 ) -> None:
     """Add the adapter of a folder to `backbone`, in place. Raises UserError if it does not fit.
 
-    Args:
-        backbone: The base.
-        folder: Folder of the adapter.
-        base: Record of the base.
-        place: Folder of the base.
-        has_head: Layers after the backbone are used, such as a vocabulary head. Adapters of these layers are then
-            refused. Otherwise they are dropped.
+    Adapters of layers after the backbone are refused if these are used (`has_head`), and else dropped.
     """
     require_peft()
     settings, path = read_adapter_settings(folder), folder / ADAPTER_WEIGHTS

@@ -211,11 +211,7 @@ class ScoredRun(ScoredEncoder):
 def read_rows(result: Result, column: str, *, data_dir: Path | None = None) -> Examples:
     """Read the rows of `split/dataset` that the run has scored, with their texts. For `debug_rows` all rows.
 
-    Args:
-        data_dir: Where to read sets. Default: where the run read them.
-
-    Raises:
-        UserError: No such rows, or other rows.
+    By default they are read where the run read them. Raises UserError for other rows, or none.
     """
     from juzhen.data.loading import load_split, sampled
 
@@ -261,8 +257,7 @@ def fitted_sets(
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the report of each set. `notes` explain sets that nothing can be fitted on.
 
-    Raises:
-        UserError: Nothing can be fitted on any set.
+    Raises UserError if that is every set.
     """
     unfit = []
     for name in names:
@@ -417,11 +412,7 @@ class PairedRuns:
     def columns(self, split: str | None, sets: Sequence[str] | None) -> list[str]:
         """Return each `split/dataset` that all runs have measured with the set's main metric.
 
-        Args:
-            split: dev, test or both. Default: test if all runs have it, else dev, for each set.
-
-        Raises:
-            UserError: No common column.
+        The default split is test if all runs have it, else dev, for each set. Raises UserError without a common column.
         """
         read = [
             [column for column in run.result.data if not column.startswith("train/")] for run in self.runs

@@ -153,16 +153,7 @@ class Triplets:
 
     @classmethod
     def of(cls, examples: Examples, *, limit: int | None, seed: int) -> "Triplets":
-        """Return at most `limit` triplets of a set. Raises UserError for a set without triplets.
-
-        Args:
-            examples: The set.
-            limit: Largest number of rows. None: all.
-            seed: Seed of the draws.
-
-        Returns:
-            The triplets.
-        """
+        """Return at most `limit` triplets of a set. Raises UserError for a set without triplets."""
         if Kind.TRIPLET not in (examples.kind, *CONVERSIONS[examples.kind]):
             raise UserError(
                 f"{examples.name} holds {examples.kind.replace('_', ' ')}s, which cannot be read as triplets. Choose "
@@ -187,19 +178,7 @@ class Triplets:
     def write(
         self, path: Path, written: list[str], *, grade: str, source: str, like: DatasetConfig, graded_by: str
     ) -> Path:
-        """Write the rows with a score per document, empty for a missing one. See `write_set`.
-
-        Args:
-            path: File of the new table.
-            written: One score for each pair.
-            grade: "logit" or "probability".
-            source: `set/split` of the triplets.
-            like: Configuration of that set.
-            graded_by: Name of the scorer.
-
-        Returns:
-            Path of the configuration.
-        """
+        """Write the rows with a score per document, empty for a missing one. See `write_set`."""
         texts = list(self.rows.columns)
         names = [*texts, *(TEACHER_SCORE.format(column) for column in texts[1:])]
         anchors, *documents = (self.rows.texts(column) for column in texts)

@@ -145,19 +145,11 @@ def read_transformer(folder: Path, *, shown: str) -> tuple[PreTrainedModel, Toke
 def read_components(
     config: BackboneConfig, *, seed: int, reader: str | None = None, side: Side | None = None
 ) -> EncoderComponents:
-    """Load the components of a configured encoder, in float32 on the CPU.
+    """Load the components of a configured encoder, in float32 on the CPU. Raises UserError for files that do not match.
 
-    A null setting keeps the value of the folder. The defaults of a folder are mean pooling, no normalization, and
-    as many tokens as the model accepts.
-
-    Args:
-        config: The encoder.
-        seed: Seed of the weights under `initialize=random`. The global random state is kept.
-        reader: The calling class, for a folder that only one class reads.
-        side: As in `read_layout`.
-
-    Raises:
-        UserError: A file does not load, or files do not match.
+    A null setting keeps the value of the folder. The defaults of a folder are mean pooling, no normalization, and as
+    many tokens as the model accepts. `seed` is that of weights under `initialize=random`. `reader` is the calling
+    class, for a folder that only one class reads.
     """
     files = find_encoder(config, side=side)
     layout = files.layout

@@ -78,12 +78,8 @@ def find_encoder(
 ) -> EncoderFiles:
     """Find the files of a configured encoder, and fetch them from the hub if necessary.
 
+    `beside` is the folder of an adapter whose base is configured. `alone` ignores the settings around the transformer.
     Raises UserError for a missing file or an unreachable hub.
-
-    Args:
-        beside: Folder of an adapter whose base is configured.
-        alone: Find the transformer and ignore the other settings.
-        side: As in `read_layout`.
     """
     folder = locate_folder(config.path)
     is_local = folder is not None

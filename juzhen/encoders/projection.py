@@ -247,11 +247,7 @@ def similarity(
 
     With class probabilities p and grades g (1, 0.5, 0 for NLI), s = log Σ p_c g_c − log Σ p_c (1 − g_c). The
     sigmoid of s is the expected grade, from 0 to 1. For two classes s = z_1 − z_0, whose sigmoid is the
-    probability of label 1.
-
-    Args:
-        logits: Logits of the pairs.
-        grades: Grade of each class, from 0 to 1. Empty takes GRADES.
+    probability of label 1. Without `grades` those of GRADES are taken.
     """
     if logits.shape[1] == 1:
         return logits[:, 0]

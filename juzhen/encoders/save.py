@@ -115,11 +115,7 @@ def model_card(
 ) -> str:
     """Model card in Markdown: description, code to load the encoder, and tables of facts.
 
-    Args:
-        encoder: The encoder.
-        facts: `name` is the title. A nested dict becomes a section.
-        loads_elsewhere: True if sentence-transformers loads the folder.
-        place: Name of the folder in the examples.
+    `facts` and `place` are those of `card_text` and `write_encoder`.
     """
     features: dict[str, Any] = {
         "architecture": encoder.backbone.config.model_type,
@@ -154,14 +150,8 @@ def card_text(
 ) -> str:
     """Model card of an encoder of any family.
 
-    Args:
-        licence: Licence of the weights, or None.
-        title: Title, unless `facts` have a `name`.
-        summary: One sentence on the encoder.
-        features: Rows of the table.
-        facts: More rows. A nested dict becomes a section.
-        use: Code that loads the encoder.
-        header: Lines of the YAML header that the hub reads, without the licence.
+    `name` of the facts is the title, and a nested dict among them becomes a section. `features` are rows of the table,
+    `use` is code that loads the encoder, and `header` holds lines of the YAML header that the hub reads.
     """
     header += f"license: {licence}\n" if licence else ""
     title = facts.get("name", title)

@@ -126,18 +126,10 @@ def exact_search(
     *,
     advance: Callable[[int], None] = lambda count: None,
 ) -> tuple[Int[np.ndarray, "queries k"], Float[np.ndarray, "queries k"]]:
-    """Find the `k` documents with the largest inner products.
+    """Find the `k` documents with the largest inner products, best first. Missing entries are −1 and −inf.
 
-    For equal products the lower number comes first. Equal documents have equal products.
-
-    Args:
-        queries: Query embeddings.
-        documents: Document embeddings.
-        k: Documents per query.
-        advance: Callback with the number of finished queries.
-
-    Returns:
-        Numbers and float32 products, best first. Missing entries are −1 and −inf.
+    For equal products the lower number comes first. Equal documents have equal products. `advance` gets the number of
+    finished queries.
     """
     require_finite_vectors(queries, "queries")
     require_finite_vectors(documents, "documents")

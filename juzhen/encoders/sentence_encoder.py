@@ -263,14 +263,7 @@ class SentenceEncoder(ThresholdMixin, HubMixin, PassageMixin, PooledEncoder):
         return torch.from_numpy(vectors).to(self.device) if convert_to_tensor else vectors
 
     def size_of(self, truncate_dim: int | None = None) -> int:
-        """Dimensions of the embeddings that `encode` returns. Raises UserError if they exceed those of the encoder.
-
-        Args:
-            truncate_dim: Number of dimensions to keep. None: all.
-
-        Returns:
-            The number.
-        """
+        """Dimensions of the embeddings that `encode` returns. Raises UserError if they exceed those of the encoder."""
         self.check_setting("truncate_dim", truncate_dim)
         return truncate_dim or self.truncate_dim or self.dim
 
@@ -516,15 +509,7 @@ class PromptEncoder(TemplateEncoder, SentenceEncoder):
 
     @classmethod
     def around(cls, encoder: PooledEncoder, templates: Templates) -> "PromptEncoder":
-        """Wrap the backbone of an encoder in templates. Raises UserError if the encoder has a default prompt.
-
-        Args:
-            encoder: The encoder.
-            templates: One or two templates for each language.
-
-        Returns:
-            The new encoder.
-        """
+        """Wrap the backbone of an encoder in templates. Raises UserError if the encoder has a default prompt."""
         refuse_prompt(TEMPLATES, encoder.prompt)
         return cls(
             encoder.backbone,

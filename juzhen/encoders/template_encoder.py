@@ -129,12 +129,8 @@ def blanks(
 ) -> tuple[TokenTable, TokenTable]:
     """Templates without their sentence, and the position of each token.
 
-    Args:
-        templates: All templates.
-        views: Template of each input.
-        bodies: Number of tokens of the missing sentence.
-        frame: Special tokens around the input.
-        pad: Token that replaces the sentence. None leaves it out and keeps the later positions.
+    Each input has its template of `views` and a sentence of `bodies` tokens, which `pad` replaces. With `pad=None`
+    they are left out, and later tokens keep their positions. `frame` holds the special tokens around an input.
     """
     ids, positions = [], []
     for view, body in zip(views, bodies, strict=True):

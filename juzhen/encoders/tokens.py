@@ -70,9 +70,7 @@ def token_ids(tokenizer: PreTrainedTokenizerBase, texts: list[str], *, max_lengt
 def special_around(tokenizer: PreTrainedTokenizerBase, *, prompt: str = "") -> tuple[int, int]:
     """Number of special tokens before and after a text.
 
-    Args:
-        tokenizer: The tokenizer.
-        prompt: Prompt whose tokens count as special tokens before the text, except one that the text may join.
+    Tokens of the prompt count as such, except one that the text may join.
     """
     empty, full = (tokenizer(text)["input_ids"] for text in ("", "a"))
     before = _shared(empty, full)

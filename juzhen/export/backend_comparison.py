@@ -49,11 +49,8 @@ def diagnose_mismatch(
 ) -> str:
     """Return the mistake that explains a backend's vector best, "" if none does.
 
-    Args:
-        vector: Vector of length 1 of text number `row`.
-        expected: Vectors of all texts.
-        encode: The backend, called for this text only.
-        rounded: Reason to report if it rounds and nothing explains more. "" if it should not round.
+    `vector`, of length 1, is that of text number `row`. `rounded` is the reason if the backend rounds and nothing
+    explains more, "" if it should not round.
     """
     apart = float(np.abs(vector - expected[row]).max())
     best, reason_text = SHARE * apart, ""

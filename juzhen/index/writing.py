@@ -375,14 +375,11 @@ def add(folder: Path, encoder: SentenceEncoder, rows: Rows, *, encoding: Encodin
 
 
 def remove(folder: Path, ids: Sequence[str]) -> None:
-    """Remove texts, all or none.
+    """Remove texts by their ids, all or none. Raises UserError for an id that no text has.
 
     Args:
         folder: The index.
         ids: Ids of the texts.
-
-    Raises:
-        UserError: An id that no text has.
     """
     with _changed(folder) as store:
         with store.transaction():

@@ -198,11 +198,8 @@ def chosen(
 
     Draws depend on the seed and the queries of the pool alone. Weights are exp(score / temperature) without
     replacement. The draw takes the largest values of score / temperature + Gumbel noise (Kool et al. 2019,
-    https://arxiv.org/abs/1903.06059).
-
-    Args:
-        codes: Reasons as positions in REASONS. 0 means usable.
-        staying: Hard candidates to prefer to all others.
+    https://arxiv.org/abs/1903.06059). A code of 0 means usable. Hard candidates of `staying` are preferred to all
+    others.
     """
     if not len(pool.query):
         return np.zeros(0, dtype=bool)

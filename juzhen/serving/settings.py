@@ -77,11 +77,7 @@ class Keys:
     def read(cls, file: Path | None) -> "Keys":
         """The lines of a file, else the words of JUZHEN_API_KEYS. Raises UserError for a key that can be guessed.
 
-        Args:
-            file: File of keys, separated by white space or commas. None reads the variable.
-
-        Returns:
-            The keys.
+        Keys are separated by white space or commas.
         """
         text = os.environ.get(KEYS_VARIABLE, "") if file is None else read_text(file)
         keys = text.replace(",", " ").split()

@@ -307,19 +307,9 @@ class GenerativeReranker(PairEncoder):
     ) -> Self:
         """Build a new encoder from any language model. Without a head, it uses the token embeddings as one.
 
-        Args:
-            inner: The language model.
-            true_answer: The answer for a match, one token. None: yes.
-            false_answer: The other answer, one token. None: no.
-            template: Text with {query}, {document} and optionally {instruction}. None: that of
-                Qwen3-Reranker, without turn markers if the tokenizer has none.
-            instruction: None: that of Qwen3-Reranker.
-
-        Returns:
-            The reranker.
-
-        Raises:
-            UserError: An answer that is not a token.
+        Answers are one token each, yes and no by default. The default template and instruction are those of
+        Qwen3-Reranker, without turn markers if the tokenizer has none. Raises UserError for an answer that is not a
+        token.
         """
         tokenizer = inner.tokenizer
         require_answering(inner.backbone.config, shown=tokenizer.name_or_path or "this encoder")

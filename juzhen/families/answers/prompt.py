@@ -98,15 +98,9 @@ class AnswerPrompt:
     def of(
         cls, tokenizer: PreTrainedTokenizerBase, instruction: str | None, *, format: Format | None = None
     ) -> "AnswerPrompt":
-        """Build the prompt from the tokenizer's chat template.
+        """Build the prompt from the tokenizer's chat template, in the given format or as the template takes it.
 
-        Args:
-            tokenizer: Its chat template is read.
-            instruction: Goes into the template. None: no instruction.
-            format: None: as the template takes it.
-
-        Raises:
-            UserError: A template without places for both texts, or whose tokens do not split into two parts.
+        Raises UserError for a template without places for both texts, or whose tokens do not split into two parts.
         """
         label = tokenizer.name_or_path or "this encoder"
         if not isinstance(tokenizer.chat_template, str):

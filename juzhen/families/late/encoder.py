@@ -121,21 +121,9 @@ class MultiVectorEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEnco
     ) -> Self:
         """Build a new encoder over the transformer of a sentence encoder, without pooling and projections.
 
-        The weights of an adapter are merged.
-
-        Args:
-            encoder: The sentence encoder.
-            dim: Dimension of a token vector. The projection is drawn with `seed`.
-            reading: Lengths of queries and documents, and other settings of the family.
-            markers: Put the tokens [Q] and [D] before queries and documents if the encoder has no such
-                prompts.
-            seed: Seed of the projection.
-
-        Returns:
-            The encoder.
-
-        Raises:
-            UserError: Lengths that the transformer cannot read, or a static encoder.
+        The weights of an adapter are merged. The projection to `dim` is drawn with `seed`. The tokens [Q] and [D]
+        come before queries and documents if the encoder has no such prompts. Raises UserError for lengths that the
+        transformer cannot read, or a static encoder.
         """
         encoder = merged(encoder)
         if isinstance(encoder.backbone, StaticTokens):

@@ -315,20 +315,8 @@ class SparseEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEncoder):
     ) -> Self:
         """Build a new encoder over the transformer of a sentence encoder, without pooling and projections.
 
-        The weights of an adapter are merged. The head comes from the transformer's folder. Without one,
-        a head is drawn with `seed` and set by `name_what_is_there`.
-
-        Args:
-            encoder: The sentence encoder.
-            strategy: "max" or "sum" over the tokens of a text.
-            activation: "relu" or "log1p_relu".
-            seed: Seed of a new head.
-
-        Returns:
-            The encoder.
-
-        Raises:
-            UserError: An architecture without such a head.
+        The weights of an adapter are merged. The head comes from the transformer's folder. Without one, a head is
+        drawn with `seed` and set by `name_what_is_there`. Raises UserError for an architecture without such a head.
         """
         encoder = merged(encoder)
         backbone = encoder.backbone
