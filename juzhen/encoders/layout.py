@@ -260,10 +260,12 @@ def read_modules(folder: Path) -> list[dict[str, Any]]:
     """Read the list in modules.json. Raises UserError for an unknown key."""
     path = folder / MODULES_FILE
     with naming(str(path)):
-        modules = read_json(path)
+        modules = [dict(module) for module in read_json(path)]
+    if not modules:
+        raise UserError(f"{path}: lists no module. Expected the first one a Transformer. Copy the file again")
     for module in modules:
         require_decided(module, path, MODULES_FILE)
-    return list(modules)
+    return modules
 
 
 def read_chains(folder: Path) -> dict[Side | None, list[dict[str, Any]]]:
