@@ -7,6 +7,7 @@ sweep=decide and the results of sweep=decide_mixtures. Each merged model is a ru
 import argparse
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -22,7 +23,8 @@ from juzhen.merging.runs import merge_runs
 from tools.decisions import decision_accuracy, random_regret, regret
 
 FOLDER = ROOT / "results" / "decide"
-CHEAP_SCORES = FOLDER / "cheap_scores.csv"
+CHEAP_SCORES, LOG_ME = FOLDER / "cheap_scores.csv", FOLDER / "log_me.csv"
+UNTRAINED = "untrained"
 FILES = {
     "pawsx": "pawsx_zh",
     "ocnli-triplets": "ocnli",
@@ -46,6 +48,29 @@ PREDICTIONS = {
 RIDGE = 0.1
 """Weight of the penalty of the regression, whose features are shares from 0 to 1."""
 DRAWS = 1000
+
+
+class SingleRun(NamedTuple):
+    """A run of sweep=decide: its row of the sweep, encoder, rows learnt from, seed, and seconds of training."""
+
+    source: str
+    encoder: str
+    budget: int
+    seed: int
+    seconds: float
+
+    @classmethod
+    def of(cls, result: Result) -> "SingleRun | None":
+        """Describe the run of a result. None for a run of several sets."""
+        if is_of_several(result):
+            return None
+        backbone = result.config["backbone"]
+        encoder = str(backbone["name"])
+        if backbone.get("layers"):
+            encoder += f", {backbone['layers']} layer{'s' * (backbone['layers'] > 1)}"
+        budget = int(str(result.config["training"]["duration"]).split()[0])
+        seconds = float(result.training.get("train_seconds") or 0.0)
+        return cls(str(result.config["sweep_row"]), encoder, budget, result.seed, seconds)
 
 
 def is_of_several(result: Result) -> bool:

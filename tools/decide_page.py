@@ -31,9 +31,11 @@ from tools.decide_mixtures import (
     ENCODER,
     FILES,
     FOLDER,
+    LOG_ME,
     SEED,
+    UNTRAINED,
+    SingleRun,
     gains_of,
-    is_of_several,
     scores_of,
     section,
 )
@@ -54,7 +56,6 @@ AUDIT = ROOT / "results" / "leaks" / "pairs.json"
 DIFFERENCES = ROOT / "results" / "transfer" / "differences.csv"
 MOST_LEAKS = 0.05
 """Cells whose target shares more of its rows with the source are left out: the answer is known before."""
-UNTRAINED = "untrained"
 BOX = "mini_zh, 15,000 rows"
 NEAR = ("TF-IDF", "mean vectors")
 PLANNED_SEEDS, LEAST_SOURCES = 3, 8
@@ -79,27 +80,22 @@ def collect(runs: Path) -> pd.DataFrame:
     lines = []
     for path in sorted(runs.glob("*/result.json")):
         result = Result.read(path)
-        if is_of_several(result):
-            continue
-        backbone, training = result.config["backbone"], result.config["training"]
-        encoder = str(backbone["name"])
-        if backbone.get("layers"):
-            encoder += f", {backbone['layers']} layer{'s' * (backbone['layers'] > 1)}"
-        seconds = float(result.training.get("train_seconds") or 0.0)
-        about = (
-            str(result.config["sweep_row"]),
-            encoder,
-            int(str(training["duration"]).split()[0]),
-            result.seed,
-        )
-        lines += [(*about, target, score, seconds) for target, score in scores_of(result).items()]
+        if run := SingleRun.of(result):
+            *about, seconds = run
+            lines += [(*about, target, score, seconds) for target, score in scores_of(result).items()]
     names = ["source", "encoder", "budget", "seed", "target", "score", "seconds"]
     return pd.DataFrame(lines, columns=names).sort_values(names[:5], ignore_index=True)
 
 
 def rounded(scores: pd.DataFrame) -> pd.DataFrame:
-    """The lines of scores.csv: tenths of a point, whole seconds."""
-    return scores.round({"score": 1, "seconds": 0}).astype({"seconds": int})
+    """The lines of scores.csv, one per run: whole seconds, and tenths of a point, a column per target."""
+    about = ["source", "encoder", "budget", "seed", "seconds"]
+    table = scores.round({"score": 1, "seconds": 0}).astype({"seconds": int})
+    return (
+        table.pivot_table(index=about, columns="target", values="score")
+        .reset_index()
+        .rename_axis(columns=None)
+    )
 
 
 def matrix(scores: pd.DataFrame) -> pd.DataFrame:
@@ -177,6 +173,8 @@ def published() -> pd.DataFrame:
 
 def ways_to_choose(scores: pd.DataFrame) -> dict[tuple[str, int, int], tuple[pd.DataFrame, float]]:
     """Encoder or method, budget and number of seeds → matrix of scores, and seconds for a source."""
+    if LOG_ME.is_file():
+        scores = pd.concat([scores, pd.read_csv(LOG_ME)])
     ways: dict[tuple[str, int, int], tuple[pd.DataFrame, float]] = {}
     for (encoder, budget), part in scores.groupby(["encoder", "budget"]):
         trained = part[part["source"] != UNTRAINED]

@@ -1,18 +1,20 @@
 """Scores that choose between training sets without training: python -m tools.decide_scores --data-dir FOLDER
 
-Written is results/decide/cheap_scores.csv, which the page of results/decide reads: rows of the source, cosine of mean
-TF-IDF vectors, cosine of mean embeddings, and cosine of the gradients of one step on source and target.
+It writes results/decide/cheap_scores.csv for the page of results/decide: rows of the source, cosine of mean TF-IDF
+vectors, cosine of mean embeddings, and cosine of the gradients of one step on source and target. With `--runs` it adds
+LogME of the encoders that sweep=decide trained.
 """
 
 import argparse
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import torch
+from sklearn.linear_model import BayesianRidge
 
 from juzhen.advice.search import mean_tfidf
 from juzhen.advice.target import LEARNS_BY, Reading, TrainingSet, source_of
@@ -20,13 +22,14 @@ from juzhen.cli.program import run_program
 from juzhen.core.atomic_write import write_text
 from juzhen.core.batch import Sharing
 from juzhen.core.examples import Examples, Kind
+from juzhen.core.result import Result
 from juzhen.data.convert import convert_rows
 from juzhen.data.spec import configured_set
 from juzhen.encoders.collate import SentenceCollator
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.tokens import CachedTokenizer
 from juzhen.training.fit import named_loss, read_by
-from tools.decide_mixtures import CHEAP_SCORES, FILES
+from tools.decide_mixtures import CHEAP_SCORES, ENCODER, FILES, LOG_ME, SEED, UNTRAINED, SingleRun
 
 SOURCES = (
     "csts", "lcqmc", "bq", "afqmc", "atec", "pawsx", "ocnli-triplets", "qbqtc", "simclue", "simclue-positive",
@@ -37,6 +40,8 @@ TARGETS = (
     "stsb_en", "sick", "snli",
 )  # fmt: skip
 ROWS, TEXTS, BATCH, BATCHES = 1000, 400, 48, 3
+LABELLED = 300
+"""Rows of a target for LogME, as many as sweep=decide evaluates."""
 
 
 def mean_vector(encoder: SentenceEncoder, examples: Examples) -> np.ndarray:
@@ -44,6 +49,20 @@ def mean_vector(encoder: SentenceEncoder, examples: Examples) -> np.ndarray:
     vectors = np.asarray(encoder.encode(list(examples.sentences[:TEXTS])))
     mean = vectors.mean(axis=0)
     return np.asarray(mean / np.linalg.norm(mean))
+
+
+def log_me(encoder: SentenceEncoder, target: Examples) -> float:
+    """Log marginal likelihood per pair of a Bayesian linear regression from u · v, number by number, to the grades.
+
+    LogME (You et al. 2021, https://arxiv.org/abs/2102.11005) of the pairs of a target. A triplet is two pairs.
+    """
+    vectors = np.asarray(encoder.encode(list(target.sentences)))
+    first, *others = (vectors[column] for column in target.columns.values())
+    grades = target.grades()
+    if grades is None:
+        grades = np.repeat([1.0, 0.0], [len(first), len(first) * (len(others) - 1)])
+    features = np.concatenate([first * other for other in others])
+    return float(BayesianRidge(compute_score=True).fit(features, grades).scores_[-1]) / len(features)
 
 
 def gradient(encoder: SentenceEncoder, of: TrainingSet) -> torch.Tensor:
@@ -71,7 +90,9 @@ def gradient(encoder: SentenceEncoder, of: TrainingSet) -> torch.Tensor:
 def main() -> None:
     parser = argparse.ArgumentParser("python -m tools.decide_scores", description=__doc__.splitlines()[0])
     parser.add_argument("--data-dir", type=Path, required=True)
-    reading = Reading(parser.parse_args().data_dir)
+    parser.add_argument("--runs", type=Path, help="runs of sweep=decide, for LogME")
+    options = parser.parse_args()
+    reading = Reading(options.data_dir)
     sources, sizes, targets = {}, {}, {}
     for name in SOURCES:
         rows = reading.split(configured_set(FILES.get(name, name)), "train")
@@ -106,6 +127,27 @@ def main() -> None:
             for target, second in of_targets.items()
         ]
         _write(lines, seconds)
+    if options.runs:
+        names = ["source", "encoder", "budget", "seed", "target", "score", "seconds"]
+        table = pd.DataFrame(_after_training(options.runs, targets, reading), columns=names)
+        write_text(LOG_ME, table.sort_values(names[:5]).to_csv(index=False, lineterminator="\n"))
+
+
+def _after_training(
+    runs: Path, targets: Mapping[str, Examples], reading: Reading
+) -> Iterator[tuple[str, str, int, int, str, str, int]]:
+    """Yield a line per run of the built-in encoder and target: LogME after the training, on LABELLED rows."""
+    drawn = {name: reading.sampled(rows, LABELLED) for name, rows in targets.items()}
+    for path in sorted(runs.glob("*/result.json")):
+        run = SingleRun.of(Result.read(path))
+        if run is None or run.source == UNTRAINED or (run.encoder, run.seed) != (ENCODER, SEED):
+            continue
+        since = time.monotonic()
+        encoder = SentenceEncoder.load(path.parent / "encoder").eval()
+        found = {target: log_me(encoder, rows) for target, rows in drawn.items()}
+        seconds = round(run.seconds + time.monotonic() - since)
+        for target, score in found.items():
+            yield run.source, f"LogME of {run.encoder}", run.budget, run.seed, target, f"{score:.4g}", seconds
 
 
 def _write(lines: list[tuple[str, str, str, float, float]], seconds: Mapping[str, float]) -> None:
