@@ -260,12 +260,20 @@ def read_modules(folder: Path) -> list[dict[str, Any]]:
     """Read the list in modules.json. Raises UserError for an unknown key."""
     path = folder / MODULES_FILE
     with naming(str(path)):
-        modules = [dict(module) for module in read_json(path)]
+        modules = read_json(path)
+    are_modules = isinstance(modules, list) and all(
+        isinstance(module, dict)
+        and isinstance(module.get("path"), str)
+        and isinstance(module.get("type"), str)
+        for module in modules
+    )
+    if not are_modules:
+        raise UserError(f"{path}: no list of modules, each with its path and type. Copy the file again")
     if not modules:
         raise UserError(f"{path}: lists no module. Expected the first one a Transformer. Copy the file again")
     for module in modules:
         require_decided(module, path, MODULES_FILE)
-    return modules
+    return list(modules)
 
 
 def read_chains(folder: Path) -> dict[Side | None, list[dict[str, Any]]]:
@@ -274,6 +282,10 @@ def read_chains(folder: Path) -> dict[Side | None, list[dict[str, Any]]]:
     routers = [module for module in modules if _is_router(module)]
     if not routers:
         return {"query": modules, "document": modules, None: modules}
+    if len(routers) > 1:
+        raise UserError(
+            f"{folder / MODULES_FILE}: more than one {ROUTER}, which is not supported. Use another model"
+        )
     number, place = modules.index(routers[0]), inside(folder, routers[0]["path"])
     path = next((place / name for name in FILES if (place / name).is_file()), place / FILES[0])
     with naming(f"{path}: no settings of a {ROUTER}"):

@@ -18,9 +18,11 @@ from jaxtyping import Float
 from tokenizers import Tokenizer
 from typing_extensions import TypedDict
 
+from juzhen.core.columns import require_finite
 from juzhen.core.errors import UserError, foreign_reason
 from juzhen.core.safe_open import parse_json, read_shaped, require_file
-from juzhen.core.schema import Number, Text
+from juzhen.core.schema import Number, Text, Whole, require_form
+from juzhen.core.text import counted
 from juzhen.encoders.backbone import quiet
 from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.encoders.pooling import unit
@@ -256,7 +258,26 @@ class Modules:
 
 SECONDS = 120.0
 AT_ONCE = 64
+MOST_BYTES = 64 * 2**20
+"""Of an answer: 64 embeddings of 16,384 numbers take half of it."""
 PATH = "/v1"
+
+
+class RemoteModel(TypedDict):
+    id: Text
+
+
+class RemoteModels(TypedDict):
+    data: list[RemoteModel]
+
+
+class RemoteEmbedding(TypedDict):
+    index: Whole
+    embedding: list[Number] | Text
+
+
+class RemoteEmbeddings(TypedDict):
+    data: list[RemoteEmbedding]
 
 
 class _Stays(HTTPRedirectHandler):
@@ -285,36 +306,62 @@ class RemoteServer:
                 f"{address}: the key holds characters that no header takes. Set the variable again."
             )
         self._base = address.rstrip("/").removesuffix(PATH) + PATH
-        self._headers = {"Content-Type": "application/json"}
-        self._headers |= {"Authorization": f"Bearer {key}"} if key else {}
-        self.model: str = self._ask("/models", None, lambda models: str(models[0]["id"]))
+        self._key = key
+        models = self._ask("/models", RemoteModels)["data"]
+        if not models:
+            raise UserError(f"{address}: the server lists no model. Start it with one.")
+        self.model = str(models[0]["id"])
 
     def encode(self, texts: Sequence[str]) -> Float[np.ndarray, "texts dim"]:
         """Return embeddings in the order of the texts, by several requests.
 
         Raises UserError as the class does.
         """
-        starts = range(0, len(texts), AT_ONCE)
-        bodies = [{"model": self.model, "input": [*texts[start : start + AT_ONCE]]} for start in starts]
-        return np.concatenate([self._ask("/embeddings", body, _vectors) for body in bodies])
+        parts: list[np.ndarray] = []
+        for start in range(0, len(texts), AT_ONCE):
+            batch = list(texts[start : start + AT_ONCE])
+            data = self._ask("/embeddings", RemoteEmbeddings, {"model": self.model, "input": batch})["data"]
+            data.sort(key=lambda item: item["index"])
+            if [item["index"] for item in data] != list(range(len(batch))):
+                raise self._odd(
+                    f"{counted(len(data), 'embeddings')} for {counted(len(batch), 'texts')}, or numbers of other texts"
+                )
+            try:
+                rows = [_vector(item["embedding"]) for item in data]
+            except ValueError as error:
+                raise self._odd(f"an embedding in base64 that cannot be read ({error})") from error
+            width = len(parts[0]) if parts else len(rows[0])
+            if not width or any(len(row) != width for row in rows):
+                raise self._odd(
+                    f"embeddings of {sorted({len(row) for row in [*parts[:1], *rows]})} dimensions"
+                )
+            require_finite(np.stack(rows), batch, giver=f"{self._base}")
+            parts += rows
+        return np.stack(parts)
 
-    def _ask(self, path: str, body: Any, read: Callable[[Any], Any]) -> Any:
-        """Return what `read` makes of the data in the answer of the server."""
+    def _odd(self, problem: str) -> UserError:
+        return UserError(f"{self._base}/embeddings: the server gives {problem}. Compare another server.")
+
+    def _ask(self, path: str, kind: Any, body: Any = None) -> Any:
+        """Return the answer of the server, checked to be of this type."""
+        headers = {"Content-Type": "application/json"}
+        headers |= {"Authorization": f"Bearer {self._key}"} if self._key else {}
         data = None if body is None else json.dumps(body).encode()
         try:
-            request = Request(self._base + path, data, self._headers)
+            request = Request(self._base + path, data, headers)
             with build_opener(_Stays).open(request, timeout=SECONDS) as answer:
-                return read(parse_json(answer.read())["data"])
-        except (OSError, ValueError, LookupError, TypeError, HTTPException) as error:
+                content = answer.read(MOST_BYTES + 1)
+            if len(content) > MOST_BYTES:
+                raise ValueError(f"more than {MOST_BYTES // 2**20} MiB")
+            value = parse_json(content)
+            require_form(value, kind, "its content")
+            return value
+        except (OSError, ValueError, HTTPException) as error:
             message = _told(error) if isinstance(error, HTTPError) else ""
             raise UserError(
                 f"{self._base}{path}: no answer that can be read ({error or type(error).__name__}{message}). "
                 "Give the address of a running server that speaks OpenAI's protocol, and its key."
             ) from error
-
-
-def _vectors(data: list[dict[str, Any]]) -> Float[np.ndarray, "texts dim"]:
-    return np.stack([_vector(item["embedding"]) for item in sorted(data, key=lambda item: item["index"])])
 
 
 def _vector(embedding: list[float] | str) -> np.ndarray:

@@ -11,8 +11,10 @@ from typing import Any, Self
 
 import numpy as np
 from jaxtyping import Float
+from typing_extensions import TypedDict
 
 from juzhen.core.errors import UserError, require_choice, require_packages
+from juzhen.core.schema import require_form
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.index.index import Index, IndexHit, check_encoder, prepare_queries
 from juzhen.index.store import Where, filter_choices
@@ -21,8 +23,17 @@ LOCAL = "qdrant:"
 """Begins the address of a folder in which Qdrant's client keeps collections without a server."""
 
 
-COPIED_FACTS = ("dim", "encoder", "digest", "prompt_name", "prompt", "fields", "chunk_overlap")
-"""Facts of an index that go with it."""
+class CopiedFacts(TypedDict):
+    """Facts of an index that go with it."""
+
+    dim: int
+    encoder: str
+    digest: str
+    prompt_name: str | None
+    prompt: str | None
+    fields: list[str]
+    chunk_overlap: int | None
+
 
 WAY_OUT = "Remove this collection, and type juzhen index push to make it again"
 POINT_CLASSES = {("qdrant_client.http.models.models", "PointStruct")}
@@ -106,7 +117,7 @@ def push(folder: Path, address: str) -> tuple[int, int]:
 
     try:
         with Index.open(folder) as index, _answering(address):
-            facts: dict[str, Any] = {key: index.view().facts.get(key) for key in COPIED_FACTS}
+            facts: dict[str, Any] = {key: index.view().facts.get(key) for key in CopiedFacts.__annotations__}
             if not client.collection_exists(name):
                 config = models.VectorParams(size=facts["dim"], distance=models.Distance.DOT)
                 client.create_collection(name, vectors_config=config, metadata={"juzhen": facts})
@@ -138,6 +149,8 @@ def facts_of_collection(client: Any, name: str, address: str) -> dict[str, Any]:
     with _answering(address):
         metadata = client.get_collection(name).config.metadata if client.collection_exists(name) else None
         facts: dict[str, Any] | None = (metadata or {}).get("juzhen")
+        if facts is not None:
+            require_form(facts, CopiedFacts, "its facts")
     if facts is None:
         raise UserError(
             f"{address}: no collection of juzhen at this address. Type juzhen index push to make one"

@@ -9,16 +9,19 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, NotRequired
 
 import numpy as np
 from jaxtyping import Float, Int
+from typing_extensions import TypedDict
 
 from juzhen.core.atomic_write import require_room
 from juzhen.core.errors import UserError, require_choice
 from juzhen.core.safe_open import require_file
+from juzhen.core.schema import require_form
 from juzhen.core.text import short
 from juzhen.encoders.chunks import Passages
+from juzhen.metrics.lexical import TOKENS
 
 Kind = Literal["flat", "hnsw", "ivf_pq", "int8", "binary"]
 KINDS: tuple[Kind, ...] = ("flat", "hnsw", "ivf_pq", "int8", "binary")
@@ -58,6 +61,25 @@ Where = Mapping[str, Any]
 
 A text whose metadata is a list has each of its items.
 """
+
+
+class IndexFacts(TypedDict):
+    """Facts of an index after its build."""
+
+    kind: str
+    dim: int
+    tokens: str
+    fields: list[str]
+    has_ids: bool
+    encoder: str
+    digest: str
+    prompt_name: str | None
+    prompt: str | None
+    state: NotRequired[str]
+    next: NotRequired[int]
+    documents: NotRequired[int]
+    passages: NotRequired[dict[str, Any] | None]
+    chunk_overlap: NotRequired[int | None]
 
 
 class StoredRow(NamedTuple):
@@ -191,8 +213,24 @@ class Store:
         return tuple(number for file in files for number in (file.st_ino, file.st_size, file.st_mtime_ns))
 
     def facts(self) -> dict[str, Any]:
-        """Read the facts, empty before a build."""
-        return {name: self._loaded(value) for name, value in self._all("SELECT name, value FROM facts")}
+        """Read the facts, empty before a build. Raises UserError for a missing or invalid fact."""
+        facts = {name: self._loaded(value) for name, value in self._all("SELECT name, value FROM facts")}
+        if not facts:
+            return facts
+        try:
+            require_form(facts, IndexFacts, "its facts")
+        except ValueError as error:
+            raise self.damaged(str(error)) from error
+        sizes = self._all("SELECT length(vector) FROM vectors LIMIT 1")
+        fits = {
+            "kind": facts["kind"] in KINDS,
+            "tokens": facts["tokens"] in TOKENS,
+            "dim": facts["dim"] > 0 and (not sizes or sizes[0][0] == 4 * facts["dim"]),
+            "next": 0 <= facts.get("next", 0) < 2**62,
+        }
+        for name in (name for name, is_fit in fits.items() if not is_fit):
+            raise self.damaged(f"{name} {short(str(facts[name]))}")
+        return facts
 
     def _fact(self, name: str) -> Any:
         """Read one fact. None if it is missing. Parsing all of them would take longer than a search."""
@@ -289,6 +327,12 @@ class Store:
         named = "passages WHERE document" if self.holds_passages else "texts WHERE id"
         return [name for name in ids if not self._all(f"SELECT 1 FROM {named} = ? LIMIT 1", name)]
 
+    def check_ids(self) -> None:
+        """Raise UserError for an id that is a blob. It equals no text, so a removal or a replacement would miss it."""
+        for table, column in (("texts", "id"), ("passages", "document")):
+            if self._all(f"SELECT 1 FROM {table} WHERE typeof({column}) != 'text' LIMIT 1"):
+                raise self.damaged(f"{column} in {table} is no text")
+
     def numbers(self) -> Int[np.ndarray, "texts"]:
         """Of all texts, rising."""
         rows = self._all("SELECT number FROM vectors ORDER BY number")
@@ -343,7 +387,10 @@ class Store:
         """Return the existing texts with these numbers."""
         rows = {}
         for number, name, text, record in self._each("SELECT number, id, text, metadata FROM texts", numbers):
-            rows[number] = StoredRow(number, name, text, self._loaded(record))
+            row = StoredRow(number, name, text, self._loaded(record))
+            if not (isinstance(name, str) and isinstance(text, str) and isinstance(row.metadata, dict)):
+                raise self.damaged(f"text {number} has no id, no text or no metadata that can be read")
+            rows[number] = row
         if self.holds_passages:
             query = "SELECT number, document, first, last FROM passages"
             for number, document, first, last in self._each(query, numbers):
@@ -360,7 +407,10 @@ class Store:
     def portions(
         self, above: int = -1
     ) -> Iterator[tuple[Int[np.ndarray, "some"], Float[np.ndarray, "some dim"]]]:
-        """Yield rising numbers after `above` and their vectors, AT_ONCE per batch."""
+        """Yield rising numbers after `above` and their vectors, AT_ONCE per batch.
+
+        Raises UserError for vectors of another size or with non-finite numbers.
+        """
         query = "SELECT number, vector FROM vectors WHERE number > ? ORDER BY number LIMIT ?"
         while rows := self._all(query, above, AT_ONCE):
             numbers, vectors = self._matrix(rows)
@@ -370,10 +420,12 @@ class Store:
     def _matrix(
         self, rows: Sequence[tuple[int, bytes]]
     ) -> tuple[Int[np.ndarray, "some"], Float[np.ndarray, "some dim"]]:
-        """Numbers and vectors of rows. Raises UserError for NaN or infinity."""
+        """Numbers and vectors of rows. Raises UserError for a vector of another size, NaN or infinity."""
+        dim = self._fact("dim")
         numbers = np.array([number for number, _ in rows], dtype=np.int64)
-        vectors = np.frombuffer(b"".join(vector for _, vector in rows), "<f4")
-        vectors = vectors.reshape(len(rows), self._fact("dim"))
+        if any(not isinstance(vector, bytes) or len(vector) != 4 * dim for _, vector in rows):
+            raise self.damaged(f"a vector that has not {dim} numbers")
+        vectors = np.frombuffer(b"".join(vector for _, vector in rows), "<f4").reshape(len(rows), dim)
         if not (finite := np.isfinite(vectors).all(axis=1)).all():
             raise self.damaged(f"the vector of text {numbers[~finite][0]} holds NaN or infinity")
         return numbers, vectors
@@ -382,6 +434,9 @@ class Store:
         """Number and text of each, rising from `above` on."""
         query = "SELECT number, text FROM texts WHERE number > ? ORDER BY number LIMIT ?"
         while rows := self._all(query, above, AT_ONCE):
+            for number, text in rows:
+                if not isinstance(text, str):
+                    raise self.damaged(f"text {number} is none")
             yield from rows
             above = rows[-1][0]
 

@@ -365,6 +365,7 @@ def add(folder: Path, encoder: SentenceEncoder, rows: Rows, *, encoding: Encodin
                 else "no ids: leave out --id"
             )
             raise UserError(f"{folder}: this index has {has}")
+        store.check_ids()
         reader, replaced = reader_of(encoder, facts["prompt_name"], facts["prompt"]), 0
         with store.transaction():
             for portion, vectors in _encoded(reader, rows, facts, encoding):
@@ -383,6 +384,7 @@ def remove(folder: Path, ids: Sequence[str]) -> None:
     """
     with _changed(folder) as store:
         with store.transaction():
+            store.check_ids()
             if absent := store.absent(ids):
                 ending = f", nor have {len(absent) - 1:,} more" if absent[1:] else ""
                 raise UserError(

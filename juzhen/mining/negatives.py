@@ -31,7 +31,7 @@ from juzhen.mining.candidates import AsymmetricRetriever, BM25Retriever, DenseRe
 from juzhen.mining.filters import Known
 from juzhen.mining.options import IDENTITY, MiningOptions
 from juzhen.mining.result import MiningResult
-from juzhen.mining.shard import WRITING, Judge, Miner
+from juzhen.mining.shard import WRITING, Judge, Miner, require_shard
 
 BM25 = "bm25"
 
@@ -199,6 +199,12 @@ def _mined(miner: Miner, folder: Path, progress: bool | None) -> list[Path]:
             queries = np.arange(start, min(start + SHARD_QUERIES, number))
             path = folder / f"{start // SHARD_QUERIES:06}.parquet"
             if path.exists():
+                require_shard(
+                    path,
+                    queries,
+                    num_documents=len(miner.ranking.corpus),
+                    positive_reference=miner.options.positive_reference,
+                )
                 advance(len(queries) * len(miner.sources))
             else:
                 table = miner.shard(queries, advance)

@@ -3,12 +3,19 @@
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from jaxtyping import Bool, Float, Int
+from typing_extensions import TypedDict
 
+from juzhen.core.errors import UserError
+from juzhen.core.safe_open import require_file
+from juzhen.core.schema import Whole, require_form
+from juzhen.core.text import short
 from juzhen.data.rankings import RankingSet
 from juzhen.mining.candidates import Advance, Pool, Retriever, pooled
 from juzhen.mining.filters import (
@@ -34,6 +41,19 @@ usual limit of 1 MiB passages are written again for each question that finds the
 COUNTS = b"juzhen.counts"
 """Key of a shard's metadata: candidates by reason, and what `_known_counts`, `_rule_counts`, `_left` count."""
 
+
+class Counts(TypedDict):
+    reasons: dict[str, Whole]
+    known: list[Whole]
+    rules: dict[str, list[Whole]]
+    left: dict[str, Whole]
+
+
+COLUMNS = (
+    "query", "document", "query_text", "document_text", "source", "rank", "score", "positive_score", "judge_score",
+    "label", "reason", "kept", "chosen", "masked",
+)  # fmt: skip
+"""Of a shard; where rows have negatives of their own, `chosen_for` and `masked_for` besides."""
 
 BY_THRESHOLD = [REASONS.index(reason) for reason in (Reason.ABOVE_THRESHOLD, Reason.JUDGED)]
 
@@ -258,6 +278,34 @@ def _texts(texts: Sequence[str], numbers: Int[np.ndarray, "candidates"]) -> pa.A
     is_used[numbers] = True
     used = pa.array([texts[number] for number in np.flatnonzero(is_used).tolist()], pa.string())
     return used.take(pa.array(np.cumsum(is_used)[numbers] - 1))
+
+
+def require_shard(
+    path: Path, queries: Int[np.ndarray, "queries"], *, num_documents: int, positive_reference: str
+) -> None:
+    """Raise UserError if a file does not hold the complete candidates of these queries."""
+    try:
+        table = pq.read_table(require_file(path))
+        counts = json.loads((table.schema.metadata or {})[COUNTS])
+        named = {*COLUMNS, *(("chosen_for", "masked_for") if positive_reference == OWN else ())}
+        is_known = bool({*table.column_names} == named and len(table))
+        require_form(counts, Counts, "its counts")
+        is_known = is_known and bool(np.isin(table["query"].to_numpy(), queries).all())
+        if not is_known or not np.isin(table["document"].to_numpy(), np.arange(num_documents)).all():
+            raise ValueError("other columns, queries or documents")
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+        pa.ArrowException,
+    ) as error:
+        reason = getattr(error, "strerror", None) or short(" ".join(str(error).split()), 200)
+        raise UserError(
+            f"{path}: not a shard of this mining run ({reason}). Delete it and type the same command again"
+        ) from error
 
 
 def _known_counts(labels: np.ndarray, before: np.ndarray, after: np.ndarray) -> list[int]:

@@ -14,7 +14,7 @@ from refusals import rows
 from safetensors.torch import load_file, save_file
 
 import juzhen
-from juzhen.adapters.peft_adapter import KEYS, NEUTRAL
+from juzhen.adapters.peft_adapter import FORMS, KEYS, NEUTRAL
 from juzhen.core.errors import UserError
 from juzhen.encoders import CrossEncoder, SentenceEncoder, save_encoder
 from juzhen.encoders.base_weights import merged
@@ -119,6 +119,39 @@ def test_keys_that_change_no_number_are_passed_over(bert_folder, tmp_path):
     SentenceEncoder.load(folder)
 
 
+NO_NUMBERS = [
+    ("r", -4),
+    ("r", 0),
+    ("r", "8"),
+    ("r", 4.5),
+    ("r", True),
+    ("r", None),
+    ("lora_alpha", "8"),
+    ("lora_alpha", [8]),
+    ("lora_alpha", None),
+    ("lora_alpha", 1e30),
+    ("alpha_pattern", {"query": -1e30}),
+    ("rank_pattern", [["query", 2]]),
+    ("rank_pattern", {"query": -1}),
+    ("rank_pattern", {"query": "2"}),
+    ("rank_pattern", {"[": 2}),
+    ("alpha_pattern", {"query": "4"}),
+    ("alpha_pattern", 7),
+    ("target_modules", {"query": 1}),
+    ("target_modules", "[query"),
+    ("target_modules", [1, 2]),
+    ("exclude_modules", 3),
+    ("layers_to_transform", "1"),
+    ("layers_to_transform", [0.5]),
+    ("layers_pattern", 4),
+    ("lora_dropout", "0.1"),
+    ("lora_dropout", 1.5),
+    ("use_rslora", "true"),
+    ("use_dora", 1),
+    ("lora_bias", "yes"),
+    ("fan_in_fan_out", "no"),
+]
+"""Values that peft cannot compute with."""
 NAME = "base_model_name_or_path"
 BASES = [
     ("/nowhere/at/all", f"no such folder.*{NAME} in adapter_config.json"),
@@ -203,8 +236,11 @@ FOLDERS = {
         for key in REFUSED
     ],
     "a value": [
-        (lambda f, key=key: SentenceEncoder.load(saying(f, **{key: None})), "cannot put one into this")
-        for key in ("r", "lora_alpha")
+        (
+            lambda f, key=key, value=value: SentenceEncoder.load(saying(f, **{key: value})),
+            rf"adapter_config\.json: {key}=.*expected .*save_pretrained",
+        )
+        for key, value in NO_NUMBERS
     ],
     "a base": [
         (lambda f, name=name: SentenceEncoder.load(saying(f, base_model_name_or_path=name)), words)
@@ -252,6 +288,10 @@ def test_null_is_the_default_of_peft(bert_folder, tmp_path):
     path.write_text(json.dumps(json.loads(path.read_text()) | dict.fromkeys(keys)))
     encoder = SentenceEncoder.load(folder)
     assert_same(encoder.encode(TEXTS), means_of(theirs, encoder.tokenizer))
+
+
+def test_each_honoured_key_has_a_form():
+    assert {key for key, rule in KEYS.items() if rule == "read"} == FORMS.keys()
 
 
 def test_weights_of_the_base_that_it_brings_are_refused(bert_folder, tmp_path):

@@ -312,7 +312,7 @@ LAYOUTS = [
     (lambda f, name=name, content=content: read_layout(written(f.saved, name, content)), at(words))
     for name, content, words in (
         ("modules.json", "[]", "first one a Transformer"),
-        ("modules.json", "[{}]", "modules.json cannot be understood"),
+        ("modules.json", "[{}]", "path and type"),
         ("modules.json", MODULE.replace('""', '"../.."').join("[]"), r"'\.\./\.\.' is not a folder"),
         ("modules.json", POOLING.join("[]"), "Pooling .*order"),
         ("modules.json", f"[{MODULE}, {MODULE}]", "Transformer .*order"),

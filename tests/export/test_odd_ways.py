@@ -106,6 +106,7 @@ ODD = {
     ),
     "too few": embedded(lambda data: {"data": data[:-1]}),
     "too many": embedded(lambda data: {"data": [*data, data[-1] | {"index": 99}]}),
+    "one twice": embedded(lambda data: {"data": [data[0], *data[:-1]]}),
     "NaN": embedded(with_vector([float("nan")] * 32)),
     "infinity in float32": embedded(with_vector([1e300] * 32)),
     "other widths": embedded(with_vector([1.0] * 31)),
@@ -141,14 +142,19 @@ def test_vectors_in_base64_are_read_and_zeros_or_another_width_fail(encoder):
         assert way.differing == (3 if fails else 0)
 
 
-def test_a_server_that_is_silent_has_failed(encoder, monkeypatch):
+def test_a_server_that_is_silent_or_endless_has_failed(encoder, monkeypatch):
     monkeypatch.setattr(loaders, "SECONDS", 0.1)
+    monkeypatch.setattr(loaders, "MOST_BYTES", 1000)
     wait = threading.Event()
     with answering(lambda path, texts: (wait.wait(1), spoken({}))[1]) as address:
         (silent,) = compare_backends(encoder, TEXTS, beside=[address], only=())
         wait.set()
+    with answering(lambda path, texts: (200, {}, b" " * 2000)) as address:
+        (endless,) = compare_backends(encoder, TEXTS, beside=[address], only=())
     assert silent.failed
     assert "timed out" in silent.reason
+    assert endless.failed
+    assert "MiB" in endless.reason
 
 
 def test_a_key_goes_to_no_other_server_and_into_no_message(encoder):

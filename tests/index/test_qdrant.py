@@ -1,5 +1,6 @@
 """A collection of Qdrant, in its local mode, gives what the index that was pushed into it gives."""
 
+import json
 import pickle
 import shutil
 import sqlite3
@@ -85,6 +86,15 @@ def test_an_address_without_a_place_or_a_name_is_refused(address):
         connect(address)
 
 
+def _facts_changed(change):
+    def damage(store):
+        meta = json.loads((store / "meta.json").read_text(encoding="utf-8"))
+        change(meta["collections"]["faq"]["metadata"]["juzhen"])
+        (store / "meta.json").write_text(json.dumps(meta), encoding="utf-8")
+
+    return damage
+
+
 def _point_changed(content):
     def damage(store):
         (path,) = store.rglob("storage.sqlite")
@@ -104,6 +114,8 @@ class Trap:
 DAMAGES = {
     "cut": lambda store: (store / "meta.json").write_text('{"collections": {'),
     "another form": lambda store: (store / "meta.json").write_text("[]"),
+    "no digest": _facts_changed(lambda facts: facts.pop("digest")),
+    "dim of text": _facts_changed(lambda facts: facts.update(dim="x")),
     "no database": lambda store: next(store.rglob("storage.sqlite")).write_bytes(b"x" * 100),
     "no pickle": _point_changed(b"x"),
     "code": _point_changed(pickle.dumps(Trap())),

@@ -1,9 +1,11 @@
 """What cannot be mined, grouped or read again is refused before anything is encoded or written."""
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from jobs import MINED_FOR, run_job
 from refusals import each, rows, typed
@@ -51,6 +53,46 @@ def with_other_options(f):
     folder = f.tmp_path / "cut"
     juzhen.mine(f.ranking, BM25, FEW, folder=folder)
     juzhen.mine(f.ranking, BM25, MiningOptions(range_max=9), folder=folder)
+
+
+COUNTS = '{"reasons": {}, "known": 2, "rules": {}, "left": {}}'
+SHARDS = {
+    "cut": lambda path, table: path.write_bytes(path.read_bytes()[: path.stat().st_size // 2]),
+    "empty": lambda path, table: path.write_bytes(b""),
+    "no reason": lambda path, table: pq.write_table(table.drop_columns(["reason"]), path),
+    "no rows": lambda path, table: pq.write_table(table.slice(0, 0), path),
+    "no counts": lambda path, table: pq.write_table(table.replace_schema_metadata({}), path),
+    "other queries": lambda path, table: pq.write_table(numbered(table, 0, "query"), path),
+    "other documents": lambda path, table: pq.write_table(numbered(table, 1, "document"), path),
+    "other counts": lambda path, table: pq.write_table(
+        table.replace_schema_metadata({"juzhen.counts": COUNTS}), path
+    ),
+    "a pipe": lambda path, table: path.unlink() or os.mkfifo(path),
+    "a folder": lambda path, table: path.unlink() or path.mkdir(),
+}
+
+
+def numbered(table, place, column):
+    return table.set_column(place, column, [[10**6] * len(table)]).cast(table.schema)
+
+
+@pytest.fixture(scope="module")
+def shards(ranking, encoder, tmp_path_factory):  # noqa: F811
+    """A mining of one shard, and what the shard holds."""
+    folder = tmp_path_factory.mktemp("mined") / "shards"
+    (path,) = juzhen.mine(ranking, [encoder], FEW, folder=folder).shards
+    return path, path.read_bytes()
+
+
+def over_a_spoilt_shard(f, spoil):
+    path, raw = f.shards
+    try:
+        spoil(path, pq.read_table(path))
+        juzhen.mine(f.ranking, [f.encoder], FEW, folder=path.parent)
+    finally:
+        path.rmdir() if path.is_dir() else path.unlink()
+        path.write_bytes(raw)
+        juzhen.mine(f.ranking, [f.encoder], FEW, folder=path.parent)  # what was there is taken again
 
 
 def of_a_wrong_kind(f):
@@ -220,6 +262,10 @@ REFUSED = {
         (deeper_than_the_corpus, "range_max=100: .*1 to 15"),
         (of_a_wrong_kind, r"tiny\.yaml: kind=labeled_pair: .*Did you mean labelled_pair"),
         (of_a_faulty_row, "text_b is empty"),
+    ],
+    "a shard": [
+        (lambda f, spoil=spoil: over_a_spoilt_shard(f, spoil), r"000000\.parquet: not a shard .*Delete it")
+        for spoil in SHARDS.values()
     ],
     "a verb": VERBS,
     "a job": JOBS,
