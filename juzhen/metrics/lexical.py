@@ -33,14 +33,7 @@ _RUN = re.compile(f"[{_CJK}]+|[^\\W_{_CJK}]+")
 
 
 def character_pairs(run: str) -> list[str]:
-    """The characters of a text, and its pairs of neighbouring ones.
-
-    Args:
-        run: Chinese text without spaces.
-
-    Returns:
-        The terms.
-    """
+    """The characters of a text, and its pairs of neighbouring ones."""
     return [*run, *(run[start : start + 2] for start in range(len(run) - 1))]
 
 
@@ -48,14 +41,6 @@ def terms(
     text: str, cut: Callable[[str], list[str]] = character_pairs, folding: Callable[[str], str] = fold
 ) -> list[str]:
     """Split the Chinese of a folded text by `cut`. The other words stay whole.
-
-    Args:
-        text: The text.
-        cut: Splits a run of Chinese characters.
-        folding: Folds width, case and script of the text.
-
-    Returns:
-        The terms, in order.
 
     >>> terms("Ｐｙｔｈｏｎ怎麼学")
     ['python', '怎', '么', '学', '怎么', '么学']
@@ -67,14 +52,7 @@ def terms(
 
 
 def cut_of(tokens: str) -> Callable[[str], list[str]]:
-    """Find the splitter of Chinese terms by name. Raises UserError for unknown names or missing jieba.
-
-    Args:
-        tokens: "characters" or "jieba".
-
-    Returns:
-        The splitter.
-    """
+    """Find the splitter of Chinese terms by name. Raises UserError for unknown names or missing jieba."""
     require_choice("tokens", tokens, TOKENS)
     if tokens == CHARACTERS:
         return character_pairs
@@ -93,8 +71,11 @@ class BM25:
     df hold the term.
 
     Args:
+        corpus: The documents.
         tokens: Terms of Chinese: characters and their pairs, or the words of jieba.
         script: Treat traditional and simplified characters as the same (`juzhen.core.text.fold`).
+        k1: Of the equation.
+        b: Of the equation.
 
     Raises:
         UserError: tokens=jieba without the package jieba.
@@ -254,10 +235,6 @@ def lexical_vectors(texts: Sequence[str], *, counted: Sequence[str]) -> scipy.sp
     term that occurs t times weighs (1 + ln t) · (1 + ln((1 + N) / (1 + df))), with N texts of which df hold
     it.
 
-    Args:
-        texts: The texts.
-        counted: Texts that are counted.
-
     Returns:
         Sparse array (texts, terms).
     """
@@ -275,8 +252,6 @@ def similarities(
 
     Args:
         vectors: Output of `lexical_vectors`.
-        first: Row numbers.
-        second: Row numbers.
 
     Returns:
         Array (first, second).
@@ -290,8 +265,6 @@ def term_sets(
     """Mark the terms of each text by 1, (texts, terms). The texts `counted` give the terms.
 
     Args:
-        texts: The texts.
-        counted: Texts whose terms count.
         tokens: Of Chinese: characters and pairs of neighbouring ones, or the words of jieba.
 
     Returns:
@@ -310,15 +283,6 @@ def overlap(shared: Shared, first: np.ndarray, second: np.ndarray, *, method: st
 
     0 if neither text has terms. Dice orders pairs as Jaccard does: D = 2J / (1 + J). Their Pearson
     correlations differ.
-
-    Args:
-        shared: Number of shared terms.
-        first: Number of terms of the first text.
-        second: Number of terms of the second text.
-        method: "jaccard" or "dice".
-
-    Returns:
-        Values from 0 to 1.
     """
     sizes = first + second
     of = sizes - shared if method == JACCARD else sizes / 2
@@ -332,9 +296,6 @@ def overlaps(
 
     Args:
         sets: Output of `term_sets`.
-        first: Row numbers.
-        second: Row numbers.
-        method: "jaccard" or "dice".
 
     Returns:
         Array (first, second).

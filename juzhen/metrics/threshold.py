@@ -81,10 +81,7 @@ def accepted_rows(
     """Rows that score at least the threshold. None if threshold is None, and a label has fewer than two rows.
 
     Args:
-        scores: Score of each row, higher = closer.
-        labels: 0 or 1 for each row.
         threshold: Score from which a row is accepted. None: as in `decision_quality`.
-        objective: What a threshold is fitted for.
 
     Returns:
         bool array (rows,), or None.
@@ -111,12 +108,7 @@ def decisions_at(scores: np.ndarray, labels: np.ndarray, *, threshold: float | N
     """Judge the decision to accept rows that score at least the threshold.
 
     Args:
-        scores: Score of each row, higher = closer.
-        labels: 0 or 1 for each row.
         threshold: As in `decision_quality`.
-
-    Returns:
-        Accuracy, F1, MCC and counts.
     """
     accepted = accepted_rows(scores, labels, threshold=threshold)
     scores, labels = _checked(scores, labels)
@@ -132,15 +124,7 @@ def decisions_at(scores: np.ndarray, labels: np.ndarray, *, threshold: float | N
 
 
 def average_precision(scores: np.ndarray, labels: np.ndarray) -> float | None:
-    """Σ (recall step × precision) over falling thresholds, in [0, 1]. None for one class: of positives it is 1.
-
-    Args:
-        scores: Score of each row, higher = closer.
-        labels: 0 or 1 for each row.
-
-    Returns:
-        The precision, or None.
-    """
+    """Σ (recall step × precision) over falling thresholds, in [0, 1]. None for one class: of positives it is 1."""
     scores, labels = _checked(scores, labels)
     from sklearn.metrics import average_precision_score
 
@@ -148,15 +132,7 @@ def average_precision(scores: np.ndarray, labels: np.ndarray) -> float | None:
 
 
 def area_under_curve(scores: np.ndarray, labels: np.ndarray) -> float | None:
-    """Probability that a positive row scores higher than a negative one, ties half, in [0, 1]. None for one class.
-
-    Args:
-        scores: Score of each row, higher = closer.
-        labels: 0 or 1 for each row.
-
-    Returns:
-        The probability, or None.
-    """
+    """Probability that a positive row scores higher than a negative one, ties half, in [0, 1]. None for one class."""
     scores, labels = _checked(scores, labels)
     from sklearn.metrics import roc_auc_score
 
@@ -180,12 +156,6 @@ def halves(targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
     Rows are shuffled first, by a fixed permutation: files often alternate between classes or repeat a sentence in the
     next row.
-
-    Args:
-        targets: Gold value of each row.
-
-    Returns:
-        Two arrays of row numbers.
     """
     (targets,) = as_numbers(targets=targets)
     shuffled = np.random.default_rng(0).permutation(len(targets))

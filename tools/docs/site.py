@@ -48,7 +48,17 @@ PAGES: Mapping[str, tuple[str, str]] = {
         "juzhen.evaluation.settings.EvaluationSettings juzhen.evaluation.settings.EvaluationConfig "
         "juzhen.evaluation.settings.HardwareConfig",
     ),
-    "metrics": ("Metrics", "juzhen.metrics"),
+    "metrics": (
+        "Metrics",
+        "juzhen.metrics.correlation.spearman juzhen.metrics.correlation.spearman_interval "
+        "juzhen.metrics.correlation.mean_interval juzhen.metrics.ranking.score_ranking "
+        "juzhen.metrics.classification.classify juzhen.metrics.classification.v_measure "
+        "juzhen.metrics.threshold.fit_threshold juzhen.metrics.threshold.decision_quality "
+        "juzhen.metrics.lexical.BM25 juzhen.metrics.lexical.lexical_scores juzhen.metrics.geometry.measure_space "
+        "juzhen.metrics.geometry.alignment juzhen.metrics.geometry.uniformity "
+        "juzhen.metrics.geometry.effective_rank juzhen.metrics.geometry.iso_score juzhen.metrics.geometry.linear_cka "
+        "juzhen.metrics.comparison.paired_gap juzhen.metrics.matrix_statistics.two_way",
+    ),
     "data": (
         "Data",
         "juzhen.load_ranking juzhen.read_search juzhen.core.kinds.Kind juzhen.core.examples.Examples "
