@@ -137,6 +137,7 @@ def _sets(options: SimpleNamespace, today: "JobConfig") -> "list[Examples | Rank
     from juzhen.data.rankings import as_ranking
     from juzhen.data.rows import own_set, set_and_split
     from juzhen.data.tables import TableReading, parse_columns
+    from juzhen.evaluation.run import require_names_once
     from juzhen.evaluation.two_stage import some_queries
 
     search_of_tables = offered("tables", "search_of_tables")
@@ -162,9 +163,7 @@ def _sets(options: SimpleNamespace, today: "JobConfig") -> "list[Examples | Rank
                 )
             print(f"{place}: {counted(len(lines), 'rows')} left out, such as line {line}: {reason}")
         sets.append(search.ranking())
-    columns = [f"{one.split}/{one.name}" for one in sets]
-    if twice := [column for column in columns if columns.count(column) > 1]:
-        raise UserError(f"{twice[0]}: two sets have this name. Rename one of the files, or score them apart")
+    require_names_once(sets)
     return [
         some_queries(one, options.limit, seed=today.seed) if hasattr(one, "relevant") else one for one in sets
     ]

@@ -55,6 +55,12 @@ def test_rows_of_each_kind_have_value_interval_and_count(encoder, rows, measure,
     assert f"{score.value:.4f}" in str(found)
 
 
+@pytest.mark.parametrize("rows", [FAQ[:1], FAQ[:2]])
+def test_rows_without_a_second_answer_have_no_score(encoder, rows):
+    scores = evaluate(encoder, rows).scores.values()
+    assert {score.value for score in scores} == {None}
+
+
 def test_labelled_rows_have_a_threshold_that_was_not_fitted_on_the_rows_it_judges(encoder):
     found = evaluate(encoder, LABELLED)
     assert 0 <= found.scores["dev/rows/accuracy"].value <= 1

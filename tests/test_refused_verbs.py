@@ -79,6 +79,26 @@ FILES = {
     "score {encoder} --file {empty}/none.tsv": "none.tsv: No such file",
     "score x --file {good} --output x.parquet": "--output x.parquet",
     "encode x {good} --output x.csv": "--output x.csv",
+    "encode x {good} --output {empty}/x.npy --cut-report {empty}/../empty/x.npy": "two outputs",
+    **{
+        f"{words} --{option}": f"--{option.split()[0]}"
+        for words in (
+            "score {encoder} 今天 明天",
+            "encode x {good} --output {empty}/x.npy",
+            "mine demo_qmc x --out of_tests_a.tsv",
+            "distill x demo_qmc --out of_tests_a.tsv",
+            "space x --data demo_sts --out {empty}/out",
+            "characters x {good}",
+        )
+        for option in ("header", "no-quoted", "sheet 1")
+    },
+    "score {encoder} 今天 明天 --output x.csv": "--file",
+    "score {encoder} 今天 明天 --score-column x": "--file",
+    "score {encoder} --file {pairs} --score-column BLANK": "--score-column",
+    "score {encoder} --file {pairs} --split-cells EMPTY": "--split-cells",
+    "score {encoder} 今天 明天 --words": "--words",
+    "shrink x {empty}/out --layers 2 --dataset text_tatoeba": "--vocabulary",
+    "shrink x {empty}/out --layers 2 --vocabulary 99": "--dataset",
     "score {encoder} --file {docx}": ".csv, .tsv",
     "advise demo_sts --sources nosuchset --out {empty}/a": "--sources nosuchset",
     "score bm25 a b": "juzhen evaluate",
@@ -92,6 +112,8 @@ FILES = {
 RUNS = {
     "compare {run}": "juzhen compare runs/FIRST runs/SECOND",
     "compare {run} {other} --sets lcqmc": "--sets lcqmc",
+    "compare {run} {other} --csv {empty}/x --markdown {empty}/x": "two outputs",
+    "calibrate {run} --sheet 1": "--sheet",
     "compare {run} nowhere": "nowhere: no result in this folder",
     "compare --published {run} {run}": "juzhen compare --published runs",
     "gate {run} --against {other} --target nowhere": "--target nowhere",

@@ -54,17 +54,10 @@ def calibrate(
     juzhen calibrate builtin/mini_zh --data pairs.csv
     juzhen score runs/NAME --calibration runs/NAME/analysis/calibration-lcqmc.json --file pairs.tsv
     """
-    usual = vars(options.TableOptions())
-    of_files = {option: None if value == usual[option] else value for option, value in vars(table).items()}
-    foreign = {"sets": sets, "data_dir": data_dir} if data else of_files
-    for option, value in foreign.items():
-        if value is not None:
-            reason = (
-                "--data FILE replaces the sets of the run. Leave out one of the two"
-                if data
-                else "it needs --data FILE. Name the file"
-            )
-            raise UserError(f"--{option.replace('_', '-')}: {reason}")
+    if not data:
+        table.reading.require_unread(run)
+    elif foreign := "--sets" if sets else "--data-dir" if data_dir else None:
+        raise UserError(f"{foreign}: --data FILE replaces the sets of the run. Leave out one of the two")
     if not no_plot:
         options.require_matplotlib(", or leave it out with --no-plot")
     from juzhen.calibration.run_scores import (

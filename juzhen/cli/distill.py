@@ -170,10 +170,9 @@ def shrink(
         raise UserError(
             "--grow: its encoder decides layers, width and tokens. Leave --layers, --dim and --tokenizer out"
         )
-    if grow is not None and (vocabulary is None or not dataset):
-        raise UserError(
-            "--grow: needs --vocabulary, and --dataset for counting tokens. Type --vocabulary 15000"
-        )
+    if (vocabulary is None) != (not dataset) or (grow is not None and vocabulary is None):
+        ending = "" if grow else ", or neither"
+        raise UserError(f"--vocabulary, --dataset: the tokens of the sets are counted. Give both{ending}")
     without_hub()
     from juzhen.encoders.resolve_path import encoder_source
 

@@ -119,8 +119,15 @@ def score(
     scorer = Scorer(
         encoder, fuse, calibration, scaling, backend, cache, batch_tokens, decide, threshold, truncate_dim
     )
+    if pair and file is None:
+        table.reading.require_unread("a pair")
+        if output is not None or score_column != "score":
+            raise UserError("--output, --score-column: for the pairs of --file FILE. Leave them out")
+    elif not score_column.strip() or not score_column.isprintable():
+        raise UserError(f"--score-column {score_column!r}: expected the name of a column, in one line")
     without_hub()
     if file is None and len(pair) == 2:
+        tokens = [scorer.words(*pair)] if words else []
         scores = scorer.scores(pair[:1], pair[1:], progress=False)
         numbers = scorer.shown(scores)
         line = f"{numbers[0]:.4f}"
@@ -128,9 +135,7 @@ def score(
             line += f" {'same' if scores[0] >= scorer.limit else 'different'} ("
             line += f"score {scores[0]:.4f}, " if numbers is not scores else ""
             line += f"same from {scorer.limit:.4f} on)"
-        print(line)
-        if words:
-            print(scorer.words(*pair))
+        print(line, *tokens, sep="\n")
     elif words:
         raise UserError("--words shows the tokens of one pair. Give two sentences")
     elif file is not None and not pair:
@@ -138,6 +143,6 @@ def score(
         print(f"written to {written}", file=sys.stderr)
     else:
         raise UserError(
-            'nothing to score. Give two sentences (juzhen score <run or folder> "句子一" "句子二"), or a file '
+            'expected two sentences (juzhen score <run or folder> "句子一" "句子二"), or a file '
             "(juzhen score <run or folder> --file pairs.tsv)"
         )

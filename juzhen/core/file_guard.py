@@ -78,10 +78,13 @@ def check_overwritable(*paths: str | Path, are_folders: bool = False) -> None:
     """Check that files or folders can be replaced: nothing is there, or what juzhen wrote and nobody edited.
 
     Raises:
-        UserError: A link, a file of somebody else, an edited file, a folder with such a file or in place of a file, or
-            a place where nothing can be written.
+        UserError: A link, a file of somebody else, an edited file, a folder with such a file or in place of a file, a
+            path that is given twice, or a place where nothing can be written.
     """
+    places = [os.path.realpath(path) for path in paths]
     for path in map(Path, paths):
+        if places.count(os.path.realpath(path)) > 1:
+            raise UserError(f"{path}: two outputs would be this file. Give each a name of its own")
         require_writable(path if are_folders else path.parent)
         if path.is_symlink():
             raise not_overwritable(path, LINK)

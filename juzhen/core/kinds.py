@@ -307,8 +307,8 @@ def choose_conversion(
     if wanted is not None:
         if wanted not in reachable:
             raise UserError(
-                f"{dataset}: convert_to={wanted}: a {kind} is not converted to that. Choose one of: "
-                f"{', '.join(CONVERSIONS[kind])}"
+                f"dataset.{dataset}.convert_to={wanted}: a {kind} is not converted to that. Leave it out, or choose "
+                f"one of: {', '.join(reachable)}"
             )
         reachable = (Kind(wanted),)
     for candidate in reachable:

@@ -17,7 +17,7 @@ from pydantic import (
     ValidationError,
 )
 from pydantic.dataclasses import dataclass as described
-from pydantic_core import CoreSchema, ErrorDetails, PydanticCustomError, core_schema
+from pydantic_core import ArgsKwargs, CoreSchema, ErrorDetails, PydanticCustomError, core_schema
 
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.text import short
@@ -173,7 +173,9 @@ def explained(error: ValidationError, kind: type, key: str = "", *, where: str =
     chosen = (unknown or details)[0]
     path = dotted(chosen["loc"], key)
     line, is_rule = _line(chosen, path, kind), chosen["type"] == "value_error"
-    named = re.match(r"[^\s=:]+", line) if is_rule and isinstance(chosen["input"], Mapping) else None
+    named = (
+        re.match(r"[^\s=:]+", line) if is_rule and isinstance(chosen["input"], Mapping | ArgsKwargs) else None
+    )
     return ConfigError(f"{where}: {line}" if where else line, named[0] if named else path)
 
 
@@ -195,7 +197,7 @@ def _line(detail: ErrorDetails, path: str, kind: type) -> str:
             return f"{path} is not set. For example: {path}=<value>"
         case "value_error":  # a rule of ours, which names its key if it is about a group
             message = str(detail["ctx"]["error"])
-            if isinstance(value, Mapping):
+            if isinstance(value, Mapping | ArgsKwargs):
                 return f"{path}.{message}".lstrip(".")
             return f"{path}={short(str(value))}: {message}"
     text = "null" if value is None else str(value).lower() if isinstance(value, bool) else short(str(value))

@@ -124,6 +124,10 @@ class LayoutConfig:
             raise ValueError(f"format={self.format} already decides the columns. Leave `columns` out")
         if not self.format and (self.negatives or self.teacher_scores is not None):
             raise ValueError("negatives, teacher_scores: for rows of a `format`. Leave them out")
+        if self.window is None and (self.held_out_percent or self.held_out_rows):
+            raise ValueError(
+                "held_out_percent, held_out_rows: for running text. Add `window`, or leave them out"
+            )
         return self
 
 
@@ -204,8 +208,12 @@ class DatasetConfig:
             raise ValueError(f"layout={self.layout}: unknown layout. {nearest(self.layout, layouts)}")
         _require_known("rows", self.rows, SPLITS)
         target = TARGET_COLUMN.get(Kind(self.kind))
+        places = [*layouts.values(), self.hub, *(layout.hub for layout in layouts.values())]
+        if target == "gain" and any("label" in place.columns for place in places if place):
+            target = "label"  # the judgements are pairs with labels
         for key, targets, kind in (
-            ("labels", ("label", "gain"), Kind.LABELLED_PAIR),
+            ("labels", ("label",), Kind.LABELLED_PAIR),
+            ("ignore_labels", ("label", "score"), Kind.LABELLED_PAIR),
             ("score_range", ("score",), Kind.SCORED_PAIR),
             ("grades", ("score",), Kind.SCORED_PAIR),
         ):

@@ -197,6 +197,16 @@ class TableReading:
             )
         object.__setattr__(self, "columns", {field: str(column) for field, column in self.columns.items()})
         object.__setattr__(self, "sheet", None if self.sheet is None else str(self.sheet))
+        if self.split_cells == "":
+            raise UserError(f"{self.spell('split_cells', '')}: expected a separator, such as ||")
+
+    def require_unread(self, place: str) -> None:
+        """Raises UserError for an option of tables where `place` is none."""
+        for name in ("columns", "header", "quoted", "sheet", "split_cells"):
+            if (value := getattr(self, name)) not in (None, {}):
+                raise UserError(
+                    f"{self.spell(name, value)}: for tables, and {place} is not one. Leave it out"
+                )
 
 
 AS_IT_LOOKS = TableReading()
@@ -556,6 +566,7 @@ def read_texts(
     if content is None:
         require_there(path)
     if not reading.columns and suffix_of(path) in ("", ".txt"):
+        replace(reading, split_cells=None).require_unread(str(path))
         lines = split_lines(decoded(path, decompressed(path) if content is None else content)[0])
         if not lines:
             raise UserError(f"{path}: the file is empty. Give another file")
@@ -611,7 +622,7 @@ def chosen_column(table: FileTable, field: str, reading: TableReading) -> int:
 
 def with_split_cells(table: FileTable, places: Sequence[int], sign: str | None) -> FileTable:
     """Return the table with a row for each text of cells that hold several, divided by a separator."""
-    if not sign:
+    if sign is None:
         return table
 
     def parts(place: int, cell: Any) -> Sequence[Any]:

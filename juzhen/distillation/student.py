@@ -421,6 +421,8 @@ def _check(
             f"another tokenizer: a student of {dim} dimensions takes over the teacher's layers, which read the rows "
             "of the teacher's tokens. Ask for fewer dimensions, or leave the tokenizer out"
         )
+    if is_narrower and dim % HEAD:
+        raise UserError(f"dim={dim}: a head has {HEAD} dimensions. Take a multiple of {HEAD}")
     if not is_narrower:
         require_number("layers", layers, 1, architecture.num_hidden_layers)
     if vocabulary is not None and not texts:
@@ -473,7 +475,7 @@ def _as_texts(
     """Return the teacher's embedding of each token as a text, by principal directions. Special tokens: centre."""
     spelt = [str(tokenizer.decode([number])).strip() for number in range(len(tokenizer))]
     special = set(tokenizer.all_special_ids)
-    texts = [text if text and number not in special else "。" for number, text in enumerate(spelt)]
+    texts = ["。" if text_fault(text) or number in special else text for number, text in enumerate(spelt)]
     vectors = teacher.encode(texts, normalize=True)
     centred = vectors - vectors.mean(axis=0)
     _, directions = np.linalg.eigh(centred.T @ centred)

@@ -450,14 +450,15 @@ def _listed(sets: Any, reading: Mapping[str, Any]) -> list[Listed]:
         else one
         for one in sets
     ]
-    names = [
-        one.name if isinstance(one, DatasetConfig) else f"{one.split}/{one.name}"
-        for one in listed
-        if not isinstance(one, str | Path)
-    ]
-    if twice := [name for name in names if names.count(name) > 1]:
-        raise UserError(f"{twice[0]}: two sets have this name. Rename one of the files, or score them apart.")
+    require_names_once([one for one in listed if not isinstance(one, str | Path)])
     return [str(one) if isinstance(one, Path) else one for one in listed]
+
+
+def require_names_once(sets: Sequence[DatasetConfig | Examples | RankingSet]) -> None:
+    """Raises UserError for two sets of one name: their scores would have one key."""
+    names = [one.name if isinstance(one, DatasetConfig) else f"{one.split}/{one.name}" for one in sets]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise UserError(f"{twice[0]}: two sets have this name. Rename one of the files, or score them apart")
 
 
 def rows_to_score(rows: Any, **reading: Any) -> Examples:

@@ -365,6 +365,8 @@ def read_text_sets(
     Raises:
         UserError: A name that is neither a set nor a file, or faulty rows.
     """
+    if sets.files.keys() >= {*names}:
+        reading.require_unread(names[0])
     chosen = []
     for name in names:
         if name in sets.files:

@@ -42,6 +42,7 @@ Cosine = Annotated[Number, Field(ge=-1, le=1)]
 CosineMargin = Annotated[Number, Field(ge=-2, le=2)]
 """A difference of two cosines."""
 Count = Annotated[int, Field(ge=1)]
+Classes = Annotated[int, Field(ge=0)]
 
 Counts = Annotated[Sequence[Count], AfterValidator(tuple)]
 Weights = Annotated[Sequence[Weight], AfterValidator(tuple)]

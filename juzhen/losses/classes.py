@@ -13,7 +13,7 @@ from juzhen.core.aliases import RENAMED_IN_LOSSES, accept_renamed
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.core.schema import Among, Number
-from juzhen.losses.arguments import Cosine, Share, Temperature, Weight, checks_arguments
+from juzhen.losses.arguments import Classes, Cosine, Count, Share, Temperature, Weight, checks_arguments
 from juzhen.losses.loss import Contrast, Loss, LossOutput
 from juzhen.losses.pairs import binary_cross_entropy
 from juzhen.losses.scores import all_cosines, choice_accuracy, full_precision, row_cosine, sign_accuracy
@@ -112,8 +112,8 @@ class HeadLoss(ClassLoss):
 
     has_parameters = True
 
-    dim: int
-    num_classes: int
+    dim: Count
+    num_classes: Classes
 
 
 def pair_features(

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from juzhen.core.examples import Kind
 from juzhen.core.schema import validated
-from juzhen.losses.arguments import CosineMargin, Count, Share, Temperature
+from juzhen.losses.arguments import Classes, CosineMargin, Count, Share, Temperature
 from juzhen.losses.in_batch_negatives import (
     batch_candidates,
     false_negatives,
@@ -352,8 +352,8 @@ class InfoNCEQueue(Loss):
     paper = "Wang et al. 2020, https://arxiv.org/abs/1912.06798"
     choose_when = "as info_nce, when memory allows small batches only"
 
-    dim: int
-    num_classes: int
+    dim: Count
+    num_classes: Classes
     temperature: Temperature = 0.05
     size: Count = 4096
 

@@ -50,7 +50,7 @@ def _is_limited(kind: Any) -> bool:
 
 @cache
 def _numbers(loss: type) -> type[BaseModel]:
-    """Model of a loss's limited numbers, without the sizes that the code passes."""
+    """Model of the limited numbers of a loss."""
     hints = get_type_hints(loss, include_extras=True)
     own = {field.name: hints[field.name] for field in fields(loss) if field.init}
     keys: dict[str, Any] = {

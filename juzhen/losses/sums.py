@@ -9,7 +9,7 @@ from torch import Tensor
 
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
-from juzhen.losses.arguments import Share, Temperature, Weight
+from juzhen.losses.arguments import Classes, Count, Share, Temperature, Weight
 from juzhen.losses.classes import SoftmaxClassifier
 from juzhen.losses.in_batch_negatives import false_negatives, info_nce, numbers_of_texts
 from juzhen.losses.loss import Contrast, Loss, LossOutput, Sum
@@ -115,8 +115,8 @@ class CoSENTAndSoftmax(Sum):
     has_parameters = True
     choose_when = "NLI or 0/1 pairs, when both the order of cosines and the class of a pair matter"
 
-    dim: int
-    num_classes: int
+    dim: Count
+    num_classes: Classes
     temperature: Temperature = 0.05
     entropy_weight: Weight = 1.0
 

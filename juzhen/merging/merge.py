@@ -314,22 +314,34 @@ class MergeRecipe:
     def needs_dev(self) -> bool:
         return self.weights == DEV or self.method == GREEDY
 
-    def check(self, count: int, *, has_base: bool) -> None:
-        """Raise UserError for a number of models, a base or weights that do not suit the method."""
+    def check(self, count: int, *, base: Any, sets: Sequence[str], finds_base: bool = False) -> None:
+        """Raise UserError for a number of models, a base, sets or numbers that do not suit the method."""
         method = METHODS[self.method]
         least, most = method.models
         if count < least or (most is not None and count > most):
             expected = f"{least}" if least == most else f"at least {least}"
             given = "1 model" if count == 1 else f"{count} models"
             raise UserError(f"method={self.method}: {given} given. Give {expected}")
-        if method.of_vectors and not has_base:
+        if method.of_vectors and base is None and not finds_base:
             raise UserError(
                 f"{self.method} counts from the encoder that the models started from. Name it as the base"
             )
+        finds_weights = not method.is_weighted or (self.method == GREEDY and self.weights != DEV)
+        unread = {
+            "base": base is not None and not method.of_vectors,
+            "scale": self.scale != 1 and not method.of_vectors,
+            "density": self.density != DENSITY and "density" not in method.takes,
+            "trials": self.trials != TRIALS and not self.needs_dev,
+            "dataset": bool(sets) and not self.needs_dev,
+            "weights": self.weights is not None and finds_weights,
+        }
+        if name := next(filter(unread.get, unread), None):
+            way_out = (
+                ", or choose weights=dev" if name in ("trials", "dataset") and method.is_weighted else ""
+            )
+            raise UserError(f"{name}: not read by method={self.method}. Leave it out{way_out}")
         if self.needs_dev or self.weights is None:
             return
-        if not method.is_weighted:
-            raise UserError(f"{self.method} finds its weights itself. Leave them out")
         numbers = [float(weight) for weight in self.weights]
         if len(numbers) != count:
             raise UserError(f"weights: {len(numbers)} for {count} models. Give one for each")
@@ -425,7 +437,7 @@ def merge(
     """
     recipe = MergeRecipe(method, weights, density, scale, seed, trials)
     models = list(models)
-    recipe.check(len(models), has_base=base is not None)
+    recipe.check(len(models), base=base, sets=dataset)
     opened = opened_models(models, base if recipe.needs_base else None)
     settings = None
     if recipe.needs_dev:

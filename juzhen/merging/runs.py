@@ -77,7 +77,7 @@ def merge_runs(
         raise UserError(f"{out}: holds a finished run. Choose another folder")
     parents = [Result.read(folder) for folder in folders if (Path(folder) / RESULT_FILE).is_file()]
     are_runs = len(parents) == len(folders)
-    recipe.check(len(folders), has_base=base is not None or are_runs)
+    recipe.check(len(folders), base=base, sets=dataset, finds_base=are_runs)
     start, start_name = (base, str(base)) if base is not None else (None, "")
     if recipe.needs_base and base is None:
         start, start_name = _common_start(parents)

@@ -401,7 +401,7 @@ def right_answers(
         Two arrays (rows,).
     """
     positives, candidates = scores[:, 0].astype(np.float64), scores[:, 1:].astype(np.float64)
-    best = candidates.max(axis=1)
+    best = candidates.max(axis=1, initial=-np.inf)
     shared = 1 / (1 + (candidates == positives[:, None]).sum(axis=1))
     right = np.where(positives > best, 1.0, np.where(positives == best, shared, 0.0))
     is_alone = np.isneginf(best)

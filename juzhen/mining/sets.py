@@ -37,6 +37,7 @@ def read_set(
         if out is not None:
             require_apart(out, Path(name))
         return own_set(Path(name), replace(reading, on_bad_row=on_bad_row), split)
+    reading.require_unread(name)
     config = configured_set(name, config_dir=config_dir)
     examples = None
     if config.source in (Source.BUILTIN, Source.LOCAL) or data_dir.is_dir():

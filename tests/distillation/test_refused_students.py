@@ -36,6 +36,7 @@ REFUSED = {
         for asked, words in (
             ({"layers": 7}, "layers=7: .*1 to 6"),
             ({"layers": 2, "dim": 512}, "dim=512: .*1 to 256"),
+            ({"layers": 2, "dim": 65}, "dim=65: .*multiple of 64"),
             ({"layers": 2, "vocabulary": 40}, "needs texts"),
             ({"layers": 2, "vocabulary": 5, "texts": TEXTS}, "special tokens alone"),
             ({"layers": 2, "tokenizer": unigram()}, "another tokenizer: .* leave the tokenizer out"),

@@ -1,11 +1,12 @@
 """A file of a data set says whose keys it holds; sets are called what tables and folders can bear; labels are texts."""
 
 import math
+from dataclasses import replace
 
 import pytest
 from forks import ROOT
 
-from juzhen.core.schema import validated
+from juzhen.core.schema import ConfigError, validated
 from juzhen.data.spec import DatasetConfig, read_description
 from launch.check import check_command_line
 
@@ -48,6 +49,17 @@ def test_labels_need_no_quotes(labels):
     assert described(ignore_labels=[-1, "-"]).ignore_labels == ["-1", "-"]
 
 
+def test_judgements_that_are_pairs_have_labels():
+    pairs = laid(columns={"text_a": 0, "text_b": 1, "label": 2})
+    labels = {"kind": "retrieval", "labels": {"a": 0, "b": 1}, "ignore_labels": ["-"]}
+    assert described(**labels, **pairs).ignore_labels == ["-"]
+
+
+def test_a_description_from_python_names_the_key():
+    with pytest.raises(ConfigError, match=r"^labels: not read for a triplet"):
+        replace(described(labels={"a": 0, "b": 1}), kind="triplet")
+
+
 def test_a_set_of_ones_own_need_say_no_more_than_what_its_rows_are(tmp_path, project_root):
     (tmp_path / "dataset").mkdir()
     (tmp_path / "dataset" / "mine.yaml").write_text(
@@ -85,6 +97,14 @@ CHANGES = [
     ({"labels": {None: 0}}, "dataset.x.labels"),
     ({"labels": {"a": 0, "b": 0}}, "dataset.x.labels: all labels are one class"),
     ({"kind": "triplet", "labels": {"a": 0, "b": 1}}, "dataset.x.labels: not read for a triplet"),
+    *(
+        ({"kind": kind, "ignore_labels": ["a"]}, f"dataset.x.ignore_labels: not read for a {kind}")
+        for kind in ("triplet", "positive_pair", "sentence", "retrieval", "reranking")
+    ),
+    *(
+        ({"kind": kind, "labels": {"a": 0, "b": 1}}, f"dataset.x.labels: not read for a {kind}")
+        for kind in ("retrieval", "reranking")
+    ),
     ({"ignore_labels": [False]}, r"dataset.x.ignore_labels\[0\]=false: .*string. In a file"),
     ({"columns": {}}, "dataset.x.columns: unknown key"),
     ({"rows": {None: 2}}, "dataset.x.rows"),
@@ -101,6 +121,8 @@ CHANGES = [
         for path in ("", 5, [], ["y", 5], {"a": "y"}, "/")
     ),
     *((laid(columns={"text_a": one}), "dataset.x.layouts.a.columns.text_a") for one in (1.5, ["a"], True)),
+    (laid(held_out_percent=3.0), "held_out_percent, held_out_rows: .*Add `window`"),
+    (laid(held_out_rows=3), "held_out_percent, held_out_rows: .*Add `window`"),
     (laid(columns={"text_a": "a", "text_b": "a"}), "text_b=a: text_a is read from the same column"),
 ]
 REFUSED = {

@@ -183,6 +183,7 @@ UNSUITABLE = {
         "model=cot dataset=[demo_sts,wiki1m]": r"demo_sts \(zh\), wiki1m \(en\)"
         ".* model.language=en or model.language=zh",
         "dataset=[demo_nli] loss=softmax dataset.demo_nli.convert_to=triplet": "softmax needs NLI pairs",
+        "dataset=[wiki1m] loss=info_nce dataset.wiki1m.convert_to=triplet": "convert_to=triplet: .*: sentence$",
         "dataset=[demo_retrieval] loss=by_kind dataset.demo_retrieval.convert_to=sentence": "convert_to="
         "positive_pair, or loss=<name>, one of simcse",
         "dataset=[demo_qmc] training.stratify_by=label_length loss=info_nce": r"\(demo_qmc as positive pairs\).* "

@@ -56,6 +56,11 @@ OPTIONS = [
     ("Circle", {"positive_goal": 1, "negative_goal": 0}, "both goals. Type margin=null too"),
     ("Circle", {"margin": None, "negative_goal": 0}, "Type margin=0.25, or both goals"),
     ("ArcFace", {"margin": 4, **HEAD}, "margin=4: expected "),
+    *(
+        (name, {**HEAD, size: value}, f"{size}={value}: expected ")
+        for name in ("ArcFace", "Bilinear", "SoftmaxClassifier", "InfoNCEQueue", "CoSENTAndSoftmax")
+        for size, value in (("dim", 0), ("dim", -4), ("num_classes", -1))
+    ),
     ("Clustering", {"separation_weight": -1}, "separation_weight=-1: expected "),
     ("Bilinear", {"objective": "cross", **HEAD}, "objective=cross: expected .*bce.*ce"),
     ("Bilinear", {"objective": "bce", "dim": 5, "num_classes": 3}, "bce is for 0/1 pairs.* 3 classes"),

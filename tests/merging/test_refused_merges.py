@@ -58,6 +58,13 @@ REFUSED = {
             (2, {"weights": [2.0, -1.0]}, "not negative"),
             (2, {"method": "tie"}, "Did you mean ties"),
             (2, {"density": 0.0}, "above 0"),
+            (2, {"density": 0.1}, "density: not read by method=linear"),
+            (2, {"scale": 3.0}, "scale: not read by method=linear"),
+            (2, {"base": "no/such/base"}, "base: not read by method=linear"),
+            (2, {"trials": 3}, "trials: not read by method=linear.*weights=dev"),
+            (2, {"dataset": ["demo_qmc"]}, "dataset: not read by method=linear.*weights=dev"),
+            (2, {"method": "greedy_soup", "weights": [0.5, 0.5]}, "weights: not read"),
+            (2, {"method": "model_stock", "base": "no/such/base", "weights": "dev"}, "weights: not read"),
         )
     ],
     "directions": [(lambda f: multislerp([A, A, -A], [1, 1, 2]), "cancel")],
