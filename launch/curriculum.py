@@ -402,7 +402,7 @@ def _chooses(data: SentenceDataModule) -> str:
         return f"the weights are chosen by {data.selection.in_words}"
     return (
         "the weights of the last step are kept, and training does not stop early: no dev set is scored that could "
-        "choose. A suite adds some, such as benchmark=demo"
+        "choose. A benchmark adds some, such as benchmark=demo"
     )
 
 

@@ -346,8 +346,8 @@ def _check_names(job: JobConfig) -> None:
             and not schedule.weigh_loss
         ):
             raise ConfigError(
-                f"schedule.sets.{name}.weight={numbers.weight}: weights are shares with schedule.sample_by=weight or "
-                "drawn, and multiply losses with schedule.weigh_loss=true. Type one of them"
+                f"schedule.sets.{name}.weight={numbers.weight}: has no effect yet. Type schedule.sample_by=weight (or "
+                "drawn) to draw rows by it, or schedule.weigh_loss=true to multiply the loss by it"
             )
         if sets and name not in sets:
             raise ConfigError(

@@ -221,8 +221,7 @@ class Taught(BiEncoder):
         super().check(job, matches)
         if matches and job.cache_dir is None:
             raise UserError(
-                "cache_dir=null: the teacher's vectors are kept on the disk, so that they are computed once. Type "
-                "cache_dir=<a folder>"
+                "cache_dir=null: a folder is needed, where the teacher's vectors are stored. Type cache_dir=<a folder>"
             )
 
     @classmethod

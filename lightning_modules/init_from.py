@@ -42,8 +42,8 @@ def require_mergeable(job: JobConfig, model: str) -> None:
     """Raise UserError for an adapter on quantized weights. Such a model saves it merged into them."""
     if (adapter := job.backbone.adapter) is not None and adapter.base != "float32":
         raise UserError(
-            f"backbone.adapter.base={adapter.base}: model={model} has layers in float32 on the weights, and saves "
-            "the adapter merged into these. Type backbone.adapter.base=float32"
+            f"backbone.adapter.base={adapter.base}: model={model} is saved with the adapter merged into the weights, "
+            "which needs float32. Type backbone.adapter.base=float32"
         )
 
 

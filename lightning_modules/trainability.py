@@ -210,7 +210,7 @@ def _validation(job: JobConfig, rows: SentenceDataModule) -> Iterator[str]:
         splits = ",".join(job.evaluation.splits)
         yield (
             f"no dev split is scored (evaluation.splits=[{splits}], files that are there), so nothing is validated: "
-            "the weights of the last step are kept, and training.patience ends nothing"
+            "the weights of the last step are kept, and training.patience has no effect"
         )
     for examples, metric in zip(rows.selection.sets, rows.selection.metrics, strict=True):
         if why := undefined_reason(metric, examples):

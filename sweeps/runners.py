@@ -437,6 +437,6 @@ def make_private(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     if folder.is_symlink() or folder.stat().st_uid != os.getuid():
         raise UserError(
-            f"{folder}: a link, or a folder of another user, and nodes run its files. Choose another output_dir"
+            f"{folder}: is a link or belongs to another user, so nodes must not use it. Choose another output_dir"
         )
     folder.chmod(0o700)

@@ -291,7 +291,7 @@ def test_a_filtered_run_is_refused_sets_that_it_has_seen_pairs_of(tmp_path, tiny
         (conf / "dataset" / "mine.yaml").read_text().replace("dev: 600", "dev: 100")
     )
     assert fill(*asked) == 2
-    assert "it has seen pairs of theirs. Train it again with the whole suite" in capsys.readouterr().err
+    assert "Train it again with these sets" in capsys.readouterr().err
     assert "dev/mine/spearman" not in Result.read(run).scores
     shutil.copy(BUILTIN_DATA / "demo_qmc" / "test.tsv", folder / "dev.tsv")
     (conf / "dataset" / "mine.yaml").write_text(

@@ -1,5 +1,6 @@
 """Messages of a verb name verbs and options, those of the library its own arguments."""
 
+import pytest
 from test_library_words import messages
 
 from juzhen.cli.main import flags, in_flags
@@ -20,6 +21,23 @@ def test_a_class_of_python_becomes_an_option_or_a_verb():
     assert (
         in_flags("x: none. Name a run, or load it with SentenceEncoder.load(…)", []) == "x: none. Name a run"
     )
+
+
+@pytest.mark.parametrize(
+    ("verb", "message", "start"),
+    [
+        (
+            "evaluate",
+            "dataset=x: unknown option. Type dataset=y",
+            "--dataset x: unknown option. Type dataset=y",
+        ),
+        ("mine", "calibrate_on=x: of another kind", "--calibrate-on x: "),
+        ("space", "maps=umap: unknown", "--maps umap: "),
+        ("shrink", "layers=9: expected a number from 1 to 4", "--layers 9: "),
+    ],
+)
+def test_a_parameter_becomes_the_option_of_the_verb(verb, message, start):
+    assert in_flags(message, flags(verb)).startswith(start)
 
 
 def test_the_library_names_its_classes(project_root):

@@ -453,6 +453,6 @@ def _require_different_rows(rows: Examples, word: str) -> None:
         )
     if rows.targets is not None and len(np.unique(rows.targets)) < 2:
         raise UserError(
-            f"{word}: its gold value is {rows.targets[0]:g} in every row, so nothing is measured. Give rows with "
+            f"{word}: its gold value is {rows.targets[0]:g} in every row, so nothing can be compared. Give rows with "
             "different ones"
         )

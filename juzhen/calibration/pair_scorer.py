@@ -221,9 +221,9 @@ def score_table(
     suffix = suffix if suffix in (*DELIMITERS, *JSON) else ".csv"
     output = output or path.with_name(f"{plain_name(path)}.scored{suffix}")
     if output.exists() and output.samefile(path):
-        raise UserError(f"--output {output}: this is the file that is read. Give another one")
+        raise UserError(f"--output {output}: this is also the input file. Give another one")
     if suffix_of(output) not in ("", *DELIMITERS, *JSON):
-        raise UserError(f"--output {output}: text is written. Give a name that ends in .csv, .tsv or .jsonl")
+        raise UserError(f"--output {output}: unknown suffix. Give a name that ends in .csv, .tsv or .jsonl")
     check_overwritable(output)
     require_room(output.absolute().parent)
     table = read_own_table(path, reading)

@@ -312,7 +312,7 @@ def fuse_set(runs: Sequence[ScoredRun], name: str, *, seed: int) -> dict[str, An
     for rows, other_rows in zip(first[:2], second[:2], strict=True):
         if rows.examples.fingerprint != other_rows.examples.fingerprint:
             raise UserError(
-                f"{name}/{rows.examples.split}: the two runs have seen other rows. Fuse runs on the same files"
+                f"{name}/{rows.examples.split}: the runs were scored on different rows. Fuse runs with equal files"
             )
     scores = {
         "first": standardised(fitted.scores, judged.scores),

@@ -103,7 +103,7 @@ def serve(
                 f"--proxy {address}: not an address. Give one such as 10.0.0.7 or 10.0.0.0/24."
             ) from error
     if not isfinite(timeout):
-        raise UserError(f"--timeout {timeout}: a request needs an end. Give seconds, such as 60.")
+        raise UserError(f"--timeout {timeout}: expected a positive number of seconds, such as 60.")
     without_hub()
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # to wake threads takes longer than a text
     from juzhen.core.machine import limit_threads

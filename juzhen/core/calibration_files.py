@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any, NotRequired, TypeVar
 
 from typing_extensions import TypedDict
 
-from juzhen.core.errors import UserError
+from juzhen.core.errors import UserError, foreign_reason
 from juzhen.core.result import weights_digest
 from juzhen.core.safe_open import read_json
 from juzhen.core.schema import Number, Text, require_form
-from juzhen.core.text import short
 
 if TYPE_CHECKING:
     import numpy as np
@@ -152,7 +151,7 @@ def _report(path: str | Path, kind: Any, command: str) -> dict[str, Any]:
         report = read_json(path)
         require_form(report, kind, "it")
     except (OSError, ValueError) as error:
-        raise UserError(f"{path}: {short(str(error), 200)}. Expected a file of juzhen {command}") from None
+        raise UserError(f"{path}: {foreign_reason(error)}. Expected a file of juzhen {command}") from None
     return report
 
 

@@ -66,7 +66,8 @@ def without_loading(message: str, instead: str, of_readers: Mapping[str, str] | 
 
 def foreign_reason(error: BaseException) -> str:
     """Return the message of another library in one line, without its advice to run code of a model or a data set."""
-    text = " ".join(str(error).split()) or type(error).__name__
+    said = getattr(error, "strerror", None) or error  # without the path, which the caller names
+    text = " ".join(str(said).split()) or type(error).__name__
     if re.search("trust_remote_code|(custom|remote) code", text):
         return "it comes with code, and juzhen never runs the code of a model or of a data set"
     return text[:300]

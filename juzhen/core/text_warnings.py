@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from juzhen.core.errors import UserError
-from juzhen.core.text import fold, short
+from juzhen.core.text import counted, fold, short
 
 if TYPE_CHECKING:
     import numpy as np
@@ -61,7 +61,7 @@ class Unknown:
 
     def line(self, encoder: str = "this encoder") -> str:
         """Return the counts in a sentence. "" if every character is known, and all texts differ."""
-        parts, whose = [], encoder
+        parts = []
         if self.texts:
             holds = "holds" if self.texts == 1 else "hold"
             named = " ".join([*self.characters[:NAMED], *(["…"] if self.characters[NAMED:] else [])])
@@ -69,11 +69,10 @@ class Unknown:
                 f"{self.texts:,} of {self.looked_at:,} texts {holds} characters that {encoder} does not know"
                 + f": {named}" * bool(named)
             )
-            whose = "it"
         if self.pairs:
-            are = "pair of different texts is" if self.pairs == 1 else "pairs of different texts are"
+            pairs = counted(self.pairs, "pairs of different texts have", "pair of different texts has")
             among = "" if self.compared is None else f", among the first {self.compared:,}"
-            parts.append(f"{self.pairs:,} {are} one to {whose}{among}")
+            parts.append(f"{pairs} equal tokens for {encoder}{among}")
         return "; ".join(parts) + "." * bool(parts)
 
 

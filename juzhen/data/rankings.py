@@ -269,7 +269,7 @@ def as_retrieval(examples: Examples) -> Examples:
         corpus, judgements = _answers(examples)
     else:
         raise UserError(
-            f"{column}: {examples.kind} rows do not give the answers of a query. Choose a retrieval set, or rows of "
+            f"{column}: rows of kind {examples.kind} have no queries with answers. Choose a retrieval set, or rows of "
             "kind labelled_pair, positive_pair or triplet"
         )
     queries, documents, gains = _believed(*judgements, size=len(examples.sentences))

@@ -50,7 +50,7 @@ def on_disk(path: Path) -> Path | None:
     present = present_forms(path)
     if len(present) > 1:
         raise UserError(
-            f"{path}: not there, but {' and '.join(form.name for form in present)} are. Keep only one"
+            f"{path}: several forms of this file exist: {' and '.join(form.name for form in present)}. Keep only one"
         )
     return present[0] if present else None
 

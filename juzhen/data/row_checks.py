@@ -59,7 +59,7 @@ def verified(
             first = table.names[column].strip()
             if not isinstance(_target_of(config, kind, key)(first), str):
                 raise UserError(
-                    f"{table.place}:1: the column names are a row, with the {TARGET_COLUMN[kind]} {first}. Write "
+                    f"{table.place}:1: this is a row ({TARGET_COLUMN[kind]} {first}), not column names. Write "
                     f"`header: false` into the layout of {key}"
                 )
         # Class indices count as their names, if `labels` knows these.

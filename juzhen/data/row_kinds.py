@@ -409,7 +409,7 @@ def _kind_of_fields(columns: Mapping[str, str], table: RawTable) -> Kind:
             return kind
     names = "; ".join(f"{', '.join(_needed(kind))} ({kind})" for kind in KINDS)
     option = table.reading.spell("columns", columns).partition("=")[0].split(" ")[0]
-    raise UserError(f"{option} {listed([*columns])}: of no kind of rows. Expected {names}")
+    raise UserError(f"{option} {listed([*columns])}: these columns make no kind of rows. Expected {names}")
 
 
 def _kind(table: RawTable, texts: Sequence[str], target: str | None) -> Kind:

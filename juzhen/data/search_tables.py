@@ -126,7 +126,7 @@ class SearchTables:
             judged[of_query[query]].append((query, document, gain))
         if empty := [split for split, rows in judged.items() if not rows]:
             raise UserError(
-                f"{empty[0]}: {len(asked)} queries leave none for {empty[0]}. Set dev=0 and test=1"
+                f"{empty[0]}: {len(asked)} queries are too few, none is left for it. Set dev=0 and test=1"
             )
         return judged
 

@@ -85,7 +85,7 @@ def check_batch_invariance(encoder: PooledEncoder) -> None:
         raise UserError(f"{family}: its states hold NaN or infinity. Replace the weights.")
     if apart.max() > MOST_DIFFERENCE:
         raise UserError(
-            f"{family}: its states of a text depend on longer texts in the batch (they differ by "
+            f"{family}: a text gets other vectors in a batch with longer texts (difference "
             f"{apart.max():.2g} of their length). Choose another encoder"
         )
 

@@ -159,9 +159,7 @@ def _named(activation: str | None, architecture: PretrainedConfig, folder: Path)
     chosen = architecture.classifier_activation
     require_choice(f"{folder}: {CHOSEN}", chosen, CHOICES)
     if architecture.norm_eps != NORM_EPS:
-        raise UserError(
-            f"norm_eps={architecture.norm_eps}: a head with {NORM_EPS} alone is computed here. Use another"
-        )
+        raise UserError(f"norm_eps={architecture.norm_eps}: only {NORM_EPS} is supported. Use another model")
     return CHOICES[chosen]
 
 

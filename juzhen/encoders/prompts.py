@@ -53,7 +53,7 @@ class Prompts:
                 )
         if name is not None and not isinstance(name, str):
             raise UserError(
-                f"default_prompt_name={short(repr(name))}: no name. Write the name of a prompt, or null"
+                f"default_prompt_name={short(repr(name))}: not the name of a prompt. Write a name, or null"
             )
         if not isinstance(include, bool):
             raise UserError(
@@ -153,8 +153,8 @@ def refuse_prompt(reader: str, prompt: str) -> None:
     """Raise UserError if an encoder with a prompt is used for something else than single sentences."""
     if prompt:
         raise UserError(
-            f"the prompt {short(repr(prompt))} of this encoder cannot precede {reader}. "
-            "Leave it out: default_prompt_name=none, with the path of its encoder folder."
+            f"the encoder has the default prompt {short(repr(prompt))}, which cannot precede {reader}. "
+            "Set default_prompt_name=none, with the path of its encoder folder."
         )
 
 

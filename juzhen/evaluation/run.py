@@ -509,7 +509,7 @@ def transfer(
         name: cut(examples, limit, seed) for name, examples in splits.items() if examples is not None
     }
     if not given_splits:
-        raise UserError("no split has a file. Set data_dir=<folder that holds the data sets>")
+        raise UserError("no file of any split was found. Set data_dir=<folder that holds the data sets>")
     task = TransferTask(next(iter(given_splits.values())).name, given_splits)
     if task.kind not in CLASSIFIED_KINDS:
         raise UserError(

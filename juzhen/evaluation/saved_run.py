@@ -192,9 +192,8 @@ def _require_same(examples: Examples, then: Mapping[str, Any], *, data_dir: str)
         )
     if (examples.num_leaky, len(examples)) != (then.get("leaky"), then["rows"]):
         raise UserError(
-            f"filter_leaks=true: with these sets in its evaluation the run would have left {examples.num_leaky:,} "
-            f"rows of {name}/train out, and not {then.get('leaky') or 0:,}: it has seen pairs of theirs. Train it "
-            "again with the whole suite"
+            f"filter_leaks=true: {examples.num_leaky:,} rows of {name}/train are leaks of these sets, and the run "
+            f"left out only {then.get('leaky') or 0:,}. Train it again with these sets in its benchmark"
         )
 
 

@@ -54,7 +54,7 @@ Map = Float[np.ndarray, "texts two"]
 def require_maps(methods: Sequence[str], num_texts: int) -> None:
     """Raise UserError for an unknown map, and for a map that needs more texts."""
     for method in methods:
-        require_choice("map", method, FEWEST)
+        require_choice("maps", method, FEWEST)
         if num_texts < FEWEST[method]:
             raise UserError(
                 f"{TITLES[method]} of {counted(num_texts, 'texts')}: it needs at least {FEWEST[method]}. "

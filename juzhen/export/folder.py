@@ -198,7 +198,9 @@ def export_encoder(
     format.require_packages()
     _require_format(encoder, format, dim)
     if format.is_quantised and not sets:
-        raise UserError(f"--format {format} is judged by what it loses on a set: name one, --sets demo_sts")
+        raise UserError(
+            f"--format {format}: its loss of quality is measured on a set. Name one, such as --sets demo_sts"
+        )
     folder = Path(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write_dir(folder) as part:

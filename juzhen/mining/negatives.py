@@ -140,7 +140,7 @@ def mine(
     ranking = ranking.some([row for row, gains in enumerate(ranking.relevant) if gains])  # others have no row
     _check(ranking, sources, options, calibrate_on, is_judged=cross_encoder is not None)
     if cache is not None and not any(isinstance(source, SentenceEncoder) for source in sources):
-        raise UserError("cache: keeps one vector per text, and none of the sources makes one. Leave it out")
+        raise UserError("cache: stores vectors of texts, and no source computes any. Leave it out")
     cache, judge = cache or EmbeddingCache(folder), cross_encoder
     options_of_encoders: dict[str, Any] = {
         "index": options.index,
@@ -247,7 +247,7 @@ def _check(
         )
     if calibrate_on.kind is not Kind.LABELLED_PAIR:
         raise UserError(
-            f"calibrate_on: {calibrate_on.name} is of kind {calibrate_on.kind}. Expected labelled_pair"
+            f"calibrate_on={calibrate_on.name}: has rows of kind {calibrate_on.kind}. Expected labelled_pair"
         )
     if isinstance(sources[0], str) and not is_judged:
         raise UserError(

@@ -311,7 +311,7 @@ class BaselineSettings(ModelSettings):
     def unread(cls, job: Job) -> Iterator[tuple[str, Unread]]:
         why = (
             f"model={name_of(job['model'])} learns nothing and has no encoder. Leave it out (sets to score: "
-            "'dataset=[]' +dataset@evaluate.<name>=<name>, or a suite)"
+            "'dataset=[]' +dataset@evaluate.<name>=<name>, or benchmark=<name>)"
         )
         yield from ((key, Unread(GONE, why)) for key in OF_LEARNING)
         yield from super().unread(job)

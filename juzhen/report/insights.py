@@ -220,7 +220,7 @@ def unknown_table(matrix: Matrix) -> list[ReportTable]:
     """Count evaluation texts with unknown tokens. No table if no result has counted them."""
     note = (
         "Texts of an evaluation set that hold characters which the tokenizer of the row does not know, and pairs of "
-        "different texts that are one to it. Several seeds have one tokenizer."
+        "different texts that have equal tokens. Several seeds have one tokenizer."
     )
     body = []
     for row in matrix.rows:

@@ -742,7 +742,7 @@ OTHERS = [
             (None, "has no chat template"),
             ("{% for m in messages %}{{ m.role }}{% endfor %}", "query and document once"),
             ("{% for m in messages %}{{ m.content | trim }}> {% endfor %}", "changes texts"),
-            ("{% for m in messages | reverse %}{{ m.content }}> {% endfor %}", "document before the query"),
+            ("{% for m in messages | reverse %}{{ m.content }}> {% endfor %}", "query before the document"),
             ("{{ nothing.there }}", "cannot be filled in"),
         ],
     ),

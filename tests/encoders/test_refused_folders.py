@@ -613,7 +613,7 @@ ANSWERS = [
         lambda f: GenerativeReranker.around(last(f.language_model, max_length=100)),
         r"max_length=100: .*\d+ tokens",
     ),
-    (lambda f: answers_of(f, "qwen3", attention="bidirectional"), "not a causal language model"),
+    (lambda f: answers_of(f, "qwen3", attention="bidirectional"), "needs a causal language model"),
     (lambda f: answers_of(f, "gemma2"), "final_logit_softcapping=30"),
     *(
         (lambda f, change=change: CrossEncoder.load(answers(f, **change)), words)
@@ -674,7 +674,7 @@ KINDS = [
         lambda f: SparseEncoder.around(
             load_backbone(BackboneConfig(path="builtin/decoder", initialize="random", layers=1), seed=0)
         ),
-        "no head over its vocabulary.*such as a BERT",
+        "masked language model.*such as a BERT",
     ),
 ]
 
@@ -772,7 +772,7 @@ STATIC = [
             "backbone.dropout=0.1": "static_embedding .*Leave it at null",
             "model=crossencoder loss=bce dataset=[demo_qmc]": "no special token between two sentences",
             "model=colbert": "one vector for a token in all texts",
-            "model=splade": "static_embedding: has no head over its vocabulary",
+            "model=splade": "static_embedding: .*masked language model",
         }.items()
     ),
 ]

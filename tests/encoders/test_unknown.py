@@ -51,7 +51,7 @@ def test_one_call_tells_once_of_texts_characters_and_equal_pairs(encoder, tmp_pa
     (line,) = told(lambda: encoder.encode(TEXTS))
     assert line.startswith("4 of 5 texts hold")
     assert all(character in line for character in "養貓馬們")
-    assert "1 pair of different texts is one to it" in line
+    assert "1 pair of different texts has equal tokens" in line
     for work, counts in (
         (lambda: encoder.encode("我養貓"), "1 of 1 texts holds"),
         (lambda: encoder.score(TEXTS[0], TEXTS[2]), "2 of 2"),
@@ -221,7 +221,9 @@ def test_a_call_of_any_size_keeps_so_many_texts_and_counts_all(monkeypatch):
     found = outer.counted()
     assert (found.looked_at, found.texts, found.compared) == (1000, 200, 100)
     assert found.pairs == 10 * 9 // 2
-    assert "45 pairs of different texts are one to it, among the first 100" in found.line()
+    assert (
+        "45 pairs of different texts have equal tokens for this encoder, among the first 100" in found.line()
+    )
     assert found.facts().keys() == {"looked_at", "texts", "pairs", "share"}
 
 

@@ -89,8 +89,8 @@ REFUSED = {
         (lambda: lexical_scores(["a"], ["b"], method="jacard"), NO_METHOD),
         (lambda: require_maps(["pca", "tsne"], 5), "t-SNE of 5 texts: it needs at least 10"),
         (lambda: require_maps(["pca"], 2), "PCA of 2 texts"),
-        (lambda: require_maps(["tnse"], 50), r"map=tnse: unknown choice. Did you mean tsne"),
-        (lambda: require_maps(["umap"], 50), r"map=umap: .*tsne"),
+        (lambda: require_maps(["tnse"], 50), r"maps=tnse: unknown choice. Did you mean tsne"),
+        (lambda: require_maps(["umap"], 50), r"maps=umap: .*tsne"),
     ],
 }
 

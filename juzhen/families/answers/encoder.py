@@ -124,13 +124,13 @@ def require_answering(architecture: PretrainedConfig, *, shown: str) -> None:
     if known is None or not known.is_decoder or built is None or looks_ahead(architecture):
         decoders = ", ".join(name for name, entry in ARCHITECTURES.items() if entry.is_decoder)
         raise UserError(
-            f"{shown}: {architecture.model_type} is not a causal language model, whose answer could be a "
-            f"score. Known: {decoders}. For encoders such as BERT choose a cross-encoder"
+            f"{shown}: a reranker needs a causal language model, and this is {architecture.model_type}, without causal "
+            f"attention or unknown. Known: {decoders}. For encoders such as BERT choose a cross-encoder"
         )
     for name in CHANGES:
         if getattr(architecture, name, None) not in (None, 1, 1.0):
             raise UserError(
-                f"{shown}: its logits are changed by {name}={getattr(architecture, name)}, which is not computed here"
+                f"{shown}: {name}={getattr(architecture, name)} in config.json is not supported. Choose another model"
             )
 
 

@@ -119,7 +119,7 @@ class AnswerPrompt:
         between, also, after = remainder.partition(MARKS["document"])
         if not slots or not also:
             raise UserError(
-                f"{label}: its chat template has the document before the query, which is not read here"
+                f"{label}: its chat template must have the query before the document. Give another template"
             )
         for end in ENDS:
             pair = f"{end}x{end}", f"{end}y{end}"

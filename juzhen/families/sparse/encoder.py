@@ -326,8 +326,8 @@ class SparseEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEncoder):
             )
         if type(backbone.config) not in AutoModelForMaskedLM._model_mapping:
             raise UserError(
-                f"{backbone.config.model_type}: has no head over its vocabulary that reads both sides of a token. "
-                "Choose an encoder that was trained with masks, such as a BERT"
+                f"{backbone.config.model_type}: transformers has no masked language model of this type. "
+                "Choose another encoder, such as a BERT"
             )
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(seed)
