@@ -62,7 +62,6 @@ class StageEntry:
 
     Args:
         path: An entry of the store, or the folder of the stage without a store.
-        shared: True for an entry of a store.
     """
 
     path: Path

@@ -37,8 +37,6 @@ class CheckedCell:
 
     Args:
         words: Overrides that it reads, as on a command line.
-        config: Their composition.
-        job: The job of the composition.
         unread: Unread word → reason.
     """
 
@@ -116,9 +114,11 @@ def cells_of(sweep: DictConfig, words: Sequence[str], groups: Groups) -> list[li
             for choice in each[1:]
         ]
     typed = {key_of(word) for word in words}
-    group = [] if GROUP in typed else [f"{GROUP}={_group(sweep, words)}"]
+    of_words = hashlib.sha256(" ".join(sorted(words)).encode()).hexdigest()[:8]
+    group = sweep.hydra.runtime.choices.get("sweep") or f"multirun-{of_words}"  # which the runs share on W&B
+    in_group = [] if GROUP in typed else [f"{GROUP}={group}"]
     return [
-        [*with_row(cell, row, typed), *([] if name is None or ROW in typed else [_row_word(name)]), *group]
+        [*with_row(cell, row, typed), *([] if name is None or ROW in typed else [_row_word(name)]), *in_group]
         for name, row in (rows(sweep) or {None: []}).items()
         for cell in product(*choices)
     ]
@@ -127,12 +127,6 @@ def cells_of(sweep: DictConfig, words: Sequence[str], groups: Groups) -> list[li
 def _row_word(row: str) -> str:
     """The word by which a run learns which row it is. Its tables call it so."""
     return f"{ROW}={QuotedString(row, Quote.double).with_quotes()}"
-
-
-def _group(sweep: DictConfig, words: Sequence[str]) -> str:
-    """The group that the runs of a sweep share on W&B: its name. Without one, the same for the same words."""
-    name = sweep.hydra.runtime.choices.get("sweep")
-    return name or f"multirun-{hashlib.sha256(' '.join(sorted(words)).encode()).hexdigest()[:8]}"
 
 
 def key_of(word: str) -> str:

@@ -104,9 +104,7 @@ class Planner:
     """One sweep over `cells`.
 
     Args:
-        runner: Runner of the cells.
         attempts: Maximal number of attempts per cell, in this sweep.
-        report: Called with each line for the user.
         watch: Called repeatedly with the planner, to show the progress.
     """
 

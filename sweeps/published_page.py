@@ -180,18 +180,15 @@ def _source(source: str, numbers: Sequence[Published], offered: Sequence[Offer])
         small = _named(offer for offer in given_by if offer.less)
         complete = complete or ("" if small else reason(number))
         key = (number.table, number.model, number.trained_on, complete, small)
-        groups.setdefault(key, []).append(_figure(number))
+        metric = "" if number.metric == "spearman" else f" {number.metric}"
+        figure = (number.dataset, f"{number.split}{metric}", f"{number.percent:.2f}")
+        groups.setdefault(key, []).append(" ".join(filter(None, figure)))
     columns = ("table", "model", "trained on", "figures", "given by", "small")
     rows = [
         (table, model, f"`{trained}`" if trained else "", ", ".join(figures), complete, small)
         for (table, model, trained, complete, small), figures in groups.items()
     ]
     return f"## {source}\n\n{markdown_table(columns, rows)}\n"
-
-
-def _figure(number: Published) -> str:
-    metric = "" if number.metric == "spearman" else f" {number.metric}"
-    return " ".join(filter(None, (number.dataset, f"{number.split}{metric}", f"{number.percent:.2f}")))
 
 
 def _named(offers: Iterable[Offer]) -> str:

@@ -104,9 +104,6 @@ class Difference:
     """How much better one recipe is than another, in points.
 
     Args:
-        value: Mean difference on the same rows.
-        low: Lower end of the interval.
-        high: Upper end.
         row_error: Standard error because other rows could have been scored.
         seed_error: Standard error because other seeds could have been drawn.
     """
@@ -154,8 +151,6 @@ class Curve:
     """What more own rows bring.
 
     Args:
-        rows: Own rows of each training.
-        scores: Score of each, in points.
         per_doubling: Predicted gain of twice the rows, with its interval.
     """
 
@@ -168,11 +163,6 @@ class Search:
     """Chooses trainings until the answer is clear or the time is over.
 
     Args:
-        trials: Makes them.
-        order: Sources, the most promising first.
-        minutes: Time for all of it.
-        seeds: Seeds that are drawn, in order.
-        report: Called with a line after each training.
         begun: Start of the search, by time.monotonic. None: now.
     """
 

@@ -55,8 +55,6 @@ class ArrayCache:
     A damaged file is removed with a warning. If nothing can be written, a warning appears and the work continues.
 
     Args:
-        folder: Folder of the cache.
-        holds: Its content, in the plural, for messages.
         max_bytes: Largest size. The files that were used longest ago are removed.
     """
 

@@ -304,10 +304,6 @@ class SentenceUnion:
 
     `examples` has the distinct sentences, of kind `sentence`. `numbers` has, for each set and each list, the rows of
     `examples` for the sentences of its table or for its texts.
-
-    Args:
-        sets: The sets.
-        lists: Further lists of texts.
     """
 
     def __init__(self, sets: Sequence[Examples], lists: Iterable[Iterable[str]] = ()) -> None:
@@ -389,12 +385,7 @@ def known_answers(
 
 
 class DrawnDocuments:
-    """Draws positives of other rows as further documents of a row.
-
-    Args:
-        anchors: Index of each row's anchor text.
-        positives: Index of each row's positive text.
-    """
+    """Draws positives of other rows as further documents of a row."""
 
     def __init__(self, anchors: np.ndarray, positives: np.ndarray) -> None:
         order = np.argsort(anchors, kind="stable")

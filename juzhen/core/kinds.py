@@ -45,7 +45,6 @@ class KindSpec(NamedTuple):
         texts: Text columns in order. A triplet may have more: `negative_2`, `negative_3`, …
         target: Column of the gold value, or None. A `score` is scaled, a `label` has classes.
         conversions: Kinds that one conversion of `juzhen.data.convert` gives, the most natural first.
-        measures: Metrics, the main one first.
     """
 
     texts: tuple[str, ...]

@@ -63,12 +63,8 @@ class ProgressLine:
     """Progress of one task. It is drawn when it changes, without a thread, because workers may be forked at any time.
 
     Args:
-        work: Name of the task.
-        total: Number of its parts.
         done: Parts that were done before, as after a resume. The estimate does not count them.
-        unit: Word after the numbers.
         stays: Keep the last state on the screen. In a pipe it is printed, however short the work was.
-        shown: False only counts.
     """
 
     def __init__(

@@ -101,7 +101,6 @@ class ConfigError(UserError):
     """A mistake at one key of a configuration. `key` lets the caller find where it was set.
 
     Args:
-        message: The message.
         key: The key. None: the key that the message begins with, as in "seed=x: …".
     """
 

@@ -39,10 +39,8 @@ class Probe:
     """A sample of sentences, and pairs among them.
 
     Args:
-        sentences: The sample.
         pairs: (2, pairs), indices into `sentences`.
         grades: Gold similarity of each pair, from 0 to 1.
-        classes: Class of each sentence, or None.
     """
 
     sentences: list[str]
@@ -107,7 +105,6 @@ class TransferTask:
     """Rows with classes, by split: train, dev and test, as far as they exist.
 
     Args:
-        name: Name of the set.
         splits: Split → its rows.
         by_means: Classify by the means of the classes alone, as during training.
     """
@@ -189,7 +186,6 @@ class JobData:
 
     Args:
         train: Dataset key → training rows, in the kind that its loss reads.
-        evaluation: Every scored set, one entry per split.
         absent: `split/dataset` of evaluation splits without a file → the metric that is null in the result.
         tasks: Sets with classes, for classifiers at the end of a stage.
         unscored: Evaluation set → the reason why the model has no metric for it.

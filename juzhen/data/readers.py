@@ -281,15 +281,12 @@ class FileTable:
     """Rows of a file or a hub split, column by column.
 
     Args:
-        place: Name of the file, for messages.
         names: Column names. None if the file has no names.
         columns: Values of each column, a sequence or an object with `to_pylist`. Missing JSON fields are None.
         lines: int32 (rows,): first line of each row, from 1. Without lines the number of the row.
         faults: Line → reason why it is not a row. Such rows are not among the columns.
-        has_lines: Rows have lines in the file.
         classes: Column name → names of its class indices, if the file has them.
         needs_mark: Its program reads UTF-8 only with a byte order mark, as Excel does.
-        format: Format of the file, for people.
         notes: Remarks that a person may want to check, one sentence each.
         delimiter: Character between the cells of a text table.
         quoted: True if cells of a text table are quoted.

@@ -90,7 +90,6 @@ class RawTable:
     Args:
         cells: A column for each column of the file. The index is the line of a row, or its number without
             lines. Several rows may have one line.
-        table: The table of the cells.
         faults: Line → reason why it is not a row.
         notes: Remarks that a person may want to check, one sentence each.
         reading: Options of the person who named the table.
@@ -192,7 +191,6 @@ class Guess:
     Args:
         columns: Field of the example → column.
         labels: Label in the file → written label, for kinds with classes.
-        score_range: Lowest and highest score.
         notes: Remarks that a person may want to check, one sentence each.
     """
 

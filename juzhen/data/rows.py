@@ -418,9 +418,7 @@ class ConfiguredSets:
     `absent` has `set/split` of the missing files, in the order of requests.
 
     Args:
-        folder: Folder of the descriptions.
         data_dir: Folder of the sets that are not built in.
-        config_dir: Another folder with descriptions in dataset/.
         on_bad_row: "error" raises UserError for the first faulty row, "drop" leaves such rows out and counts
             them.
     """

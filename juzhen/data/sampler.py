@@ -309,10 +309,6 @@ class TokenBudget(Sampler[np.ndarray]):
     `world`-th batch: nothing is padded or seen twice.
 
     Args:
-        lengths: Tokens of each row.
-        max_tokens: Tokens of a batch.
-        rank: Number of this process.
-        world: Number of processes.
         even: The last batch is repeated until each process has the same number of batches. Processes that wait for one
             another in each batch need it.
     """

@@ -67,7 +67,6 @@ class SearchTables:
         corpus: id → text, with its title before it, if any.
         answers: (id of a query, id of a document) → gain: above 0 for an answer, 0 for a document known not
             to be one. A document may be missing from the corpus: then nothing finds it.
-        taken: Lines about the meaning of the columns.
         left_out: Name of a table → its lines that are in no set.
     """
 

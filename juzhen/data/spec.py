@@ -239,12 +239,7 @@ class SplitRequest:
     """A split of a set as a job requests it.
 
     Args:
-        config: The dataset.
-        split: The split.
-        source: builtin, local or hub.
-        data_dir: Folder of a layout's paths, for source=local.
         on_bad_row: "error" stops at the first faulty row, "drop" leaves faulty rows out and counts them.
-        required: Raise UserError if the split is missing.
         group: Place of the set in the configuration, dataset or evaluate, for messages.
     """
 

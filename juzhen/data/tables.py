@@ -60,7 +60,6 @@ class Sheet:
 
     Args:
         rows: Row number, from 1 → column index, from 0 → value.
-        others: Names of the other visible sheets.
     """
 
     name: str
@@ -179,7 +178,6 @@ class TableReading:
         sheet: Sheet of an Excel file: its name, or its number from 1.
         split_cells: Separator of several texts in one cell, each of which becomes a row.
         on_bad_row: "error" refuses the first faulty row, "drop" leaves faulty rows out and counts them.
-        spell: Writes an option for a message.
     """
 
     columns: Mapping[str, Any] = field(default_factory=dict)

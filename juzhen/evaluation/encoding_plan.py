@@ -450,7 +450,6 @@ class EmbeddingEvaluator(Evaluator):
 
     Args:
         backend: A BackendName. Any but torch must be able to export the encoder.
-        cache_dir: Folder of cached embeddings. None: no cache.
         precision: Of the encoder. Embeddings of each precision are stored separately.
     """
 

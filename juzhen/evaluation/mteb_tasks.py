@@ -55,8 +55,6 @@ class RunEncoder:
     PAWSX).
 
     Args:
-        encoder: The encoder to score.
-        name: Its name in mteb.
         weights: Digest of its weights. Together with a digest of its settings it is the revision, so that
             scores with other prompts, lengths or poolings have separate files.
         truncate_dim: Keep the first dimensions only, and add their number to the name. None keeps all.

@@ -42,7 +42,6 @@ class Scored:
     """The rows of a set as one run has scored them.
 
     Args:
-        rows: Of the set.
         threshold: Pairs from this score on are accepted. None: each half of the rows judges the other, as on
             dev, the split that thresholds are fitted on.
     """

@@ -44,12 +44,7 @@ def expected_improvement(behind: float, error: float) -> float:
 
 
 class Needed(NamedTuple):
-    """Number of rows or seeds that decides a difference. None: no number of these alone does.
-
-    Args:
-        rows: Rows in all.
-        seeds: Seeds a side.
-    """
+    """Number of rows or seeds that decides a difference. None: no number of these alone does."""
 
     rows: int | None
     seeds: int | None
@@ -157,14 +152,7 @@ def _without(matrix: pd.DataFrame, row: int, column: int) -> pd.DataFrame:
 
 
 class VariancePart(NamedTuple):
-    """Standard deviation of a part of the scores, in points, with its 95 % interval.
-
-    Args:
-        name: Name of the part.
-        deviation: The standard deviation.
-        low: Lower end of the interval.
-        high: Upper end of the interval.
-    """
+    """Standard deviation of a part of the scores, in points, with its 95 % interval."""
 
     name: str
     deviation: float

@@ -47,8 +47,9 @@ def render(
         "ensure_ascii": False, "separators": (",", ":"), "allow_nan": False,
     }  # fmt: skip
     programs = [*map(part, LIBRARIES), "\n".join(map(part, scripts))]
+    digests = [base64.b64encode(hashlib.sha256(program.encode()).digest()).decode() for program in programs]
     return environment.get_template(template).render(
-        policy=POLICY.format(" ".join(f"'sha256-{_digest(program)}'" for program in programs)),
+        policy=POLICY.format(" ".join(f"'sha256-{digest}'" for digest in digests)),
         style=Markup(f"{part('page.css')}\n{rules}"),
         scripts=[Markup(program) for program in programs],
         words=words,
@@ -61,10 +62,6 @@ def render(
 @cache
 def part(name: str) -> str:
     return (PARTS / name).read_text(encoding="utf-8")
-
-
-def _digest(script: str) -> str:
-    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
 
 
 # Colours of the page's matrix, as rules of a style sheet: the picture is there before any script runs.

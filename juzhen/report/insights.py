@@ -270,10 +270,6 @@ def duration(seconds: float) -> str:
     return MISSING if pd.isna(seconds) else time_in_words(seconds)
 
 
-def _device(row: Row, seeds: Sequence[Stages]) -> str:
-    return str(_last_of(row).environment.get("device") or "unknown")
-
-
 def _last_of(row: Row) -> Result:
     return next(iter(row.results.values()))[-1]
 
@@ -294,7 +290,7 @@ COSTS = {
         "rows seen", _mean_of("rows_seen"), lambda rows: MISSING if pd.isna(rows) else f"{rows:,.0f}"
     ),
     "train_seconds": Cost("training", _mean_of("train_seconds"), duration),
-    "device": Cost("device", _device),
+    "device": Cost("device", lambda row, seeds: str(_last_of(row).environment.get("device") or "unknown")),
 }
 """Name in `row_costs` → column, in the order of the table. Seconds exclude validation. Rows count each time they are
 seen.

@@ -534,7 +534,6 @@ class Seen:
 
     Args:
         rows: Indices of the seen rows, int64, sorted. For judgements those of the queries, from 0.
-        share: Their share of the split.
         by_set: Training set → number of these rows in it. Sets without any are left out, and sets may
             overlap.
     """
