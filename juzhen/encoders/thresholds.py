@@ -12,9 +12,8 @@ from typing_extensions import TypedDict
 from juzhen.core.atomic_write import write_json
 from juzhen.core.errors import UserError, require_choice, require_number
 from juzhen.core.result import weights_digest
-from juzhen.core.safe_open import read_json
-from juzhen.core.schema import Number, Text, require_form
-from juzhen.core.text import short
+from juzhen.core.safe_open import read_shaped
+from juzhen.core.schema import Number, Text
 
 THRESHOLDS_FILE = "thresholds.json"
 NO_THRESHOLD = (
@@ -56,11 +55,7 @@ def _read(folder: Path) -> tuple[str | None, dict[str, float | None]]:
     path = folder / THRESHOLDS_FILE
     if not path.is_file():
         raise UserError(f"{folder}: this encoder has no threshold. {NO_THRESHOLD}")
-    try:
-        content = read_json(path)
-        require_form(content, Thresholds, "it")
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path}: no thresholds ({short(str(error), 200)})") from error
+    content = read_shaped(path, Thresholds, NO_THRESHOLD)
     if content["weights"] != weights_digest(folder):
         raise UserError(f"{path}: was fitted for other weights than those in the folder. {NO_THRESHOLD}")
     return content["default"], content["sets"]
