@@ -53,7 +53,9 @@ class RerankerModule(CrossEncoderModule):
         start = job.init_from or job.backbone.path
         folder = encoder_folder(start) if job.init_from else locate_folder(start)
         if folder is not None and gives_answers(folder):
-            _require_same(cls.settings(job), start)
+            for key in ("true_answer", "false_answer", "template"):
+                if getattr(cls.settings(job), key) is not None:
+                    raise UserError(f"model.{key}: {start} is a reranker, and has its own. Leave it out")
         else:
             refuse_prompt(JOINT, prompt_at_start(job.backbone, start=job.init_from))
 
@@ -82,10 +84,3 @@ class RerankerModule(CrossEncoderModule):
 def _around(inner: Any, settings: Any) -> GenerativeReranker:
     names = ("true_answer", "false_answer", "template", "instruction")
     return GenerativeReranker.around(inner, **{name: getattr(settings, name) for name in names}).train()
-
-
-def _require_same(settings: Any, start: str) -> None:
-    """Raise UserError for answers or a prompt that differ from those of an existing reranker."""
-    for key in ("true_answer", "false_answer", "template"):
-        if getattr(settings, key) is not None:
-            raise UserError(f"model.{key}: {start} is a reranker, and has its own. Leave it out")

@@ -248,7 +248,7 @@ def _settings(backbone: PreTrainedModel, config: AdapterConfig) -> dict[str, Any
     layers = linear_layers(backbone)
     targets = sorted(set(config.targets or attention_layers(backbone)))
     for target in targets:
-        if not any(_ends(name, target) for name in layers):
+        if not any(f".{name}".endswith(f".{target}") for name in layers):
             ends = sorted({_below_layer(name) for name in layers})
             raise UserError(
                 f"targets=[{target}]: no linear layer of {backbone.config.model_type} has this name. "
@@ -278,10 +278,6 @@ def _below_layer(name: str) -> str:
     'attention.self.query'
     """
     return re.split(r"\.\d+\.", f".{name}")[-1].lstrip(".")
-
-
-def _ends(name: str, target: str) -> bool:
-    return name == target or name.endswith(f".{target}")
 
 
 def inject(backbone: nn.Module, settings: dict[str, Any], *, seed: int, prefix: str = "") -> None:

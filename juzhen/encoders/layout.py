@@ -66,7 +66,8 @@ def modules_of(
 
 def _route(side: Side | None, routes: Mapping[str, Any], parameters: Mapping[str, Any], path: Path) -> str:
     """The route of a text in the order in which sentence-transformers looks for one."""
-    rules = {_rule(key): str(route) for key, route in (parameters.get("route_mappings") or {}).items()}
+    mappings = (parameters.get("route_mappings") or {}).items()
+    rules = {ast.literal_eval(key[:200]): str(route) for key, route in mappings}  # the text "('query', None)"
     for rule in ((side, TEXT), (side, None), (None, TEXT), (None, None)):
         if rule in rules:
             return rules[rule]
@@ -81,12 +82,6 @@ def _route(side: Side | None, routes: Mapping[str, Any], parameters: Mapping[str
     if default is None and parameters.get("allow_empty_key") is False:  # they read no such text at all
         return _route("document", routes, parameters, path)
     return str(default or next(iter(routes)))
-
-
-def _rule(key: str) -> tuple[Any, Any]:
-    """('query', None) of the text "('query', None)"."""
-    task, modality = ast.literal_eval(key[:200])
-    return task, modality
 
 
 MODULES_FILE = "modules.json"
@@ -166,7 +161,9 @@ def read_layout(folder: Path, *, side: Side | None = None) -> Layout:
             layout = _sentence_transformers(folder, chains[side])
             is_routed = side is None and chains["query"] != chains["document"]
             return replace(layout, reader=ROUTED) if is_routed else layout
-        normalize = read_settings(folder / "config.json").get("normalize") if _is_model2vec(folder) else None
+        path = folder / "config.json"
+        settings = read_settings(path) if is_static(folder) and path.is_file() else {}
+        normalize = settings.get("normalize") if settings.get("model_type") == "model2vec" else None
     return Layout(transformer=folder, normalize=normalize if isinstance(normalize, bool) else None)
 
 
@@ -203,11 +200,6 @@ def is_static(folder: Path) -> bool:
             return read_settings(path).get("model_type") in (STATIC, "model2vec")
         return bool(_tables(folder))
     return False
-
-
-def _is_model2vec(folder: Path) -> bool:
-    path = folder / "config.json"
-    return is_static(folder) and path.is_file() and read_settings(path).get("model_type") == "model2vec"
 
 
 def static_shape(folder: Path) -> tuple[int, int]:
