@@ -86,8 +86,7 @@ class InForce:
 class NegativesInForce:
     """A source of candidates: the current hard negatives.
 
-    Args:
-        starts: Start of each query's slots in `found`, and the end of the last.
+    `starts` has the slots of each query in `found`, and their end.
     """
 
     found: InForce

@@ -45,13 +45,7 @@ PORTION = 8 * CALL
 
 
 class TeacherEmbeddingCache:
-    """Teacher embeddings in half precision on disk, shared by all runs with the same weights.
-
-    Args:
-        encoder: The teacher.
-        cache: The cache on disk.
-        precision: Precision of the teacher, as in `hardware.precision`. Each has a separate partition.
-    """
+    """Teacher embeddings in half precision on disk, shared by all runs with the same weights and `hardware.precision`."""
 
     def __init__(self, encoder: SentenceEncoder, cache: EmbeddingCache, *, precision: str) -> None:
         self._encoder = encoder

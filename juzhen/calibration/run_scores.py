@@ -69,12 +69,7 @@ class ScoredSet:
 
 
 class ScoredEncoder(ABC):
-    """An encoder that scores rows without gradients and in float32.
-
-    Args:
-        source: Run, folder or built-in name.
-        place: Folder of its weights.
-    """
+    """An encoder of a run or a folder, or a built-in one, that scores rows without gradients and in float32."""
 
     def __init__(self, source: str | Path, place: Path, *, batch_tokens: int) -> None:
         self.source = source
@@ -358,11 +353,9 @@ def fuse_set(runs: Sequence[ScoredRun], name: str, *, seed: int) -> dict[str, An
 
 @dataclass(frozen=True)
 class RunDifference:
-    """A metric of one run minus that of the first one, as fractions.
+    """A metric of one run minus that of the first one, as fractions, with its 95 % interval.
 
-    Args:
-        low: Lower end of the 95 % interval of the difference. Rows (of rankings: queries) are paired.
-        high: Upper end of the interval.
+    Rows (of rankings: queries) are paired.
     """
 
     measure: str

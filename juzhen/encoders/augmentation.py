@@ -407,15 +407,7 @@ class Augmentation:
     def __call__(
         self, examples: Examples, numbers: np.ndarray, tokens: TokenTable, *, index: int, sides: np.ndarray
     ) -> TokenTable:
-        """Return the tokens of sentences in the `index`-th batch of the stage.
-
-        Args:
-            examples: Rows with the table of sentences.
-            numbers: Numbers of the sentences.
-            tokens: Their original tokens.
-            index: Number of the batch.
-            sides: Side of each sentence.
-        """
+        """Return the tokens of sentences in the `index`-th batch of the stage, from their original tokens."""
         if self._sets is not None and examples.name not in self._sets:
             return tokens
         generators = [

@@ -342,10 +342,7 @@ class ViewCollator(TextCollator):
     """Makes a positive pair of each sentence in training: the sentence and a changed view.
 
     The draw depends only on the seed, the batch number and the sentence number. Evaluation batches have no views.
-
-    Args:
-        tokenize: Texts → token ids, possibly cached.
-        changes_anchor: The anchor is changed as well, by separate draws.
+    `changes_anchor` changes the anchor as well, by separate draws.
     """
 
     def __init__(

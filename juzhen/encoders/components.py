@@ -116,13 +116,8 @@ def _of_pooling(
 class EncoderComponents:
     """Components of a sentence encoder.
 
-    Attributes:
-        backbone: The transformer.
-        tokenizer: The tokenizer.
-        options: Keyword arguments of a PooledEncoder.
-        templates: Templates around sentences, or None.
-        folder: Folder of the weights. None for random weights.
-        load_warnings: Lines to print once.
+    `options` are keyword arguments of a PooledEncoder. `folder` is None for random weights. `load_warnings` are lines
+    to print once.
     """
 
     backbone: PreTrainedModel

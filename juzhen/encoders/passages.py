@@ -224,13 +224,7 @@ def _spans(
 
 @dataclass(frozen=True)
 class ForwardPass:
-    """Tokens of one pass.
-
-    Attributes:
-        ids: Token ids, with the tokens around the text.
-        rows: Numbers of the passages in this pass.
-        parts: Start and end of each passage in `ids`.
-    """
+    """Tokens of one pass, with those around the text, and the start and end of each of its passages (`rows`) in them."""
 
     ids: np.ndarray
     rows: range

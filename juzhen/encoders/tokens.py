@@ -330,12 +330,7 @@ class Tokenizing(Protocol):
 
 
 class CachedTokenizer:
-    """`encoder.tokenize` with a disk cache for large inputs.
-
-    Args:
-        folder: Cache folder. None keeps nothing.
-        progress: Progress bar on a terminal for many texts.
-    """
+    """`encoder.tokenize` with a disk cache for large inputs. Nothing is kept without a folder."""
 
     def __init__(self, encoder: Tokenizing, folder: str | Path | None, *, progress: bool) -> None:
         self.encoder = encoder

@@ -290,14 +290,9 @@ class _Stays(HTTPRedirectHandler):
 
 
 class RemoteServer:
-    """The first model that a server lists.
+    """The first model that a server lists, at an address with or without /v1.
 
-    Args:
-        address: Such as http://127.0.0.1:8000, with or without /v1.
-        key: API key of the server. None: no key.
-
-    Raises:
-        UserError: It cannot be reached or answers something else.
+    Raises UserError if it cannot be reached or answers something else.
     """
 
     def __init__(self, address: str, key: str | None = None) -> None:

@@ -151,11 +151,9 @@ def write_dense(
     before: Dense | None = None,
     advance: Callable[[int], None],
 ) -> None:
-    """Write the file that `open_dense` reads.
+    """Write the file that `open_dense` reads. `portions` yields all vectors in order, and is called for each pass.
 
-    Args:
-        portions: Yields all vectors in order, batch by batch. It is called once for each pass.
-        before: FAISS index of the first vectors, which is extended.
+    `before` is a FAISS index of the first vectors, which is extended.
     """
     if kind in ("flat", "binary"):
         shape, dtype = ((count, dim), "<f4") if kind == "flat" else ((count, num_words(dim)), "<u8")
@@ -229,12 +227,7 @@ class DifferentFilesError(Exception):
 
 @dataclass(frozen=True)
 class QuickFiles:
-    """The quick files of an index.
-
-    Args:
-        numbers: Numbers of their texts, by position.
-        lexical: Arrays of BM25.
-    """
+    """The quick files of an index, with the numbers of their texts by position and the arrays of BM25."""
 
     numbers: Int[np.ndarray, "texts"]
     dense: Dense | None = None

@@ -33,12 +33,7 @@ GRID = 11
 class DevScore:
     """Mean over dev sets of each set's main metric, such as Spearman's correlation.
 
-    Args:
-        encoder: Scored with its current weights.
-        settings: Sets in `evaluate` and where to find them.
-
-    Raises:
-        UserError: A set without a dev split.
+    Raises UserError for a set without a dev split.
     """
 
     def __init__(self, encoder: Any, settings: EvaluationSettings) -> None:
@@ -148,13 +143,7 @@ class Models:
     """Loaded encoders of one family in float32, and the base of their task vectors.
 
     All are in memory: 4 bytes per parameter of each model and of the result, plus the needs of a method for one tensor.
-
-    Args:
-        names: Names for messages.
-        base: The encoder that the models started from.
-
-    Raises:
-        UserError: Encoders that cannot be merged. Nothing has been computed then.
+    Raises UserError for encoders that cannot be merged, before anything is computed.
     """
 
     def __init__(

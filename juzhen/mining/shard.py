@@ -83,10 +83,7 @@ class PositiveThreshold:
 class RowPairs:
     """Candidates repeated for each row of their query, for `positive_reference=own`.
 
-    Args:
-        candidate: Position in the pool.
-        row: Position of the row in `Known.positives`.
-        own: Score of the row's positive.
+    `candidate` is a position in the pool, `row` one in `Known.positives`, and `own` the score of the row's positive.
     """
 
     candidate: Int[np.ndarray, "pairs"]

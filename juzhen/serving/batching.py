@@ -36,12 +36,7 @@ class Compute(Protocol):
 
 @dataclass(eq=False)
 class Ticket:
-    """The inputs of one request.
-
-    Args:
-        client: Key by which requests take turns.
-        lengths: Tokens of each input.
-    """
+    """The inputs of one request and their tokens. Clients take turns."""
 
     client: str
     engine: Compute

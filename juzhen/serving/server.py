@@ -546,10 +546,7 @@ def serve_workers(
     """Serve with one process per socket. Each loads the models for itself.
 
     SIGTERM, Ctrl-C and SIGHUP are passed to all of them. If one ends by itself, the others finish their requests and
-    end.
-
-    Raises:
-        UserError: A process has ended by itself.
+    end, and UserError is raised.
     """
     context, stopped = get_context("spawn"), False
     processes: list[BaseProcess] = []
