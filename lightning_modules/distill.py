@@ -45,7 +45,7 @@ PORTION = 8 * CALL
 
 
 class TeacherEmbeddingCache:
-    """Teacher embeddings in half precision on disk, shared by all runs with the same weights and `hardware.precision`."""
+    """Teacher embeddings in half precision on disk, shared by runs of the same weights and `hardware.precision`."""
 
     def __init__(self, encoder: SentenceEncoder, cache: EmbeddingCache, *, precision: str) -> None:
         self._encoder = encoder

@@ -224,7 +224,7 @@ def _spans(
 
 @dataclass(frozen=True)
 class ForwardPass:
-    """Tokens of one pass, with those around the text, and the start and end of each of its passages (`rows`) in them."""
+    """Tokens of one pass, with those around the text, and the bounds of its passages, numbered by `rows`, in them."""
 
     ids: np.ndarray
     rows: range

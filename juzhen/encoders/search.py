@@ -77,7 +77,7 @@ def check_top_k(top_k: int, number: int) -> None:
 
 
 class Best:
-    """The `k` best documents of each query so far, with scores above `lowest`. For equal scores the lower number wins."""
+    """The `k` best documents of each query so far that score above `lowest`. For equal scores the lower number wins."""
 
     def __init__(self, num_queries: int, k: int, *, lowest: float = -np.inf) -> None:
         self.k = k
