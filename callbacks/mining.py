@@ -63,12 +63,9 @@ FAR is a cosine; dot products of sparse vectors are of any size, and the first r
 
 @dataclass(frozen=True)
 class InForce:
-    """Current negatives of each query, or of each positive with `positive_reference=own`, hard ones first.
+    """Current negatives of each query, or of each positive with `positive_reference=own`, hard ones (not random) first.
 
-    Args:
-        documents: Numbers in the corpus, int32. −1 marks a missing negative.
-        scores: Scores when they were mined, float32.
-        is_hard: Retrieved by score, not random.
+    Documents are numbers in the corpus, −1 for a missing negative, with the scores when they were mined.
     """
 
     documents: Int[np.ndarray, "places negatives"]

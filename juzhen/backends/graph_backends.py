@@ -317,12 +317,9 @@ def compiled(path: Path, *, threads: int) -> Any:
 def convert(plain: Path, path: Path, *, quantised: bool) -> None:
     """Convert the ONNX graph at `plain` to OpenVINO, with weights in a .bin file.
 
-    Args:
-        plain: ONNX graph.
-        path: Target file.
-        quantised: Store weights of matrix products in 8 bits, one scale per row. OpenVINO quantizes the other factor if
-            the processor supports it. Fixed ranges of states cost more: 1.4 points of csts, 3 of lcqmc
-            (multilingual-e5-small, 300 rows, nncf.quantize).
+    `quantised` stores weights of matrix products in 8 bits, one scale per row. OpenVINO quantizes the other factor if
+    the processor supports it. Fixed ranges of states cost more: 1.4 points of csts, 3 of lcqmc (multilingual-e5-small,
+    300 rows, nncf.quantize).
     """
     import openvino
 

@@ -130,12 +130,9 @@ VIEWS = (*TOKEN_VIEWS, *TEXT_VIEWS)
 
 
 class TokenViews:
-    """Changes of tokens. Nothing is tokenized again, so token tables stay the same.
+    """Changes of tokens after the prompt. Nothing is tokenized again, so token tables stay the same.
 
-    Attributes:
-        max_length: Tokens of a sentence, special tokens included. Tokens that repetition pushes beyond it are
-            truncated.
-        prompt: Prompt of every sentence, which is not changed.
+    Tokens that repetition pushes beyond `max_length`, special tokens included, are truncated.
     """
 
     def __init__(
@@ -179,13 +176,10 @@ _RUN = re.compile(r"[A-Za-z]+|[\u4e00-\u9fff]+")
 
 
 class Synonyms:
-    """Chinese and English words with the same meaning.
+    """Groups of Chinese and English words with the same meaning. A word is in one group only.
 
     In Chinese, which has no spaces, the longest known word is matched from left to right. Latin words match as whole
     words in any case, and the replacement keeps a leading capital.
-
-    Attributes:
-        groups: Words with the same meaning. A word is in one group only.
     """
 
     def __init__(self, groups: Iterable[Sequence[str]]) -> None:
@@ -234,13 +228,10 @@ def builtin_synonyms() -> Synonyms:
 
 
 class Translations:
-    """Sentences that were translated into another language and back.
+    """Sentences that were translated into another language and back. Messages name the key `group`.
 
     The file is UTF-8 without a header: text, tab, translation, and more translations after further tabs. A text may
     have several lines.
-
-    Attributes:
-        group: Key of the configuration that names the file, for messages.
     """
 
     def __init__(self, path: str | Path, *, group: str = "model") -> None:

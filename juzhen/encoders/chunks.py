@@ -248,10 +248,7 @@ def uncut(encoder: PooledEncoder, texts: Sequence[str]) -> TokenTable:
 class ChunkTable:
     """Chunks of texts.
 
-    Attributes:
-        tokens: Tokens of each chunk, with the tokens around it.
-        texts: Number of the text of each chunk, ascending.
-        shares: Fraction of the tokens of the text in each chunk. 1 for an unsplit text.
+    Each has tokens with those around them, the number of its text, ascending, and its share of the text's tokens.
     """
 
     tokens: TokenTable
@@ -400,14 +397,7 @@ SAMPLED = 1000
 
 @dataclass(frozen=True)
 class TruncationStats:
-    """Number of truncated texts.
-
-    Attributes:
-        looked_at: Number of texts.
-        cut: Number of truncated texts.
-        max_length: Tokens of a text.
-        unit: texts, or pairs in a joint input.
-    """
+    """Number of truncated texts, or pairs in a joint input (`unit`), among those looked at."""
 
     looked_at: int
     cut: int

@@ -22,10 +22,7 @@ ALL = slice(None)
 class SideTable:
     """Token table of sentences per side, tokenized on demand.
 
-    A sentence read by a side has the index side × number of sentences + its number.
-
-    Attributes:
-        tokens: Tokens of each index, empty until requested.
+    A sentence read by a side has the index side × number of sentences + its number, and no tokens until requested.
     """
 
     def __init__(self, sentences: Sequence[str], tokenizer: CachedTokenizer) -> None:

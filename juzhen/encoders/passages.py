@@ -34,13 +34,9 @@ LATEST = 0.75
 
 @dataclass(frozen=True)
 class Split:
-    """Passages by their tokens.
+    """Passages by the tokens of the whole texts, with those around them.
 
-    Attributes:
-        tokens: Tokens of the whole texts, with the tokens around them.
-        texts: Number of the text of each passage.
-        places: Start and end of a passage among the inner tokens of its text.
-        spans: As in `Passages`.
+    `texts` and `places` are the text of each passage, and its start and end among the inner tokens.
     """
 
     tokens: TokenTable

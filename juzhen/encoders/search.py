@@ -147,13 +147,10 @@ def exact_search(
 
 @dataclass(frozen=True)
 class EqualRows:
-    """Distinct documents of a table with duplicates. A float product depends on the position in a block, so each
-    distinct document is multiplied once.
+    """Distinct documents of a table with duplicates.
 
-    Attributes:
-        first: Number of the first document of each group.
-        members: Numbers of all documents, group by group, ascending.
-        starts: Start of each group, and the end of the last.
+    A float product depends on the position in a block, so each distinct document is multiplied once. `first` is the
+    first document of each group. `members` are all documents, group by group, which `starts` delimits.
     """
 
     first: Int[np.ndarray, "distinct"]

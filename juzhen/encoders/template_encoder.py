@@ -43,10 +43,7 @@ class TemplateTokens(Tokens):
 class Template:
     """Token ids before and after the placeholder, without the special tokens of the tokenizer.
 
-    Attributes:
-        prefix: Tokens before it.
-        suffix: Tokens after it.
-        masks: Positions of [MASK] in the input: from 0 before the sentence, from −1 backwards after it.
+    `masks` are positions of [MASK] in the input: from 0 before the sentence, from −1 backwards after it.
     """
 
     prefix: np.ndarray

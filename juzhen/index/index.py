@@ -105,13 +105,9 @@ ATTEMPTS = 5
 
 @dataclass
 class View:
-    """Snapshot of an index.
+    """Snapshot of an index: the numbers of its texts by position, and which have not been removed.
 
-    Args:
-        numbers: Numbers of the texts by position: covered by derived files first, later ones after.
-        covered: How many texts the derived files cover.
-        alive: Which texts have not been removed.
-        stored: BM25 arrays of the covered texts, or None.
+    Derived files cover the first `covered` of them. Later ones come after. `stored` are the BM25 arrays of the covered.
     """
 
     version: tuple[int, ...]

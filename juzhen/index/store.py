@@ -83,13 +83,9 @@ class IndexFacts(TypedDict):
 
 
 class StoredRow(NamedTuple):
-    """A text of the database.
+    """A text of the database. Its number is never reused, and its metadata is JSON.
 
-    Args:
-        number: Never reused for another text.
-        metadata: As JSON.
-        document: Id of its document, if it is a passage.
-        span: Start and end in the document's characters.
+    A passage has the id of its document, and its start and end (`span`) in the document's characters.
     """
 
     number: int

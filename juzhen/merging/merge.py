@@ -344,15 +344,7 @@ class MergeRecipe:
 
 @dataclass
 class Merged:
-    """A merged encoder.
-
-    Args:
-        encoder: The encoder with merged weights.
-        weights: One per model.
-        tried: Weights measured on dev → score. {} if none were.
-        sets: Sets used to choose the weights.
-        licences: Licences of the models, None if unknown.
-    """
+    """A merged encoder, and one weight per model. `tried` are weights measured on dev with their score on `sets`."""
 
     encoder: Any
     weights: list[float]

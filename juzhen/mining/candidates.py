@@ -166,11 +166,8 @@ class BM25Retriever:
 class Pool:
     """Candidates of some queries, one row each: ordered by query, retrieved before random, best score first.
 
-    Args:
-        query, document: Numbers, int64.
-        rank: Best rank in any source, from 1. 0 marks random documents.
-        score: Score of the first source, float32.
-        source: Names of the sources that found it, joined by +.
+    `rank` is the best in any source, from 1, or 0 for random documents. `score` is that of the first source. `source`
+    joins the names of all that found it by +.
     """
 
     query: Int[np.ndarray, "candidates"]

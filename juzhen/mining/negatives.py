@@ -44,13 +44,10 @@ UNDECIDED = 0.0
 
 @dataclass(frozen=True)
 class FittedThreshold:
-    """Effect of a threshold on the pairs it was fitted on.
+    """Pairs below a threshold that was fitted on them.
 
-    Args:
-        value: Candidates scoring this much or more are dropped.
-        positives, negatives: Number of pairs with label 1 and label 0.
-        kept_positives: Share of label 1 below it: false negatives that would be kept.
-        refused_negatives: Share of label 0 at or above it: negatives that would be lost.
+    Candidates scoring `value` or more are dropped. `kept_positives` are false negatives that would be kept, and
+    `refused_negatives` negatives that would be lost, both as shares.
     """
 
     value: float

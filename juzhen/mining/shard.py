@@ -65,12 +65,8 @@ RANDOM_DRAWN = 2
 class PositiveThreshold:
     """Score of the positive that candidates of each query are compared with: the lowest of its positives.
 
-    With `positive_reference=own` it is the highest. Candidates above the highest are dropped in every row.
-
-    Args:
-        document: The positive with this score.
-        next: Score of the next positive, NaN if there is only one.
-        least: Lowest score of a positive.
+    With `positive_reference=own` it is the highest. Candidates above the highest are dropped in every row. `next` is
+    the score of the next positive, NaN without one, and `least` the lowest.
     """
 
     score: Float[np.ndarray, "queries"]

@@ -63,11 +63,8 @@ Item = tuple[Ticket, int]
 class Batcher:
     """The queue and its thread. `submit` belongs to the event loop that it was made in.
 
-    Args:
-        batch_tokens: Tokens of a round, and of a batch with padding.
-        queue_tokens: Tokens that may wait or be computed.
-        seconds: Longest time of a request.
-        watch: Called with the texts and tokens of each batch.
+    A round, and a batch with padding, has `batch_tokens`; `queue_tokens` may wait or be computed, for `seconds` at
+    most. `watch` is called with the texts and tokens of each batch.
     """
 
     def __init__(

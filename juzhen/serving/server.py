@@ -56,12 +56,9 @@ SPARE_FILES = 64
 
 @dataclass
 class Connections:
-    """State shared by all connections of a server.
+    """State shared by all connections of a server, of which at most `most` are open.
 
-    Args:
-        seconds: Limit of a request, and again of reading its answer.
-        most: Maximal number of open connections.
-        turned_away: Number of connections closed to keep this limit.
+    `seconds` limits a request, and again reading its answer.
     """
 
     seconds: float

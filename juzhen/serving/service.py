@@ -130,12 +130,9 @@ PATIENCE = 0.5
 
 @dataclass
 class RequestLog:
-    """Facts about one request for the log, without its texts.
+    """Facts about one request for the log, without its texts. Some are truncated or have unknown characters.
 
-    Args:
-        gone: Waits until the client has closed its connection, after the body was read.
-        cut: Number of truncated texts.
-        unknown: Number of texts with unknown characters.
+    `gone` waits until the client has closed its connection, after the body was read.
     """
 
     client: str

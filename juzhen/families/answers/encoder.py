@@ -77,12 +77,10 @@ CHANGES = ("final_logit_softcapping", "logit_scale", "logits_scaling", "logits_s
 
 @dataclass(frozen=True)
 class AnswerLayout:
-    """Settings of a folder besides the model and its chat template.
+    """Settings of a folder besides the model and its chat template. Its default prompt is the system message.
 
-    Attributes:
-        answers: Token numbers of yes and no. Yes alone if its logit is the score.
-        prompts: The default prompt is the instruction, sent as the system message.
-        format: As in `GenerativeReranker`. None: as the template takes it.
+    `answers` are the tokens of yes and no, or of yes alone if its logit is the score. A `format` of None is the
+    template's.
     """
 
     answers: tuple[int, ...]

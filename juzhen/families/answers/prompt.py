@@ -76,12 +76,8 @@ def _pieces(text: str) -> list[tuple[str, bool]]:
 class AnswerPrompt:
     """`before query between document after`, tokenised in two parts.
 
-    Attributes:
-        cut: Number of characters of `between` tokenised with the query.
-        format: As in a chat template.
-        tail: The last tokens, which are equal for all documents.
-        fixed: Number of tokens of the text without query and document.
-        margins, num_special: As in `PairTemplate`. The text around a side counts as part of the side.
+    The query has the first `cut` characters of `between`. `tail` are the last tokens, equal for all documents.
+    `margins` and `num_special` are those of `PairTemplate`, where the text around a side counts as part of the side.
     """
 
     before: str
