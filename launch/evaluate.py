@@ -59,12 +59,8 @@ def asks_for_encoders(options: SimpleNamespace) -> bool:
     return any(getattr(options, name) for name in TABLES) or any(map(_is_no_run, options.runs))
 
 
-def is_address(name: str) -> bool:
-    return "://" in name
-
-
 def _is_no_run(name: str) -> bool:
-    if is_address(name) or name in LEXICAL or _is_file_of_rows(name):
+    if "://" in name or name in LEXICAL or _is_file_of_rows(name):
         return True
     folder = Path(name)
     if folder.is_dir() and files_below(folder, RESULT_FILE):
@@ -191,7 +187,7 @@ def _scores(
 
     encoder = (
         offered("encoders", "server")(name, os.environ.get(options.key_variable))
-        if is_address(name)
+        if "://" in name
         else open_encoder(name)
     )
     settings = settings_of_options(options, today)

@@ -320,15 +320,12 @@ class MergeRecipe:
             "base": base is not None and not method.of_vectors,
             "scale": self.scale != 1 and not method.of_vectors,
             "density": self.density != DENSITY and "density" not in method.takes,
-            "trials": self.trials != TRIALS and not self.needs_dev,
-            "dataset": bool(sets) and not self.needs_dev,
+            "trials (without weights=dev)": self.trials != TRIALS and not self.needs_dev,
+            "dataset (without weights=dev)": bool(sets) and not self.needs_dev,
             "weights": self.weights is not None and finds_weights,
         }
         if name := next(filter(unread.get, unread), None):
-            way_out = (
-                ", or choose weights=dev" if name in ("trials", "dataset") and method.is_weighted else ""
-            )
-            raise UserError(f"{name}: not read by method={self.method}. Leave it out{way_out}")
+            raise UserError(f"{name}: not read by method={self.method}. Leave it out")
         if self.needs_dev or self.weights is None:
             return
         numbers = [float(weight) for weight in self.weights]

@@ -61,7 +61,12 @@ def test_a_narrower_student_begins_as_the_teachers_embeddings_of_its_tokens(teac
 def unigram(further=""):
     """A tokenizer of pieces with scores, as sentencepiece makes them."""
     pieces = [(one, 0.0) for one in ("<s>", "<pad>", "</s>", "<unk>")]
-    pieces += [("▁", -2.0), ("今天", -3.0), ("天气", -3.5), *((one, -6.0) for one in "今天气很好我" + further)]
+    pieces += [
+        ("▁", -2.0),
+        ("今天", -3.0),
+        ("天气", -3.5),
+        *((one, -6.0) for one in "今天气很好我" + further),
+    ]
     made = Tokenizer(models.Unigram(pieces, unk_id=3))
     made.pre_tokenizer = pre_tokenizers.Metaspace(split=False)
     made.post_processor = processors.TemplateProcessing(
