@@ -49,15 +49,10 @@ def decision_accuracy(
     A tie of the cheap matrix counts as half a decision. A tie of the reference is not a decision.
 
     Args:
-        reference: Scores of the trainings that are to be predicted.
         least: Count only decisions where the reference differs by at least so many points.
         counted: Count only these decisions, by the sources and targets that both matrices have (`shared`).
 
-    Returns:
-        Percent with a 95 % interval over sources and targets.
-
     Example:
-        >>> import pandas as pd
         >>> cheap = pd.DataFrame({"csts": [60.0, 70.0, 65.0]}, index=["bq", "lcqmc", "ocnli"])
         >>> reference = pd.DataFrame({"csts": [66.0, 78.0, 80.0]}, index=["bq", "lcqmc", "ocnli"])
         >>> round(decision_accuracy(cheap, reference).value, 1)
@@ -84,11 +79,7 @@ def surest(
 ) -> tuple[Bool[np.ndarray, "source source target"], float]:
     """Choose the decisions in which the cheap matrix differs most, as `counted` of `decision_accuracy`.
 
-    Args:
-        reference: Scores of the trainings that are to be predicted.
-
     Example:
-        >>> import pandas as pd
         >>> cheap = pd.DataFrame({"csts": [60.0, 70.0, 65.0]}, index=["bq", "lcqmc", "ocnli"])
         >>> surest(cheap, cheap, 0.3)[1]
         10.0
@@ -107,17 +98,12 @@ def _decisions(ours: np.ndarray, theirs: np.ndarray) -> Bool[np.ndarray, "source
 
 
 def regret(cheap: pd.DataFrame, reference: pd.DataFrame, *, picks: int = 1) -> Interval:
-    """Compute how many points are lost by following the cheap matrix, on average over the targets.
+    """Compute the points lost by following the cheap matrix, below the best source, on average over the targets.
 
     Args:
-        reference: Scores of the trainings that are to be predicted.
         picks: Take the best in the reference of so many first choices of the cheap matrix.
 
-    Returns:
-        Points below the best source of the reference, with a 95 % interval over targets and sources.
-
     Example:
-        >>> import pandas as pd
         >>> cheap = pd.DataFrame({"csts": [60.0, 70.0, 65.0]}, index=["bq", "lcqmc", "ocnli"])
         >>> reference = pd.DataFrame({"csts": [66.0, 78.0, 80.0]}, index=["bq", "lcqmc", "ocnli"])
         >>> regret(cheap, reference).value, regret(cheap, reference, picks=2).value

@@ -400,10 +400,6 @@ def evaluate(
     reading = {"columns": columns, "sheet": sheet, "on_bad_row": on_bad_row, "score_range": score_range}
     settings = replace(settings or EvaluationSettings(), data_dir=str(data_dir), dataset={}, evaluate={})
     sets, trained_on = _listed(sets, reading), as_column(trained_on, "trained_on")
-    if not all(isinstance(rows, Examples) for rows in trained_on):
-        raise UserError(
-            "trained_on: expected a list of Examples. Read rows with juzhen.data.rows.as_examples."
-        )
     opened = open_encoder(encoder)
     loaded = [dataset for dataset in sets if isinstance(dataset, Examples | RankingSet)]
     named = [configured_set(dataset) if isinstance(dataset, str) else dataset for dataset in sets]
