@@ -44,6 +44,13 @@ REFUSED = {
     ),
     "a comparison": each(compared, [(words, f"^{named}") for words, named in UNCOMPARED]),
     "a place": [(file_as_folder, "a file")],
+    "a set": each(
+        lambda f, words: checked("dataset=[demo_qmc]", "benchmark=demo", words),
+        [
+            (f"{key}=null", rf"^{key}=null: .*~{key}")
+            for key in ("dataset.demo_qmc", "evaluate.demo_qmc", "evaluate.demo_sts")
+        ],
+    ),
     "a loss of others": each(with_package, own_loss.REFUSED.values()),
     "a set file": each(lambda f, call: call(f.tmp_path), set_files.REFUSED.values()),
 }
