@@ -215,10 +215,8 @@ def add_adapter(backbone: PreTrainedModel, config: AdapterConfig, *, seed: int) 
         raise UserError(
             "adapter: the weights were trained after they were loaded. Save the encoder, and load it again."
         )
-    settings = _settings(backbone, config)
     digest = base_digest(folder)
-    hold(backbone, config.base)
-    inject(backbone, settings, seed=seed)
+    add_merged_adapter(backbone, config, seed=seed)
     base = replace(base, digest=digest, precision=config.base)
     remember_base(backbone, base, folder)
 
@@ -388,17 +386,13 @@ def save_adapter(backbone: PreTrainedModel, folder: Path) -> None:
     name_of_base = base.path if locate_folder(base.path) is None else str(place)
     settings = config.to_dict() | {"base_model_name_or_path": name_of_base, "inference_mode": True}
     save_file(tensors, folder / ADAPTER_WEIGHTS, {"format": "pt"})
-    plain = {key: sorted(value) if isinstance(value, set) else value for key, value in settings.items()}
-    write_json(folder / ADAPTER, _as_json(plain), indent=2, in_own_folder=True)
+    lists = {key: sorted(value) if isinstance(value, set) else value for key, value in settings.items()}
+    plain = (str, int, float, bool, list, dict, type(None))  # what has no JSON form has its default
+    values = {key: getattr(value, "value", value) for key, value in lists.items() if isinstance(value, plain)}
+    write_json(folder / ADAPTER, values, indent=2, in_own_folder=True)
     sizes = getattr(backbone.config, "matryoshka_dimensions", None)
     account = vars(base) | {"nested_dims": list(sizes or ())}
     write_json(folder / BASE_FILE, account, indent=2, in_own_folder=True)
-
-
-def _as_json(values: dict[str, Any]) -> dict[str, Any]:
-    """Drop values without a JSON form, which have their default."""
-    plain = (str, int, float, bool, list, dict, type(None))
-    return {key: getattr(value, "value", value) for key, value in values.items() if isinstance(value, plain)}
 
 
 def _require_unchanged(backbone: PreTrainedModel, source: Path) -> None:
@@ -441,7 +435,7 @@ def load_adapter(
         raise UserError(f"{path}: {behind[0]}: an adapter of the head is not read here. {MERGE}")
     for name in behind:
         tensors.pop(name)
-    if not re.fullmatch(rf"(0\.(auto_)?model\.)?({re.escape(backbone.base_model_prefix)}\.)?", prefix):
+    if not _is_recorded(prefix, backbone, folder / ADAPTER):
         _require_read_by_peft(path, (f"{PREFIX}{name}" for name in tensors))
     inject(backbone, settings, seed=0, prefix=prefix)
     tensors = {name.removeprefix(prefix): values for name, values in tensors.items()}
@@ -497,11 +491,24 @@ def _read_tensors(folder: Path) -> dict[str, Tensor]:
     return {name.removeprefix(PREFIX): values for name, values in tensors.items()}
 
 
+def _is_recorded(prefix: str, backbone: PreTrainedModel, path: Path) -> bool:
+    """True if the model that an adapter's settings name has this prefix before the layers of a backbone."""
+    parts = re.fullmatch(rf"(0\.(?:auto_)?model\.)?({re.escape(backbone.base_model_prefix)}\.)?", prefix)
+    settings, name = read_settings(path), type(backbone).__name__
+    with naming(f"{path}: auto_mapping names no class"):
+        recorded = str((settings.get("auto_mapping") or {}).get("base_model_class"))
+    if recorded == name:
+        return not prefix
+    if recorded.startswith(f"{name.removesuffix('Model')}For"):
+        return bool(parts and parts[2])
+    return bool(parts and (parts[1] or not parts[2] or settings.get("task_type") != "FEATURE_EXTRACTION"))
+
+
 def _require_read_by_peft(path: Path, passed_over: Iterable[str]) -> None:
     if (name := next(iter(passed_over), None)) is not None:
         raise UserError(
-            f"{path}: {name}: peft finds no place for this name, and leaves the tensor out. Name it {PREFIX}<layer of "
-            "the model>, or write the adapter again with save_pretrained of peft"
+            f"{path}: {name}: peft has no such layer in the model of {ADAPTER} (auto_mapping, task_type), and "
+            f"leaves it out. Name it {PREFIX}<layer of that model>, or write it again with save_pretrained of peft"
         )
 
 

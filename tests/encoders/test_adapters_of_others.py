@@ -186,6 +186,7 @@ PASSED_OVER = {
     "half": lambda name: name.removeprefix("base_model."),
     "another": lambda name: f"{name[:BARE]}foo.{name[BARE:]}",
     "instead": lambda name: f"bert.{name[BARE:]}",
+    "whole": lambda name: f"{name[:BARE]}bert.{name[BARE:]}",
 }
 """Names at which peft 0.21 keeps the numbers of the base."""
 
@@ -334,6 +335,27 @@ def test_an_adapter_of_a_whole_model_gives_its_states(bert_folder, tmp_path, kin
             transformers.AutoModel.from_pretrained(bert_folder), again
         ).eval()
         assert_same(means_of(plain, encoder.tokenizer), expected)
+
+
+def test_an_adapter_of_a_whole_model_has_the_names_of_its_record(bert_folder, tmp_path):
+    folder, _ = written(bert_folder, tmp_path / "adapter", kind=transformers.AutoModelForMaskedLM)
+    path = folder / "adapter_model.safetensors"
+    tensors = load_file(path)
+    save_file(
+        {name.replace(".bert.", "."): values for name, values in tensors.items()}, path, {"format": "pt"}
+    )
+    with pytest.raises(UserError, match=r"auto_mapping, task_type.*save_pretrained"):
+        SentenceEncoder.load(folder)
+    save_file(tensors, path, {"format": "pt"})
+    SentenceEncoder.load(folder)
+    settings = json.loads((folder / "adapter_config.json").read_text())
+    settings |= {"auto_mapping": None, "task_type": "FEATURE_EXTRACTION"}
+    (folder / "adapter_config.json").write_text(json.dumps(settings))
+    with pytest.raises(UserError, match=r"auto_mapping, task_type.*save_pretrained"):
+        SentenceEncoder.load(folder)
+    (folder / "adapter_config.json").write_text(json.dumps(settings | {"auto_mapping": [1]}))
+    with pytest.raises(UserError, match=r"adapter_config\.json: auto_mapping"):
+        SentenceEncoder.load(folder)
 
 
 def test_an_adapter_of_a_language_model(tmp_path):
