@@ -1,5 +1,7 @@
 """Folders that sentence-transformers wrote with the options of its modules: its numbers, or a refusal by name."""
 
+import json
+
 import families
 import numpy as np
 import pytest
@@ -78,7 +80,11 @@ def check(model, folder, loaded, refusal, dense=np.asarray):
         with pytest.raises(UserError, match=refusal):
             loaded.load(folder)
         return
-    expected, found = both(model, loaded.load(folder), dense)
+    same(model, loaded.load(folder), dense)
+
+
+def same(model, encoder, dense=np.asarray):
+    expected, found = both(model, encoder, dense)
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=0, atol=1e-5 * np.abs(other).max())
 
@@ -129,6 +135,50 @@ def test_of_tokens(theirs, base, tmp_path, options, refusal, name):
         }
     model = theirs.MultiVectorEncoder(modules=modules, device="cpu", similarity_fn_name=name)
     check(model, tmp_path, MultiVectorEncoder, refusal)
+
+
+WHOLE, FAST = "[unused0]", "PreTrainedTokenizerFast"
+OF_PYLATE = {
+    "whole": ({}, None),
+    "with space": ({"query_prefix": f"{WHOLE} ", "document_prefix": ""}, None),
+    "prompt": ({"prompts": {"query": f"{WHOLE} ab "}}, None),
+    **{
+        f"{value} {key}": ({key: value}, f"{key} is missing or null")
+        for key in ("query_prefix", "document_prefix", "document_length")
+        for value in (None, "missing")
+    },
+}
+
+
+@pytest.mark.parametrize(("changes", "refusal"), OF_PYLATE.values(), ids=OF_PYLATE)
+def test_markers_and_lengths_of_pylate(theirs, base, tmp_path, changes, refusal):
+    from sentence_transformers.base.modules import Dense, Normalize, Transformer
+    from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
+
+    states = {"module_input_name": "token_embeddings"}
+    layer = Dense(32, 8, bias=False, activation_function=torch.nn.Identity(), **states)
+    modules = [Transformer(str(base)), layer, MultiVectorMask(), Normalize(**states)]
+    prompts = {"query": f"{WHOLE} "}  # a text in their own layout, and one token in that of PyLate
+    theirs.MultiVectorEncoder(modules=modules, device="cpu", prompts=prompts).save_pretrained(str(tmp_path))
+    for name, old, new in (
+        ("tokenizer.json", '"q":', f'"{WHOLE}":'),
+        ("tokenizer_config.json", "BertTokenizer", FAST),
+    ):
+        text = (tmp_path / name).read_text(encoding="utf-8")
+        assert old in text
+        (tmp_path / name).write_text(text.replace(old, new), encoding="utf-8")
+    same(theirs.MultiVectorEncoder(str(tmp_path), device="cpu"), MultiVectorEncoder.load(tmp_path))
+    listed = json.loads((tmp_path / "modules.json").read_text())[:2]
+    (tmp_path / "modules.json").write_text(json.dumps(listed))
+    settings = {"model_type": "ColBERT", "query_prefix": WHOLE, "document_prefix": "b ", "query_length": 8}
+    settings |= {"document_length": 12, "skiplist_words": ["c"]} | changes
+    settings = {key: value for key, value in settings.items() if value != "missing"}
+    (tmp_path / "config_sentence_transformers.json").write_text(json.dumps(settings))
+    if refusal is not None:
+        with pytest.raises(UserError, match=refusal):
+            MultiVectorEncoder.load(tmp_path)
+        return
+    same(theirs.MultiVectorEncoder(str(tmp_path), device="cpu"), MultiVectorEncoder.load(tmp_path))
 
 
 @pytest.mark.parametrize("family", ["qwen3", "modernbert"])

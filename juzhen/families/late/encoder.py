@@ -170,7 +170,7 @@ class MultiVectorEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEnco
         layout = read_multi_vector(folder)
         backbone, tokenizer = read_transformer(layout.transformer, shown=str(source))
         with naming(f"{layout.transformer}: the tokenizer does not load"):
-            _keep_whole(tokenizer, layout.prompts)
+            _keep_whole(tokenizer, layout.markers)
         limits = [size for size in (num_positions(backbone), tokenizer.model_max_length) if size]
         lengths: Any = {
             name: getattr(layout.reading, name) or min(limits) for name in ("query_length", "document_length")
@@ -347,11 +347,11 @@ class MultiVectorEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEnco
         return vectors.float().cpu().numpy()[rows], np.bincount(place[sentences[rows]], minlength=len(order))
 
 
-def _keep_whole(tokenizer: PreTrainedTokenizerBase, prompts: Prompts) -> None:
+def _keep_whole(tokenizer: PreTrainedTokenizerBase, texts: Iterable[str]) -> None:
     """Make the tokenizer read a marker of the vocabulary as one token. PyLate inserts its number."""
     vocabulary = tokenizer.get_vocab()
     markers = []
-    for text in prompts.texts.values():
+    for text in texts:
         for marker in (text, *text.split(None, 1)[:1]):
             if marker in vocabulary:
                 markers += [marker] if tokenizer.tokenize(marker) != [marker] else []

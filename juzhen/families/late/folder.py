@@ -82,6 +82,7 @@ class MultiVectorLayout:
 
     Attributes:
         sums: As in `MultiVectorEncoder`.
+        markers: Texts that are one token where the vocabulary has them, as PyLate inserts its markers.
     """
 
     transformer: Path
@@ -89,6 +90,7 @@ class MultiVectorLayout:
     reading: MultiVectorSettings
     prompts: Prompts = field(default_factory=Prompts)
     sums: bool = False
+    markers: tuple[str, ...] = ()
 
 
 def read_multi_vector(folder: Path) -> MultiVectorLayout:
@@ -112,7 +114,8 @@ def read_multi_vector(folder: Path) -> MultiVectorLayout:
         theirs = read_transformer_settings(transformer, settings["model_type"])
         if is_pylate:
             reading, prompts = _of_pylate(settings, path), _markers(settings, path)
-            return MultiVectorLayout(transformer, dense, reading, prompts, sums=sums)
+            markers = tuple(settings[f"{name}_prefix"] for name in MARKERS)
+            return MultiVectorLayout(transformer, dense, reading, prompts, sums=sums, markers=markers)
         mask, norm = (
             read_module(inside(folder, module["path"]), kind) for kind, module in modules[-len(ends) :]
         )
@@ -124,7 +127,13 @@ def read_multi_vector(folder: Path) -> MultiVectorLayout:
 
 
 def _of_pylate(settings: Mapping[str, Any], path: Path) -> MultiVectorSettings:
-    """Read the settings of PyLate. Its defaults apply to missing or null entries."""
+    """Read the settings of PyLate. Defaults apply to missing or null entries where all programs have the same."""
+    for key in ("query_prefix", "document_prefix", "document_length"):
+        if settings.get(key) is None:
+            raise UserError(
+                f"{path}: {key} is missing or null, for which PyLate and sentence-transformers have other defaults. "
+                "Write what the encoder was trained with"
+            )
     if settings.get("query_expansion"):
         raise UserError(
             f"{path}: query_expansion={short(repr(settings['query_expansion']))}: not read here. Write "
@@ -134,7 +143,7 @@ def _of_pylate(settings: Mapping[str, Any], path: Path) -> MultiVectorSettings:
     skipped = settings.get("skiplist_words")
     return MultiVectorSettings(
         query_length=length,
-        document_length=settings.get("document_length") or DOCUMENT_LENGTH,
+        document_length=settings["document_length"],
         expand_to=0
         if settings.get("do_query_expansion") is False or "query_expansion" in settings
         else length,
@@ -147,8 +156,7 @@ def _markers(settings: Mapping[str, Any], path: Path) -> Prompts:
     """Markers as prompts: PyLate puts the marker before the prompt of the text."""
     texts = dict(prompts_of(settings, path).texts)
     for name in MARKERS:
-        marker = settings.get(f"{name}_prefix")
-        marker = MARKERS[name] if marker is None else marker
+        marker = settings[f"{name}_prefix"]
         texts[name] = marker + texts.get(name, "").removeprefix(marker)
     return Prompts({name: text for name, text in texts.items() if text})
 
