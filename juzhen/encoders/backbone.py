@@ -28,6 +28,7 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from juzhen.core.columns import require_finite_weights
 from juzhen.core.errors import UserError
+from juzhen.core.text import short
 from juzhen.encoders.folder_settings import lower_cases, naming, read_settings, read_tensors
 from juzhen.encoders.layout import STATIC, is_static, static_shape
 from juzhen.encoders.preflight import BY_LENGTH, GROWS, not_growing
@@ -177,18 +178,16 @@ def why_padded(architecture: PretrainedConfig) -> str | None:
         return f"{name} is not among the architectures that are packed"
     if getattr(architecture, "is_decoder", False):
         return f"{name} is configured as a decoder"
-    if rotations := sorted(rotary_types(architecture) & set(BY_LENGTH)):
+    settings: Any = getattr(architecture, "rope_parameters", None) or {}
+    kinds = (
+        [settings, *settings.values()] if isinstance(settings, dict) else []
+    )  # each type of layer may have one
+    types = {str(kind.get("rope_type")) for kind in kinds if isinstance(kind, dict)}
+    if rotations := sorted(types & set(BY_LENGTH)):
         return f"its rotary positions ({', '.join(rotations)}) depend on the longest sentence of a batch"
     if getattr(architecture, "attn_logit_softcapping", None) and name == "gemma2":
         return "its attention scores are capped (attn_logit_softcapping), which no packed kernel does"
     return None
-
-
-def rotary_types(architecture: PretrainedConfig) -> set[str]:
-    """Kinds of rotary positions in a configuration, which may have one for each type of layer."""
-    settings: Any = getattr(architecture, "rope_parameters", None) or {}
-    kinds = [settings, *settings.values()] if isinstance(settings, dict) else []
-    return {str(kind["rope_type"]) for kind in kinds if isinstance(kind, dict) and "rope_type" in kind}
 
 
 def looks_ahead(architecture: PretrainedConfig) -> bool:
@@ -385,9 +384,19 @@ def read_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         if lower_cases(folder):
             before = tokenizer.backend_tokenizer.normalizer
-            tokenizer.backend_tokenizer.normalizer = normalizers.Sequence(
-                [normalizers.Lowercase(), *([] if before is None else [before])]
+            parts = before if isinstance(before, normalizers.Sequence) else [] if before is None else [before]
+            # sentence-transformers keeps a Lowercase where it stands: what comes before it may read capitals.
+            if not any(isinstance(part, normalizers.Lowercase) for part in parts):
+                tokenizer.backend_tokenizer.normalizer = normalizers.Sequence(
+                    [normalizers.Lowercase(), *parts]
+                )
+        length = tokenizer.model_max_length
+        if type(length) not in (int, float) or length < 1 or length % 1:
+            raise UserError(
+                f"{folder}/tokenizer_config.json: model_max_length={short(repr(length))}: expected a whole number from "
+                "1 on. Write the number of tokens that the encoder was trained with"
             )
+        tokenizer.model_max_length = int(length)
         return tokenizer
 
 

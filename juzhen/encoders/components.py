@@ -12,8 +12,10 @@ from transformers import BitsAndBytesConfig, PretrainedConfig, PreTrainedModel, 
 from transformers import PreTrainedTokenizerBase as Tokenizer
 
 from juzhen.core.errors import UserError, require_number
+from juzhen.core.examples import Side as TextSide
 from juzhen.core.lazy_names import offered
 from juzhen.core.machine import limit_threads
+from juzhen.core.text import short
 from juzhen.encoders.backbone import (
     ARCHITECTURES,
     first_position,
@@ -41,7 +43,7 @@ from juzhen.encoders.preflight import (
     without_added,
 )
 from juzhen.encoders.projection import load_projections
-from juzhen.encoders.prompts import Templates
+from juzhen.encoders.prompts import PROMPTS_FILE, Templates
 from juzhen.encoders.resolve_path import (
     Base,
     check_files,
@@ -64,7 +66,10 @@ def load_warnings(
     """Warnings for an encoder that was loaded with a configuration and a pooling."""
     path = layout.transformer / "config.json"
     settings = read_settings(path) if path.is_file() else {}
-    notes = [*_of_pooling(config, layout, architecture, pooling)]
+    notes = [
+        *_of_pooling(config, layout, architecture, pooling),
+        *_unlike_theirs(config, layout, architecture, tokenizer),
+    ]
     code = settings.get("auto_map") or {}
     if isinstance(code, Mapping) and "AutoModel" in code:
         notes.append(
@@ -110,6 +115,31 @@ def _of_pooling(
         )
     elif config.initialize == "pretrained":
         yield f"pooling={pooling}: the folder has no {MODULES_FILE} that names one, so the mean of all tokens is taken"
+
+
+def _unlike_theirs(
+    config: BackboneConfig, layout: Layout, architecture: PretrainedConfig, tokenizer: Tokenizer
+) -> Iterator[str]:
+    """What sentence-transformers 6 reads otherwise in the same folder."""
+    entry, limit = ARCHITECTURES.get(architecture.model_type), most_positions(architecture.to_dict())
+    is_rotary = entry is not None and entry.positions == "rotary"
+    if is_rotary and config.max_length is None and limit and (layout.max_length or 0) > limit:
+        yield (
+            f"texts are read up to token {limit:,}, max_position_embeddings of config.json, where "
+            f"sentence-transformers reads {layout.max_length:,}; for these write that number there"
+        )
+    if config.pooling is None and layout.pooling is None and getattr(tokenizer, "chat_template", None):
+        yield (
+            f"a text is read without the chat template of the tokenizer, which sentence-transformers puts around it "
+            f"where a folder has no {MODULES_FILE}"
+        )
+    for name, side in (("query", TextSide.QUERY), ("document", TextSide.DOCUMENT)):
+        text, theirs = layout.prompts.of_side(side), layout.prompts.texts.get(name, "")
+        if config.prompts is None and text != theirs:
+            yield (
+                f"each {name} is read behind {short(repr(text))}, where encode_{name} of sentence-transformers takes "
+                f"no prompt; for both name a prompt {name} in {PROMPTS_FILE}"
+            )
 
 
 @dataclass

@@ -1,7 +1,7 @@
 """The cross-encoder itself: both sentences in one input → transformer → [CLS] or mean → head → logits."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -79,23 +79,16 @@ NLI = ("entailment", "neutral", "contradiction")
 """The order in which a head of three classes has them here."""
 
 
-@dataclass(frozen=True)
-class Head:
-    """Layers from the states of a pair to its logits. The first `token_layers` come before pooling."""
-
-    layers: list[OutputLayer]
-    last: nn.Linear
-    token_layers: int = 0
-
-
-def read_theirs(folder: Path, path: str, revision: str | None) -> tuple[SentenceEncoder, Head]:
-    """Read the encoder and the head of a cross-encoder that another library saved. Raises UserError for other heads."""
+def _read_theirs(
+    folder: Path, path: str, revision: str | None
+) -> tuple[SentenceEncoder, list[OutputLayer], nn.Linear, int]:
+    """Encoder of another library, layers to its logits, the last one, and how many come before pooling."""
     config = BackboneConfig(path=path, revision=revision, initialize="pretrained")
     files = find_encoder(config)
     pooling, token_layers = _pooling_of(files, folder)
     encoder = SentenceEncoder.of(read_components(replace(config, pooling=pooling), seed=0))
     layers, last = _read_head(folder, files, encoder.backbone.config)
-    return encoder, Head(layers, last, token_layers)
+    return encoder, layers, last, token_layers
 
 
 def _read_head(
@@ -301,17 +294,17 @@ class CrossEncoder(PairEncoder):
         if gives_answers(folder):
             return offered("families", "generative_reranker")().load(source, revision=revision, device=device)
         if not (folder / HEAD_FILE).is_file():
-            inner, head = read_theirs(folder, path, revision)
+            inner, theirs, last, token_layers = _read_theirs(folder, path, revision)
             encoder = cls(
                 inner,
-                outputs=head.last.out_features,
+                outputs=last.out_features,
                 segments=inner.gives_segments,
                 symmetric=False,
                 seed=0,
-                layers=head.layers,
-                token_layers=head.token_layers,
+                layers=theirs,
+                token_layers=token_layers,
             )
-            encoder.head.load_state_dict(head.last.state_dict(), strict=False)
+            encoder.head.load_state_dict(last.state_dict(), strict=False)
             return encoder.to(target).eval()
         with naming(f"{folder}: {PAIRS_FILE} and {HEAD_FILE} do not belong together"):
             settings = read_settings(folder / PAIRS_FILE)

@@ -83,6 +83,8 @@ def naming(message: str) -> Iterator[None]:
 
 
 LENGTH_FILE = "sentence_bert_config.json"
+_NAMES = ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
+"""Of the settings of a Transformer: sentence_bert_config.json and, from older versions, the others."""
 
 
 class ModelType(StrEnum):
@@ -116,7 +118,12 @@ Rule = str | frozenset[str]
 
 _EXPANDED = frozenset({TOKEN_VECTORS, PAIRS})
 _OF_PYLATE = frozenset({PYLATE})
-_ARGUMENTS = ("model", "config", "tokenizer", "processor")
+_ARGUMENTS = {
+    "model_args": "model_kwargs",
+    "config_args": "config_kwargs",
+    "tokenizer_args": "processor_kwargs",
+}
+"""Older key of arguments → the key of today, which does not count beside it."""
 
 
 def rules(keys: str, rule: Any) -> dict[str, Any]:
@@ -138,7 +145,7 @@ KEYS: dict[str, dict[str, Rule]] = {
     | rules("document_prefix query_expansion query_length query_prefix skiplist_words", _OF_PYLATE),
     "Transformer": rules("do_lower_case max_seq_length modality_config module_output_name", READ)
     | rules("processing_kwargs transformer_task", READ)
-    | dict.fromkeys((f"{name}_{kind}" for name in _ARGUMENTS for kind in ("args", "kwargs")), READ)
+    | dict.fromkeys((*_ARGUMENTS, *_ARGUMENTS.values()), READ)
     | rules("backend unpad_inputs", NEUTRAL)
     | rules("document_length query_expansion query_length", _EXPANDED)
     | rules("tokenizer_name_or_path", UNREAD),
@@ -232,22 +239,22 @@ def read_transformer_settings(folder: Path, model: str) -> dict[str, Any]:
     `max_length` is the number of tokens of a text, from the last of four possible settings, or None. Raises UserError
     for a setting that would change how texts are read.
     """
-    if not (paths := _setting_files(folder)):
+    path, settings = _settings(folder)
+    if not settings:
         return {}
-    path, settings = paths[0], read_settings(paths[0])
     require_decided(settings, path, "Transformer", model=model)
     task = settings.get("transformer_task") or ("fill-mask" if model == SPARSE else "feature-extraction")
     if task not in TASKS[model]:
         raise UserError(f"{path}: transformer_task={short(repr(task))}: expected {' or '.join(TASKS[model])}")
     _require_output(settings, path, task, model)
     lengths = [settings.get("max_seq_length")]
-    for name in _ARGUMENTS:
-        for kind in ("args", "kwargs"):
-            arguments = settings.get(f"{name}_{kind}") or {}
-            is_of_tokenizer = name in ("tokenizer", "processor")
-            lengths.append(arguments.get("model_max_length") if is_of_tokenizer else None)
-            others = (key for key in arguments if not (is_of_tokenizer and key == "model_max_length"))
-            _require_known(path, f"{name}_{kind}", arguments, others, WITH)
+    for old, new in _ARGUMENTS.items():
+        name = old if old in settings else new
+        arguments = settings.get(name) or {}
+        is_of_tokenizer = old == "tokenizer_args"
+        lengths.append(arguments.get("model_max_length") if is_of_tokenizer else None)
+        others = (key for key in arguments if not (is_of_tokenizer and key == "model_max_length"))
+        _require_known(path, name, arguments, others, WITH)
     lengths.append(_length_of_calls(settings.get("processing_kwargs") or {}, path, model))
     said = [length for length in lengths if length is not None]
     for length in said:
@@ -261,15 +268,15 @@ def read_transformer_settings(folder: Path, model: str) -> dict[str, Any]:
 def lower_cases(folder: Path) -> bool:
     """True if sentence-transformers lowercases texts. False if the file is missing or broken."""
     with suppress(UserError):
-        return any(bool(read_settings(path).get("do_lower_case")) for path in _setting_files(folder)[:1])
+        return bool(_settings(folder)[1].get("do_lower_case"))
     return False
 
 
-def _setting_files(folder: Path) -> list[Path]:
-    """Settings files. sentence_bert_config.json precedes older names (sentence_roberta_config.json, …), and the first
-    counts.
-    """
-    return sorted(folder.glob("sentence_*_config.json"), key=lambda path: (path.name != LENGTH_FILE, path))
+def _settings(folder: Path) -> tuple[Path, dict[str, Any]]:
+    """The first file that holds settings, as sentence-transformers looks for one, and its content. {} without one."""
+    paths = [folder / f"sentence_{name}_config.json" for name in _NAMES]
+    read = ((path, read_settings(path)) for path in paths if path.is_file())
+    return next(((path, settings) for path, settings in read if settings), (paths[0], {}))
 
 
 def _require_output(settings: Mapping[str, Any], path: Path, task: str, model: str) -> None:

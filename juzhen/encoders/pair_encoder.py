@@ -78,6 +78,11 @@ class PairTemplate:
                 f"{tokenizer.name_or_path or 'this encoder'}: its tokenizer puts no special token between two "
                 "sentences, which a cross-encoder needs. Choose an encoder such as BERT or RoBERTa"
             )
+        if tokenizer("a", add_special_tokens=False)["input_ids"][:1] != [ids[first]]:
+            raise UserError(
+                f"{tokenizer.name_or_path}: its tokenizer puts the second sentence first, which is not done here. Use "
+                "another encoder"
+            )
         cuts = (slice(0, first), slice(first + 1, second), slice(second + 1, None))
         return cls(
             parts=tuple(ids[cut].astype(np.int32) for cut in cuts),

@@ -199,6 +199,11 @@ class PooledEncoder(Prompted):
         self.takes_segments = TYPES in inspect.signature(backbone.forward).parameters
         # GPT-2 would add the embedding of token 0: of what the model takes, it gets what its own tokenizer gives.
         self.gives_segments = self.takes_segments and TYPES in tokenizer.model_input_names
+        if self.gives_segments and any(tokenizer("a")[TYPES]):
+            raise UserError(
+                f"{tokenizer.name_or_path}: its tokenizer gives a single text another segment than 0, which is not "
+                "computed here. Write 0 as each type_id of single in tokenizer.json, or use another encoder"
+            )
         # Models without padding token (GPT-2) never see the number: the mask hides it.
         self.pad: int = tokenizer.pad_token_id or 0
         self.prompts = prompts

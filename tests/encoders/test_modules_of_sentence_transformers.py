@@ -214,6 +214,140 @@ def test_what_config_json_says_beside_the_sizes(family, changes, refusal, tmp_pa
             SentenceEncoder.load(folder)
 
 
+REPLACED = [
+    {"type": "Replace", "pattern": {"Regex": "[A-Z]"}, "content": "x"},
+    {"type": "Lowercase"},
+]
+SPECIAL = {
+    name: {"id": name, "ids": [number], "tokens": [name]} for name, number in (("[CLS]", 2), ("[SEP]", 3))
+}
+
+
+def marked(single, pair):
+    """A post_processor; [name, segment] of each part."""
+
+    def parts(names):
+        return [
+            {"Sequence" if name in "AB" else "SpecialToken": {"id": name, "type_id": segment}}
+            for name, segment in names
+        ]
+
+    return {
+        "post_processor": {
+            "type": "TemplateProcessing",
+            "single": parts(single),
+            "pair": parts(pair),
+            "special_tokens": SPECIAL,
+        }
+    }
+
+
+PAIR = [("[CLS]", 0), ("A", 0), ("[SEP]", 0), ("B", 1), ("[SEP]", 1)]
+SECOND = marked([("[CLS]", 0), ("A", 1), ("[SEP]", 1)], PAIR)
+REVERSED = marked(PAIR[:3], [("[CLS]", 0), ("B", 0), ("[SEP]", 0), ("A", 1), ("[SEP]", 1)])
+LENGTHS, TOKENIZER = "sentence_bert_config.json", "tokenizer_config.json"
+EDITED = {
+    "lower": (
+        {"tokenizer.json": {"normalizer": {"type": "Sequence", "normalizers": REPLACED}}},
+        {"do_lower_case": True},
+    ),
+    "lower first": ({"tokenizer.json": {"normalizer": REPLACED[0]}}, {"do_lower_case": True}),
+    "old and new": (
+        {},
+        {"tokenizer_args": {"model_max_length": 6}, "processor_kwargs": {"model_max_length": 9}},
+    ),
+    "old alone": (
+        {},
+        {"tokenizer_args": {}, "processor_kwargs": {"model_max_length": 6}, "max_seq_length": 9},
+    ),
+    "files": (
+        {
+            LENGTHS: None,
+            "sentence_xlnet_config.json": {"max_seq_length": 5},
+            "sentence_distilbert_config.json": {"max_seq_length": 8},
+            "sentence_albert_config.json": {"max_seq_length": 7},
+        },
+        {},
+    ),
+    "empty file": ({LENGTHS: None, "sentence_roberta_config.json": {"max_seq_length": 6}}, {}),
+    "other file": ({LENGTHS: None, "sentence_mpnet_config.json": {"max_seq_length": 6}}, {}),
+    "segments": ({"tokenizer.json": SECOND}, r"another segment.*tokenizer\.json"),
+    **{
+        f"length {length}": ({TOKENIZER: {"model_max_length": length}}, r"model_max_length=.*Write")
+        for length in (16.5, "16", 0, True)
+    },
+}
+
+
+def edited(folder, files):
+    """The folder, in whose files objects say more, or nothing else (None)."""
+    for name, more in files.items():
+        path = folder / name
+        before = json.loads(path.read_text(encoding="utf-8")) if path.exists() and more is not None else {}
+        path.write_text(json.dumps(before | (more or {})), encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize(("files", "then"), EDITED.values(), ids=EDITED)
+def test_what_people_write_into_their_files(theirs, parts, files, then, tmp_path):
+    plain = edited(
+        written("bert", tmp_path / "m"), {TOKENIZER: {"tokenizer_class": "PreTrainedTokenizerFast"}}
+    )
+    model = theirs.SentenceTransformer(
+        modules=[parts.Transformer(str(plain)), parts.Pooling(32)], device="cpu"
+    )
+    model.save(str(tmp_path / "saved"))
+    folder = edited(tmp_path / "saved", files | ({LENGTHS: then} if isinstance(then, dict) and then else {}))
+    if isinstance(then, str):
+        with pytest.raises(UserError, match=then):
+            SentenceEncoder.load(folder)
+        return
+    texts = [*TEXTS, "A Dog RUNS"]
+    expected = [theirs.SentenceTransformer(str(folder), device="cpu").encode(text) for text in texts]
+    near(SentenceEncoder.load(folder).encode(texts), np.stack(expected))
+
+
+def test_a_tokenizer_that_puts_the_second_sentence_first_is_refused(tmp_path):
+    folder = edited(
+        classifier("bert", tmp_path / "m", 1),
+        {TOKENIZER: {"tokenizer_class": "PreTrainedTokenizerFast"}, "tokenizer.json": REVERSED},
+    )
+    with pytest.raises(UserError, match="second sentence first"):
+        CrossEncoder.load(folder)
+
+
+def test_what_they_read_otherwise_is_said(theirs, parts, tmp_path):
+    def said(folder):
+        return " ".join(SentenceEncoder.load(folder).load_warnings)
+
+    chat = {"chat_template": "{% for m in messages %}x {{ m.content }}{% endfor %}"}
+    plain = edited(written("modernbert", tmp_path / "m"), {TOKENIZER: chat})
+    assert "chat template" in said(plain)
+    modules = [parts.Transformer(str(written("modernbert", tmp_path / "n"))), parts.Pooling(32)]
+    theirs.SentenceTransformer(modules=modules, device="cpu").save(str(tmp_path / "saved"))
+    folder = tmp_path / "saved"
+    assert not said(edited(folder, {TOKENIZER: chat}))
+    longer = {LENGTHS: {"max_seq_length": 60}, "config.json": {"max_position_embeddings": 20}}
+    assert "max_position_embeddings" in said(edited(folder, longer))
+    edited(folder, {"config.json": {"max_position_embeddings": 60}})
+    settings = "config_sentence_transformers.json"
+    for prompts, name, sides in (
+        ({"query": "ab ", "passage": "今 "}, None, {"document"}),
+        ({"sts": "ab "}, "sts", {"query", "document"}),
+        ({"query": "ab ", "document": "今 "}, "query", set()),
+    ):
+        edited(folder, {settings: {"prompts": prompts, "default_prompt_name": name}})
+        model, encoder = theirs.SentenceTransformer(str(folder), device="cpu"), SentenceEncoder.load(folder)
+        for side in ("query", "document"):
+            same = np.allclose(
+                getattr(encoder, f"encode_{side}")(TEXTS[0]),
+                getattr(model, f"encode_{side}")(TEXTS[0]),
+                atol=1e-4,
+            )
+            assert same == (side not in sides)
+            assert (f"each {side}" in said(folder)) == (side in sides)
+
+
 def test_a_pooling_without_its_file_is_not_taken_for_the_mean(theirs, parts, tmp_path):
     modules = [parts.Transformer(str(written("bert", tmp_path / "m"))), parts.Pooling(32, "cls")]
     theirs.SentenceTransformer(modules=modules, device="cpu").save(str(tmp_path / "saved"))
