@@ -19,7 +19,8 @@ from pathlib import Path
 import numpy as np
 import torch
 from jobs import SMALL, compose_job
-from torch._subclasses import FakeTensorMode
+from torch._subclasses import FakeTensor, FakeTensorMode
+from torch.utils._foreach_utils import _foreach_supported_types
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -150,6 +151,8 @@ def main(folder: str, backbone: str, jobs: str) -> None:
     logging.disable(logging.WARNING)
     warnings.simplefilter("ignore")
     torch.cuda.is_available = torch.cuda.is_bf16_supported = lambda *what, **how: True
+    # By their class torch takes fake tensors one by one where a GPU clips all gradients in a few calls.
+    _foreach_supported_types.append(FakeTensor)
     StageRun._fit = take_steps
     found = {
         name: outcome(overrides, Path(folder) / str(number), backbone)
