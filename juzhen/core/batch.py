@@ -160,6 +160,8 @@ class Tokens(Movable):
     groups: list[Group]
     segments: Int[Tensor, "tokens"] | None = None
     unpooled: int | Int[Tensor, "sentences"] = 0
+    moves: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """From packed to padded places and back, kept from the first layer that needs them."""
 
     def __len__(self) -> int:
         return self.lengths.shape[0]

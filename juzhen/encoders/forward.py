@@ -25,7 +25,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -320,7 +320,8 @@ def packed_attention(
     hides = any(group.hides for group in tokens.groups)
     ragged = None if hides else ragged_kernel(query, key, value, rate=dropout, pattern=pattern)
     attend = ragged or _by_groups
-    queries, keys, values = (states[0].transpose(0, 1) for states in (query, key, value))
+    # The gradient of squeeze is a view. That of an index would be a tensor of zeros with a copy in it.
+    queries, keys, values = (states.squeeze(0).transpose(0, 1) for states in (query, key, value))
     attended = attend(queries, keys, values, tokens, scale=scaling, rate=dropout, pattern=pattern)
     return attended.unsqueeze(0), None
 
@@ -335,20 +336,43 @@ def _by_groups(
     rate: float,
     pattern: Pattern = EVERYWHERE,
 ) -> Float[Tensor, "tokens heads head_dim"]:
-    """Neighbours of like length together, padded to the longest of them."""
-    sizes = [group.num_tokens for group in tokens.groups]
-    sizes.append(len(query) - sum(sizes))
-    # Split at once: of a slice for each group, each would have a gradient as large as the whole.
-    *columns, filling = zip(*(states.split(sizes) for states in (query, key, value)), strict=True)
+    """Neighbours of like length together, padded to the longest of them.
+
+    On a CPU torch's fused kernel cannot drop, and its bf16 backward pass is slower than plain products, which want the
+    heads of a sentence one after another.
+    """
+    learns = torch.is_grad_enabled() and query.requires_grad
+    is_fused = query.device.type != "cpu" or not (rate or (learns and query.dtype is torch.bfloat16))
+    sizes = [group.num_sentences * group.length for group in tokens.groups]
+
+    def padded(states: Tensor) -> Iterator[Tensor]:
+        apart = 1 if is_fused else states.shape[1]
+        there, back = _padding(tokens, apart, filled=len(states))
+        rows = _Moved.apply(states.reshape(len(states) * apart, -1), there, back)  # type: ignore[no-untyped-call]
+        for group, part in zip(tokens.groups, rows.split([size * apart for size in sizes]), strict=True):
+            if is_fused:
+                part = part.view(group.num_sentences, group.length, states.shape[1], -1).transpose(1, 2)
+                yield shared_heads(part, query.shape[1])
+            else:
+                part = part.view(group.num_sentences * apart, group.length, -1)
+                yield part if apart == query.shape[1] else part.repeat_interleave(query.shape[1] // apart, 0)
+
     parts = []
-    for group, states in zip(tokens.groups, columns, strict=True):
-        queries, keys, values = (_unpacked(packed, group) for packed in states)
-        if keys.shape[1] != queries.shape[1]:
-            keys, values = (shared_heads(states, queries.shape[1]) for states in (keys, values))
-        attended = _attended(queries, keys, values, group, pattern, scale=scale, rate=rate)
-        attended = attended.transpose(1, 2).flatten(0, 1)
-        parts.append(attended if group.slots is None else attended.index_select(0, group.slots))
-    return torch.cat([*parts, torch.zeros_like(filling[0])])
+    for group, queries, keys, values in zip(tokens.groups, *map(padded, (query, key, value)), strict=True):
+        within = pattern.within(group.length)
+        if not is_fused:
+            attended = _attended(queries, keys, values, group, within, scale=scale, rate=rate)
+            parts.append(attended.flatten(0, 1))
+            continue
+        is_causal = not group.hides and within == Pattern(causal=True)
+        mask = None if is_causal else within.mask(group, query.device)
+        attended = F.scaled_dot_product_attention(
+            queries, keys, values, attn_mask=mask, dropout_p=rate, is_causal=is_causal, scale=scale
+        )
+        parts.append(attended.transpose(1, 2).flatten(2).flatten(0, 1))
+    there, back = _padding(tokens, 1 if is_fused else query.shape[1], filled=len(query))
+    attended = _Moved.apply(torch.cat(parts), back, there)  # type: ignore[no-untyped-call]
+    return attended.view(*query.shape[:2], -1)
 
 
 def _attended(
@@ -361,30 +385,15 @@ def _attended(
     scale: float | None,
     rate: float,
 ) -> Tensor:
-    """Attention within padded sentences, (sentences, heads, length, head_dim).
+    """Attention of one group by plain products, (sentences · heads, length, head_dim).
 
-    On a CPU torch's fused kernel cannot drop, and its bf16 backward pass is slower than plain products. These are
-    taken in float32: in bf16 each new shape of a group would have code generated for it, which costs more than the
-    products do.
+    The products are taken in float32: in bf16 each new shape of a group would have code generated for it, which costs
+    more than the products do.
     """
-    learns = torch.is_grad_enabled() and query.requires_grad
-    is_fused = query.device.type != "cpu" or not (rate or (learns and query.dtype is torch.bfloat16))
-    is_causal = is_fused and not group.hides and pattern.within(group.length) == Pattern(causal=True)
-    mask = None if is_causal else group.mask
-    if pattern != EVERYWHERE and not is_causal:
-        mask = pattern.mask(group, query.device)
-    if is_fused:
-        return F.scaled_dot_product_attention(
-            query, key, value, attn_mask=mask, dropout_p=rate, is_causal=is_causal, scale=scale
-        )
-    sentences, heads, _, head_dim = query.shape
-    precision, scale = query.dtype, head_dim**-0.5 if scale is None else scale
+    mask, heads = pattern.mask(group, query.device), len(query) // group.num_sentences
+    precision, scale = query.dtype, query.shape[-1] ** -0.5 if scale is None else scale
     taken = torch.float32 if precision is torch.bfloat16 else precision
-    # Each is copied once: cast in the order in which products want it.
-    query, key, value = (
-        states.to(taken, memory_format=torch.contiguous_format).flatten(0, 1)
-        for states in (query, key, value)
-    )
+    query, key, value = (states.to(taken) for states in (query, key, value))
     # All layers add the same to the scores of a group. That of a pattern is as large as the scores, and is not kept.
     kept_as = heads, taken, torch.is_inference_mode_enabled()
     bias = group.biases.get(kept_as) if mask is group.mask else None
@@ -392,21 +401,63 @@ def _attended(
         bias = query.new_zeros(1)
         if mask is not None:
             bias = query.new_zeros(mask.shape).masked_fill_(~mask, float("-inf"))
-            bias = bias.expand(sentences, heads, -1, -1).flatten(0, 1) if len(bias) > 1 else bias[0]
+            bias = bias.expand(group.num_sentences, heads, -1, -1).flatten(0, 1) if len(bias) > 1 else bias[0]
         if mask is group.mask:
             group.biases[kept_as] = bias
     with torch.autocast("cpu", enabled=False):
         weights = torch.baddbmm(bias, query, key.transpose(1, 2), alpha=scale).softmax(-1)
-        attended = torch.bmm(drop(weights, rate) if rate else weights, value)
-    return attended.unflatten(0, (sentences, heads)).to(precision)
+        return torch.bmm(drop(weights, rate) if rate else weights, value).to(precision)
 
 
-def _unpacked(states: Float[Tensor, "tokens heads head_dim"], group: Group) -> Tensor:
-    """The padded form (sentences, heads, length, head_dim) of one group."""
-    if group.slots is not None:
-        shape = (group.num_sentences * group.length, *states.shape[1:])
-        states = states.new_zeros(shape).index_copy(0, group.slots, states)
-    return states.unflatten(0, (group.num_sentences, group.length)).transpose(1, 2)
+class _Moves(NamedTuple):
+    """Rows of a tensor at other places: row i comes from row `sources[i]`, or is `empty`."""
+
+    sources: Tensor
+    empty: Tensor
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        moved = rows.index_select(0, self.sources)
+        return moved.index_fill_(0, self.empty, 0) if len(self.empty) else moved
+
+
+class _Moved(torch.autograd.Function):
+    """No row goes to two places, so the gradient moves back. That of index_select would add up row by row."""
+
+    @staticmethod
+    def forward(context: Any, rows: Tensor, there: _Moves, back: _Moves) -> Tensor:
+        context.back = back
+        return there(rows)
+
+    @staticmethod
+    def backward(context: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        return context.back(gradient), None, None
+
+
+def _padding(tokens: Tokens, heads: int, *, filled: int) -> tuple[_Moves, _Moves]:
+    """From rows (filled · heads), of packed tokens, to all padded groups (sentences · heads · length), and back.
+
+    All layers share them. No number is fetched from a GPU.
+    """
+    if (heads, filled) not in tokens.moves:
+        device, targets, gaps, before = tokens.lengths.device, [], [], 0
+        for group in tokens.groups:
+            after = before + group.num_sentences * group.length * heads
+            rows = torch.arange(before, after, device=device).view(-1, heads, group.length)
+            rows, before = rows.transpose(1, 2).flatten(0, 1), after
+            if group.slots is not None:
+                is_used = torch.zeros(len(rows), dtype=torch.int8, device=device).index_fill_(
+                    0, group.slots, 1
+                )
+                gaps.append(rows[is_used.argsort()[: len(rows) - group.num_tokens]])
+                rows = rows[group.slots]
+            targets.append(rows)
+        target = torch.cat(targets).flatten()
+        packed = torch.arange(filled * heads, device=device)
+        sources = target.new_zeros(before).index_copy_(0, target, packed[: len(target)])
+        there = _Moves(sources, torch.cat(gaps).flatten() if gaps else packed[:0])
+        back = _Moves(F.pad(target, (0, len(packed) - len(target))), packed[len(target) :])
+        tokens.moves[heads, filled] = there, back
+    return tokens.moves[heads, filled]
 
 
 def use_packed_attention(backbone: PreTrainedModel) -> bool:

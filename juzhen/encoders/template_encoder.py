@@ -36,7 +36,8 @@ class TemplateTokens(Tokens):
     @classmethod
     def of(cls, tokens: Tokens, views: Int[Tensor, "sentences"]) -> "TemplateTokens":
         """Packed sentences and the number of each one's template, in packed order."""
-        return cls(**{part.name: getattr(tokens, part.name) for part in fields(Tokens)}, views=views)
+        given = {part.name: getattr(tokens, part.name) for part in fields(Tokens) if part.init}
+        return cls(**given, views=views)
 
 
 @dataclass(frozen=True)
