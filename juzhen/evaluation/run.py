@@ -21,7 +21,6 @@ from juzhen.core.text_warnings import Unknown, added, collected, current, report
 from juzhen.data.leaks import Seen, SeenRows
 from juzhen.data.loading import JobData, TransferTask, cut, load_job_data
 from juzhen.data.rankings import RankingSet
-from juzhen.data.rows import as_examples, set_and_split
 from juzhen.data.running_text import TextTable
 from juzhen.data.sampler import TokenBudget
 from juzhen.data.spec import DatasetConfig, configured_set
@@ -465,6 +464,8 @@ def rows_to_score(rows: Any, **reading: Any) -> Examples:
     Args:
         reading: Columns, sheet, on_bad_row and score_range, as `as_examples` takes them.
     """
+    from juzhen.data.rows import as_examples, set_and_split  # with pandas, which a training need not import
+
     if isinstance(rows, str | Path) and is_table(rows):
         name, split = set_and_split(Path(rows))
         return replace(as_examples(rows, split=split, **reading), name=name)
