@@ -140,7 +140,10 @@ class SpaceHealth(pl.Callback):
 def score_summary(scores: np.ndarray, grades: np.ndarray, *, called: str) -> dict[str, float | None]:
     """Return `score_distribution`, the mean score of positives, that of other pairs, and their gap.
 
-    A mean is None without positives, or without other pairs. `called` begins the keys: score or cosine.
+    A mean is None without positives, or without other pairs.
+
+    Args:
+        called: Name of scores in the keys: score or cosine.
     """
     is_positive = grades > POSITIVE_ABOVE
     positive, negative = (

@@ -63,9 +63,12 @@ FAR is a cosine; dot products of sparse vectors are of any size, and the first r
 
 @dataclass(frozen=True)
 class InForce:
-    """Current negatives of each query, or of each positive with `positive_reference=own`, hard ones (not random) first.
+    """Current negatives of each query, or of each positive with `positive_reference=own`, hard ones first.
 
-    Documents are numbers in the corpus, −1 for a missing negative, with the scores when they were mined.
+    Args:
+        documents: Numbers in the corpus, int32. −1 marks a missing negative.
+        scores: Scores when they were mined, float32.
+        is_hard: Retrieved by score, not random.
     """
 
     documents: Int[np.ndarray, "places negatives"]
@@ -83,7 +86,8 @@ class InForce:
 class NegativesInForce:
     """A source of candidates: the current hard negatives.
 
-    `starts` has the slots of each query in `found`, and their end.
+    Args:
+        starts: Start of each query's slots in `found`, and the end of the last.
     """
 
     found: InForce
@@ -146,7 +150,9 @@ class MinedRows:
     ) -> InForce:
         """Mine negatives with the encoder's current weights. All draws use `options.seed`.
 
-        Hard ones of `before` stay while the rules keep them and they have not become easy. None: mine all from scratch.
+        Args:
+            before: Negatives in use. Hard ones stay while the rules keep them and they have not become easy.
+                Default: mine all from scratch.
         """
         kind: Any = AsymmetricRetriever if isinstance(encoder, AsymmetricEncoder) else DenseRetriever
         source = kind(encoder, self.ranking, batch_tokens=batch_tokens, progress=False)

@@ -34,9 +34,11 @@ FLUSH_SECONDS = 0.2
 def build_loggers(
     job: JobConfig, stage: Stage, folder: Path, *, run_id: str, settings: Mapping[str, Any]
 ) -> list[Logger]:
-    """Create the loggers of a stage. `settings` for W&B are in plain containers only.
+    """Create the loggers of a stage.
 
-    `run_id` is equal for equal configurations, so that a resumed run continues its W&B run.
+    Args:
+        run_id: Equal for equal configurations, so that a resumed run continues its W&B run.
+        settings: Configuration for W&B, in plain containers only.
     """
     config, loggers = job.logger, []
     if config.csv:
@@ -91,7 +93,12 @@ SECONDS = 5.0
 
 
 class StageProgress(pl.Callback):
-    """One line for a stage, with steps, loss, dev score and the time left, and one for its final evaluation."""
+    """One line for a stage, with steps, loss, dev score and the time left, and one for its final evaluation.
+
+    Args:
+        shown: Show the line.
+        folder: Folder of the run, for the progress file.
+    """
 
     def __init__(self, stage: str, *, monitor: str, folder: Path, shown: bool) -> None:
         self.stage, self.monitor, self.folder, self.shown = stage, monitor, folder, shown

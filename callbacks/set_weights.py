@@ -99,6 +99,9 @@ def without_conflicts(
 
     g_i ← g_i − (g_i · g_j)/‖g_j‖² g_j for each other j with g_i · g_j < 0, g_j as it was. (Yu et al. 2020,
     algorithm 1, https://arxiv.org/abs/2001.06782)
+
+    Args:
+        gradients: One list of tensors for each task, over the same parameters.
     """
     count = len(gradients)
     squares = [_dot(gradient, gradient) for gradient in gradients]

@@ -107,7 +107,11 @@ def build_trainer(
     run_id: str,
     settings: dict[str, Any],
 ) -> pl.Trainer:
-    """Build a Trainer for one stage: one Lightning epoch over the stream of the stage."""
+    """Build a Trainer for one stage: one Lightning epoch over the stream of the stage.
+
+    Args:
+        folder: Folder of the loggers, and of the weights unless `checkpoints` is another folder.
+    """
     _drop_harmless_messages()
     hardware, strategy = job.hardware, job.hardware.strategy
     if strategy == "ddp":

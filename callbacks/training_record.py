@@ -220,7 +220,11 @@ class Throughput(pl.Callback):
 
 
 def describe_training(trainer: pl.Trainer, data: SentenceDataModule, *, kept_step: int) -> dict[str, Any]:
-    """Describe the duration and the best validation of the stage that `trainer` has just fitted."""
+    """Describe the duration and the best validation of the stage that `trainer` has just fitted.
+
+    Args:
+        kept_step: Step of the weights that the module holds.
+    """
     if not data.train:
         return {}
     module = trainer.lightning_module

@@ -104,6 +104,10 @@ def select(
     on dev. Else it selects the first of the positive pairs, triplets and judgements, and the sets that share
     its metric. `dev/<set>/<metric>` selects this metric.
 
+    Args:
+        metric: The model's metric.
+        unscored: Kinds that the model has no metric for.
+
     Raises:
         UserError: The named set has no dev split.
     """

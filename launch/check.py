@@ -90,6 +90,7 @@ def check_hydra(node: Mapping[str, Any], overrides: Sequence[str]) -> None:
 
     Args:
         node: The plain `hydra` node of a composed configuration, without resolved references.
+        overrides: Overrides of the command line.
 
     Raises:
         ConfigError: Code or a path from a file.
@@ -223,8 +224,10 @@ class Command:
     """A checked command line.
 
     Args:
+        words: Overrides after the flags.
         config: Composition of a single run, or of a sweep. None for a command line without a run.
         job: Job of the single run, or of the first cell of a sweep.
+        cells: The runs.
     """
 
     check: "Check"
@@ -259,6 +262,13 @@ def check_command_line(arguments: Sequence[str], *, conf_dir: Path) -> Command:
     """Parse and check a program's arguments. Each cell of a sweep is checked.
 
     Writes to stderr which hardware `hardware=auto` chose, and warns about settings that are needlessly slow.
+
+    Args:
+        arguments: Arguments of the program.
+        conf_dir: Root of the configuration tree.
+
+    Returns:
+        The command.
 
     Raises:
         UserError: The first mistake.

@@ -20,6 +20,8 @@ def show_result(result: Result, *, folder: str, earlier: Sequence[Result] = ()) 
     """Print the scores of a result as a table: Spearman ×100 per evaluation set, with its interval.
 
     Args:
+        result: The result.
+        folder: Folder of the run.
         earlier: Results of the stages before the last one, in order.
     """
     console = terminal()

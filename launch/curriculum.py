@@ -90,9 +90,14 @@ class StageRun:
 
     Args:
         job: Job of the stage (see `launch.job`).
+        stage: The stage.
+        rows: Rows of the stage.
+        matches: Matches of losses and sets.
+        encoder: Encoder, trained in place.
         folder: `encoder/` and `result.json` are written here.
         entry: Entry for checkpoints. If it is finished, its weights are loaded and nothing is trained.
         settings: The job's configuration in plain containers, as loggers and the Result store it.
+        key: Run key of the job.
         seen: Training rows of this stage and of the earlier ones. None: not requested.
     """
 

@@ -20,8 +20,12 @@ def with_data_set(words: Sequence[str], *, config_dir: str | None = None, write:
     training. Other overrides are kept.
 
     Args:
+        words: Overrides of a command line.
         config_dir: Folder for the description of the set, instead of conf of the clone.
         write: False: a new set is only described to Hydra in memory, to show a configuration.
+
+    Returns:
+        The overrides with the set.
     """
     words = [
         DATA_WORD + word.removeprefix("dataset=")

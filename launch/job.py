@@ -423,8 +423,12 @@ def stored_job(config: Mapping[str, Any], defaults: JobConfig, *, own_hardware: 
     """Return the typed job of a stored configuration.
 
     Args:
+        config: The stored configuration.
         defaults: A typed job of today, with the keys that are newer than the run.
         own_hardware: True: the hardware of the run. False: the hardware of `defaults`.
+
+    Returns:
+        The job.
 
     Raises:
         UserError: A key or a type that the schema does not have any more.

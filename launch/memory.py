@@ -180,7 +180,13 @@ def fit_memory(
     """Set the micro-batches of `auto`, print the notes about memory, and return the memory of a step.
 
     Args:
+        job: The job.
+        encoder: Its encoder.
+        data: Its data.
         chosen: Micro-batches of the run that is resumed. Others would change its weights. None: a new run.
+
+    Returns:
+        Memory of a step, as in a Result.
     """
     from juzhen.encoders.base_weights import has_adapter
     from juzhen.training.memory import largest_micro_batch, rough_bytes, step_memory

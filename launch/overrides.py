@@ -105,7 +105,11 @@ def with_backbone(words: Sequence[str], *, trees: Sequence[Path] = (CONFIGURATIO
     """Replace `backbone=<folder or hub id>` by backbone=local with its path, as Hydra needs it.
 
     Args:
+        words: Overrides of a command line.
         trees: Configuration trees, whose folders `backbone` hold the options.
+
+    Returns:
+        The overrides for Hydra.
 
     Raises:
         UserError: A sweep with both options and paths.

@@ -170,6 +170,9 @@ def offline_line(run_folders: Iterable[str | Path]) -> str | None:
     Args:
         run_folders: Of one run, or of all runs of a sweep. Uploaded files, and those of an earlier attempt that was set
             aside, do not count.
+
+    Returns:
+        One line, with the command.
     """
     runs = [Path(folder) for folder in run_folders]
     waiting, patterns = list[Path](), dict[str, None]()

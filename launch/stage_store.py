@@ -62,6 +62,7 @@ class StageEntry:
 
     Args:
         path: An entry of the store, or the folder of the stage without a store.
+        shared: True for an entry of a store.
     """
 
     path: Path
@@ -127,6 +128,9 @@ class StageStore:
         """Lock the entry of a digest until the end of the block. Another process waits and finds it finished.
 
         Args:
+            digest: The `stage_digest`.
+            run_folder: Folder of this run's stage.
+            name: Name of the stage, for messages.
             is_helper: This process was started by Lightning for a further device, and shares the first one's
                 lock.
         """

@@ -37,6 +37,8 @@ class CheckedCell:
 
     Args:
         words: Overrides that it reads, as on a command line.
+        config: Their composition.
+        job: The job of the composition.
         unread: Unread word → reason.
     """
 
@@ -53,7 +55,10 @@ def read_cell(loader: ConfigLoader, sweep: DictConfig, words: Sequence[str], gro
     key. Words of a named sweep stay, since they identify its runs.
 
     Args:
+        loader: Hydra's.
+        sweep: The composition of the whole sweep.
         words: The words of the cell, each with one value.
+        groups: The groups of the configuration tree.
 
     Raises:
         ConfigError: The cell cannot be composed, or is not a job.
@@ -98,7 +103,9 @@ def cells_of(sweep: DictConfig, words: Sequence[str], groups: Groups) -> list[li
     """Return the words of each cell of a sweep. The command line overrides rows, and rows override the grid.
 
     Args:
+        sweep: The composition of the whole sweep.
         words: Overrides of the command line, without the keys of Hydra.
+        groups: The groups of the configuration tree.
 
     Raises:
         UserError: A value that a grid cannot take, or an unknown row.
@@ -149,7 +156,12 @@ def with_row(overrides: Iterable[str], row: Iterable[str], typed: Iterable[str])
     """Merge a cell of the grid and a row into one command line.
 
     Args:
+        overrides: The cell.
+        row: The row.
         typed: Keys of the user's command line. These override the row, and the row overrides the grid.
+
+    Returns:
+        The words.
     """
     row, typed = list(row), set(typed)
     in_row = {key_of(word) for word in row}

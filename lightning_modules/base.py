@@ -57,7 +57,12 @@ class RowOutputs(Metric):
         )  # of a row; −1 where it has no such axis
 
     def update(self, rows: Int[Tensor, "batch"], values: Float[Tensor, "batch *numbers"]) -> None:
-        """Add rows, with a number, a vector or a matrix for each."""
+        """Add rows.
+
+        Args:
+            rows: Row numbers.
+            values: A number, a vector or a matrix of each row.
+        """
         is_shared = self.distributed_available_fn is not None and self.distributed_available_fn()
         where = rows.device if is_shared else torch.device("cpu")
         self.shape = torch.tensor([*values.shape[1:], -1, -1, -1][:3], device=self.shape.device)
@@ -111,7 +116,12 @@ class PairMeasures(Metric):
         self.add_state("targets", [], dist_reduce_fx="cat")
 
     def update(self, scores: Float[Tensor, "batch"], targets: Float[Tensor, "batch"]) -> None:
-        """Add pairs: scores, higher = closer, and grades from 0 to 1, labels 0 or 1, or class numbers."""
+        """Add pairs.
+
+        Args:
+            scores: Scores of the model, higher = closer.
+            targets: Grade from 0 to 1, label 0 or 1, or class number.
+        """
         self.scores.append(scores.detach())
         self.targets.append(targets.detach())
 
@@ -466,7 +476,12 @@ def seed_draws(module: pl.LightningModule, index: int, *, alike: bool) -> None:
 
     Processes encode different sentences, so they draw different amounts of random numbers. A checkpoint holds
     the state of one generator only. Without reseeding, a resumed job of several processes would differ from
-    an uninterrupted one. `alike` gives all processes the same draws, for a loss that reads the rows of all.
+    an uninterrupted one.
+
+    Args:
+        index: Number of the batch in this stage.
+        alike: Same draws in all processes, for a loss that reads the rows of all. False: different draws in
+            each.
     """
     trainer = module.trainer
     if trainer.world_size == 1:

@@ -183,7 +183,12 @@ def _of_kind(
 def _as_the_set_says(
     loss: Mapping[str, Any], dataset: DatasetConfig, kind: Kind, model: type[ModelSettings]
 ) -> Mapping[str, Any]:
-    """Apply the overrides of a set to its loss. Raises UserError for an override without effect."""
+    """Apply the overrides of a set to its loss. Raises UserError for an override without effect.
+
+    Args:
+        loss: Configuration of the loss, {} if the model needs none.
+        kind: Example kind that the rows of the set are read as.
+    """
     if INNER in loss:
         return {**loss, INNER: _as_the_set_says(loss[INNER], dataset, kind, model)}
     learning = dataset.learning or LearningConfig()
@@ -285,6 +290,9 @@ def class_grades(config: DatasetConfig, kind: Kind) -> tuple[float, ...]:
     """Return the similarity grade of each class, from 0 to 1. Graded pairs scale `grades` by `score_range`.
 
     Raises UserError for graded pairs without `grades`.
+
+    Args:
+        kind: Example kind that the rows of the set are read as.
     """
     if kind is not Kind.SCORED_PAIR:
         return NLI_GRADES if kind is Kind.NLI_PAIR else (0.0, 1.0)
@@ -368,7 +376,12 @@ def build_loss(config: Mapping[str, Any], *, dim: int, num_classes: int) -> Loss
 
 
 def build_losses(matches: Mapping[str, Match], *, dim: int, num_classes: Mapping[str, int]) -> nn.ModuleDict:
-    """Build one loss per dataset. Datasets of one kind share a loss and its head, unless it remembers rows."""
+    """Build one loss per dataset. Datasets of one kind share a loss and its head, unless it remembers rows.
+
+    Args:
+        dim: Dimension of an embedding.
+        num_classes: Dataset key → number of classes.
+    """
     shared: dict[tuple[Kind, str], Loss] = {}
     losses = nn.ModuleDict()
     for name, match in matches.items():
@@ -386,7 +399,12 @@ GROUP = "augmentation"
 
 
 def check_augmentation(job: JobConfig, matches: Mapping[str, Match], *, model: type) -> None:
-    """Raise UserError before data are read if an augmentation is impossible in a stage with `matches`."""
+    """Raise UserError before data are read if an augmentation is impossible in a stage with `matches`.
+
+    Args:
+        job: The whole job, with the sets of other stages.
+        model: Class of the model. Its `input_kind` shows if it makes pairs of sentences.
+    """
     config = job.augmentation
     if not config.views or not matches:
         return

@@ -45,6 +45,7 @@ class SweepCell:
     Args:
         run_dir: Folder of the run. Its name ends in the key of the run, so it names the cell.
         words: Command-line arguments for `train.py`.
+        devices: Number of GPUs that it requests.
     """
 
     run_dir: str

@@ -69,7 +69,12 @@ def percent(score: float | None) -> str:
 def seconds_left(
     finished: Sequence[float], running: Sequence[tuple[float, float]], waiting: int, *, jobs: int
 ) -> float | None:
-    """Estimate the remaining seconds of a sweep. None before an estimate is possible."""
+    """Estimate the remaining seconds of a sweep. None before an estimate is possible.
+
+    Args:
+        finished: Seconds of each finished cell.
+        running: Seconds and finished share of each running cell.
+    """
     seconds = list(finished) or [worked / share for worked, share in running if share > 0.01]
     if not seconds or not (running or waiting):
         return None
@@ -104,7 +109,9 @@ class Planner:
     """One sweep over `cells`.
 
     Args:
+        runner: Runner of the cells.
         attempts: Maximal number of attempts per cell, in this sweep.
+        report: Called with each line for the user.
         watch: Called repeatedly with the planner, to show the progress.
     """
 

@@ -200,6 +200,7 @@ class ClusterAttempt:
     """A submitted cell. It writes its progress as JSON to `state`, so no pickle of a job is read.
 
     Args:
+        job: Job name on the cluster.
         is_over: Queries the cluster whether the job has ended.
     """
 

@@ -88,8 +88,10 @@ def gains_of(
     """Read the runs of several sets.
 
     Args:
+        runs: Folder of runs.
         singles: Gains in points of single sources: a row per source, a column per target.
         one_seed: The same of the seed that the recipes have.
+        untrained: Scores of the untrained encoder by target.
         leaky: Pairs of set and target that are left out.
 
     Returns:
@@ -218,7 +220,13 @@ def _shown(values: Float[np.ndarray, " draw"], form: str = ".2f") -> str:
 
 
 def section(frame: pd.DataFrame, singles: pd.DataFrame, seconds: float) -> str:
-    """The part of the page: how well each prediction meets the gains, what it costs, and what mixing brings."""
+    """The part of the page: how well each prediction meets the gains, what it costs, and what mixing brings.
+
+    Args:
+        frame: Of `gains_of`.
+        singles: Gains of single sources.
+        seconds: Of a training, the median.
+    """
     if not len(frame):
         return ""
     body = []

@@ -192,6 +192,7 @@ class RowSweeper(CellSweeper):
 
     Args:
         rows: Name → command-line arguments. None: the grid alone.
+        only: Names of selected rows. None: all.
         launcher: Settings for a launcher that has such keys (`launch.sweep_cells.give_to_launcher`).
     """
 

@@ -197,7 +197,13 @@ def is_ours_alone(backbone: nn.Module) -> bool:
 def add_adapter(backbone: PreTrainedModel, config: AdapterConfig, *, seed: int) -> None:
     """Add a new adapter to `backbone`, in place, and freeze the weights. It has no effect before training.
 
-    Raises UserError if peft is missing, the weights have no saved source, or the configuration does not fit.
+    Args:
+        backbone: The base.
+        config: The adapter.
+        seed: Seed of the random matrices.
+
+    Raises:
+        UserError: peft is missing, the weights have no saved source, or the configuration does not fit.
     """
     require_peft()
     if has_adapter(backbone):
@@ -224,7 +230,11 @@ def add_adapter(backbone: PreTrainedModel, config: AdapterConfig, *, seed: int) 
 def add_merged_adapter(backbone: PreTrainedModel, config: AdapterConfig, *, seed: int = 0) -> None:
     """Add an adapter that is saved merged, or never, so the weights need no saved source.
 
-    Otherwise as `add_adapter`.
+    Args:
+        backbone, config, seed: As in `add_adapter`.
+
+    Raises:
+        UserError: peft is missing, or the configuration does not fit.
     """
     require_peft()
     settings = _settings(backbone, config)
@@ -233,9 +243,11 @@ def add_merged_adapter(backbone: PreTrainedModel, config: AdapterConfig, *, seed
 
 
 def hold(backbone: PreTrainedModel, precision: str) -> None:
-    """Convert the frozen weights of a base to fewer bytes, in place.
+    """Convert frozen weights to fewer bytes. 4-bit weights are loaded as such by `from_weights`.
 
-    4-bit weights are loaded as such by `from_weights`.
+    Args:
+        backbone: The base, changed in place.
+        precision: That of `Base`.
     """
     if precision == "bfloat16":
         backbone.bfloat16()
@@ -281,8 +293,12 @@ def _below_layer(name: str) -> str:
 def inject(backbone: nn.Module, settings: dict[str, Any], *, seed: int, prefix: str = "") -> None:
     """Let peft add an adapter to the layers of a model, in place, according to adapter_config.json.
 
-    `prefix` is that of the layer names in the original model, such as "bert.". The stored settings then use the names
-    of the backbone.
+    Args:
+        backbone: The model.
+        settings: Content of adapter_config.json.
+        seed: Seed of the random matrices.
+        prefix: Prefix of the layer names in the original model, such as "bert.". The stored settings then use the names
+            of the backbone.
     """
     import peft
 
@@ -346,7 +362,11 @@ def adapter_facts(backbone: nn.Module) -> dict[str, str]:
 
 @torch.no_grad()
 def merged_copy(encoder: Any) -> Any:
-    """Copy an encoder and fold its adapter into the weights, in float32."""
+    """Copy an encoder and fold its adapter into the weights, in float32.
+
+    Args:
+        encoder: Any encoder around a transformer. It is not changed.
+    """
     full = copy.deepcopy(encoder)
     backbone = full.inner.backbone.float()
     merge_layers(backbone)
@@ -356,7 +376,11 @@ def merged_copy(encoder: Any) -> Any:
 
 
 def merge_layers(model: nn.Module) -> None:
-    """Fold the adapter of a model into its weights, in place."""
+    """Fold the adapter of a model into its weights, in place.
+
+    Args:
+        model: A model with layers of peft.
+    """
     from peft.tuners.tuners_utils import BaseTunerLayer
 
     for name, module in list(model.named_modules()):
@@ -372,7 +396,15 @@ PREFIX = "base_model.model."
 
 
 def save_adapter(backbone: PreTrainedModel, folder: Path) -> None:
-    """Write the adapter in peft's layout, and the record of its base. Raises UserError if the base has changed."""
+    """Write the adapter in peft's layout, and the record of its base.
+
+    Args:
+        backbone: The base with its adapter.
+        folder: The folder to write to.
+
+    Raises:
+        UserError: The base has changed.
+    """
     from peft import get_peft_model_state_dict
 
     source = cast(Any, backbone)
@@ -424,7 +456,13 @@ def load_adapter(
 ) -> None:
     """Add the adapter of a folder to `backbone`, in place. Raises UserError if it does not fit.
 
-    Adapters of layers after the backbone are refused if these are used (`has_head`), and else dropped.
+    Args:
+        backbone: The base.
+        folder: Folder of the adapter.
+        base: Record of the base.
+        place: Folder of the base.
+        has_head: Layers after the backbone are used, such as a vocabulary head. Adapters of these layers are then
+            refused. Otherwise they are dropped.
     """
     require_peft()
     settings, path = read_adapter_settings(folder), folder / ADAPTER_WEIGHTS
@@ -449,9 +487,12 @@ def load_adapter(
 def adapted_layers(
     stored: Mapping[str, Tensor], folder: Path, is_one: Callable[[str], bool]
 ) -> dict[str, Tensor]:
-    """Linear layers after a backbone with an adapter applied: saved copies, or base weights plus the adapter.
+    """Linear layers after a backbone with the adapter applied: saved copies, or base weights plus the adapter.
 
-    `stored` maps a name in the whole model to the weight of the base. `is_one` chooses the layers by their names.
+    Args:
+        stored: Name in the whole model → weight of the base.
+        folder: Folder of the adapter.
+        is_one: Predicate for the name of such a layer.
     """
     tensors = {name: values for name, values in _read_tensors(folder).items() if is_one(name)}
     learnt = {name for name in tensors if _is_learnt_in_file(name)}

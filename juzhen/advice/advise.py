@@ -115,7 +115,11 @@ class Answer:
         return markdown_table(head, body, numbers=(2, 3))
 
     def write(self, folder: Path) -> list[Path]:
-        """Write advice.json, advice.md and index.html, and return their paths."""
+        """Write advice.json, advice.md and index.html, and return their paths.
+
+        Args:
+            folder: The folder of the runs.
+        """
         folder.mkdir(parents=True, exist_ok=True)
         paths = [folder / name for name in ("advice.json", "advice.md", "index.html")]
         write_json(paths[0], json.loads(json.dumps(asdict(self), default=float)), in_own_folder=True)

@@ -48,7 +48,14 @@ def winner_interval(
     """Compute a median-unbiased estimate of the winner, and its hybrid interval.
 
     Args:
+        value: Measured value of the winner.
+        error: Its standard error.
         leads: How far it is ahead of each rival, in the scores that chose it. Not negative.
+        covariances: Of each lead with `value`.
+        level: Share of intervals that miss the truth.
+
+    Returns:
+        The estimate, the lower and the upper end.
 
     Example:
         >>> close = winner_interval(3.0, 1.0, np.array([0.1]), np.array([1.0]))
@@ -104,6 +111,9 @@ class Difference:
     """How much better one recipe is than another, in points.
 
     Args:
+        value: Mean difference on the same rows.
+        low: Lower end of the interval.
+        high: Upper end.
         row_error: Standard error because other rows could have been scored.
         seed_error: Standard error because other seeds could have been drawn.
     """
@@ -136,7 +146,12 @@ def difference(
 
     Args:
         first: For each seed the score, then the influence of each row on it (`measured`).
+        second: The same of the other recipe.
         deviation: Standard deviation between seeds, in points. 0 if nothing was trained.
+        level: Share of intervals that miss the truth.
+
+    Returns:
+        The difference, first minus second.
     """
     gaps = np.mean(first, axis=0) - np.mean(second, axis=0)
     rows, _ = error_of_rows(gaps[1:], are_values=False)
@@ -151,6 +166,8 @@ class Curve:
     """What more own rows bring.
 
     Args:
+        rows: Own rows of each training.
+        scores: Score of each, in points.
         per_doubling: Predicted gain of twice the rows, with its interval.
     """
 
@@ -163,6 +180,11 @@ class Search:
     """Chooses trainings until the answer is clear or the time is over.
 
     Args:
+        trials: Makes them.
+        order: Sources, the most promising first.
+        minutes: Time for all of it.
+        seeds: Seeds that are drawn, in order.
+        report: Called with a line after each training.
         begun: Start of the search, by time.monotonic. None: now.
     """
 

@@ -51,6 +51,10 @@ class Reading:
     """How files and sets are read.
 
     Args:
+        data_dir: Folder of the sets.
+        config_dir: A further folder of dataset/ files.
+        table: Of files.
+        seed: Draws splits and samples.
         deadline: time.monotonic() after which no further source is read. None: all are read.
         report: Called with a line for each file that is read in part.
     """
@@ -190,11 +194,14 @@ class TrainingSet:
     """Rows that may be trained on.
 
     Args:
+        name: Set, or stem of a file.
+        rows: In the kind that the loss takes.
         loss: Option of `fit`.
         place: The file of a source that is not a set, or None.
         made_by: Command that makes a set of the file. "": `juzhen dataset` with its path.
         total: Rows that the source has without leaks, of which `rows` are at most MOST_TRAIN.
         leaky: Rows left out because the target has them too, of at most twice MOST_TRAIN that were compared.
+        config: Description of the set.
     """
 
     name: str
@@ -212,9 +219,13 @@ class Target:
     """Data on which the encoder must improve.
 
     Args:
+        name: Set, or stem of the file.
         scored: Rows that trainings on other sources are scored on.
         own: Rows of the target to train on, with their loss. None without training rows.
         is_dev: bool array over `scored`: rows that no training on `own` has seen.
+        metric: Main metric of its kind.
+        place: The user's file. None for a set.
+        config: Description of the set.
     """
 
     name: str
@@ -244,6 +255,10 @@ def read_target(word: str, reading: Reading) -> Target:
 
     Args:
         word: Path of a table, or name of a set.
+        reading: How it is read.
+
+    Returns:
+        The target.
 
     Raises:
         UserError: A file or a set that is missing, rows that nothing measures, or fewer than LEAST_ROWS.
@@ -288,6 +303,7 @@ def read_search_target(tables: Mapping[str, Path], reading: Reading) -> Target:
 
     Args:
         tables: "queries", "corpus" and, if the answers are not a column of the queries, "answers" → table.
+        reading: How they are read.
 
     Returns:
         The target. Scored are DEV_SHARE of the queries, over the corpus.
@@ -362,6 +378,8 @@ def read_sources(
 
     Args:
         names: Sets and files. None: every set that has a training file, in the language of the target.
+        target: The target.
+        reading: How they are read.
 
     Returns:
         The sources, and name → why a set is not one.

@@ -40,6 +40,7 @@ class Recipe:
     Args:
         stages: (source, rows), one after another. Empty: nothing is trained. A few own rows are seen several
             times, see `passes`.
+        seed: Draws rows and batches.
     """
 
     stages: tuple[tuple[str, int], ...]
@@ -58,7 +59,10 @@ class Trial:
     """A training that was made and scored.
 
     Args:
+        recipe: Its sources.
         panel: Set → its score in points.
+        seconds: Of training and scoring.
+        folder: Its run folder.
         scores: "dev", and where no own row was trained on "all" → score of the target, then the influence of each
             row on it (see `measured`).
     """
@@ -88,6 +92,7 @@ def measured(
     Scores of the first rows alone can so be subtracted from scores of all rows, row by row.
 
     Args:
+        values: Of the first rows.
         gold: Their gold values. None: the score is the mean of the values.
         scored: Number of all rows. The influence of further ones is 0.
 
@@ -120,8 +125,12 @@ class Trials:
 
     Args:
         encoder: Folder or built-in name of the encoder that each training begins with.
+        target: The target.
+        sources: Training sets to choose from.
+        panel: Sets that must not suffer.
         folder: Run folders are written below it. None: they are not written.
         learning_rate: Peak learning rate. None: chosen by the size of the encoder.
+        seed: Of evaluation.
     """
 
     def __init__(

@@ -113,9 +113,14 @@ def export_onnx(encoder: PooledEncoder | CrossEncoder, path: Path, *, quantised:
     graph of a cross-encoder reads joint inputs, with token_type_ids if it has segments, and returns scores and
     logits. All inputs are int64 (sentences, length), padded on the right, of any size.
 
-    `quantised` stores weights of matrix products as 8-bit integers, one scale per column, and quantizes states with
-    one scale per token, so that the embedding of a text does not depend on the other texts of a call. Raises
-    UserError for an architecture that cannot be exported, or a graph that computes other numbers.
+    Args:
+        encoder: The encoder.
+        path: Target file.
+        quantised: Store weights of matrix products as 8-bit integers, one scale per column, and quantize states
+            with one scale per token, so that the embedding of a text does not depend on the other texts of a call.
+
+    Raises:
+        UserError: The architecture cannot be exported, or the graph computes other numbers.
     """
     # A copy: other attention, other linear layers. On the CPU, where the graph will run.
     copied = copy.deepcopy(encoder).cpu().eval()
@@ -317,9 +322,12 @@ def compiled(path: Path, *, threads: int) -> Any:
 def convert(plain: Path, path: Path, *, quantised: bool) -> None:
     """Convert the ONNX graph at `plain` to OpenVINO, with weights in a .bin file.
 
-    `quantised` stores weights of matrix products in 8 bits, one scale per row. OpenVINO quantizes the other factor if
-    the processor supports it. Fixed ranges of states cost more: 1.4 points of csts, 3 of lcqmc (multilingual-e5-small,
-    300 rows, nncf.quantize).
+    Args:
+        plain: ONNX graph.
+        path: Target file.
+        quantised: Store weights of matrix products in 8 bits, one scale per row. OpenVINO quantizes the other factor if
+            the processor supports it. Fixed ranges of states cost more: 1.4 points of csts, 3 of lcqmc
+            (multilingual-e5-small, 300 rows, nncf.quantize).
     """
     import openvino
 

@@ -13,9 +13,11 @@ from juzhen.encoders.projection import similarity
 
 
 class PaddedSentences:
-    """`Sentences` of `juzhen.encoders.pooling` for token states padded on either side. The mask is 1 on tokens.
+    """`Sentences` of `juzhen.encoders.pooling` for token states padded on either side.
 
-    The first `unpooled` tokens of each sentence are not pooled. The last token always is.
+    Args:
+        mask: 1 on tokens, 0 on padding.
+        unpooled: Tokens at the start of each sentence that are not pooled. The last token always is.
     """
 
     def __init__(self, mask: Float[Tensor, "sentences length 1"], unpooled: int) -> None:

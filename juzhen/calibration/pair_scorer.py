@@ -101,8 +101,18 @@ class Scorer:
     ) -> "np.ndarray":
         """Return one score for each pair, by the encoder or the two runs.
 
-        `columns` and `source` name the texts and the table in messages. Raises UserError for a cross-encoder that
-        reads such pairs in one order.
+        Args:
+            first: First text of each pair.
+            second: Second text of each pair.
+            progress: Show a progress bar.
+            columns: Names of the texts in the table `source`.
+            source: Name of the table in messages.
+
+        Returns:
+            float array (pairs,).
+
+        Raises:
+            UserError: A cross-encoder that reads such pairs in one order.
         """
         from juzhen.backends import Deferred
         from juzhen.core.examples import TEXT_COLUMNS, Kind
@@ -130,9 +140,15 @@ class Scorer:
         return encoder.score(list(zip(first, second, strict=True)), **options)
 
     def words(self, first: str, second: str, *, top: int = 10) -> str:
-        """Return the tokens of a pair's score with their parts, largest first, as lines for the terminal.
+        """Return the tokens of a pair's score with their parts. Raises UserError without such parts.
 
-        Raises UserError for an encoder without such parts.
+        Args:
+            first: First text.
+            second: Second text.
+            top: Number of tokens, largest part first.
+
+        Returns:
+            Lines for the terminal.
         """
         encoder: Any = None if self.fuse is not None else self._loaded[1]
         if not hasattr(encoder, "words"):
@@ -143,7 +159,14 @@ class Scorer:
         return "\n".join(f"{part:8.4f} {token}" for token, part in parts) or "no token in common"
 
     def shown(self, scores: "np.ndarray") -> "np.ndarray":
-        """Return the scores, or probabilities of label 1 if --calibration or --scaling request them."""
+        """Return the scores, or probabilities of label 1 if --calibration or --scaling request them.
+
+        Args:
+            scores: Scores of the encoder, (pairs,).
+
+        Returns:
+            Array of the same shape.
+        """
         import numpy as np
         from scipy.special import expit
 

@@ -69,7 +69,12 @@ class ScoredSet:
 
 
 class ScoredEncoder(ABC):
-    """An encoder of a run or a folder, or a built-in one, that scores rows without gradients and in float32."""
+    """An encoder that scores rows without gradients and in float32.
+
+    Args:
+        source: Run, folder or built-in name.
+        place: Folder of its weights.
+    """
 
     def __init__(self, source: str | Path, place: Path, *, batch_tokens: int) -> None:
         self.source = source
@@ -206,7 +211,11 @@ class ScoredRun(ScoredEncoder):
 def read_rows(result: Result, column: str, *, data_dir: Path | None = None) -> Examples:
     """Read the rows of `split/dataset` that the run has scored, with their texts. For `debug_rows` all rows.
 
-    By default they are read where the run read them. Raises UserError for other rows, or none.
+    Args:
+        data_dir: Where to read sets. Default: where the run read them.
+
+    Raises:
+        UserError: No such rows, or other rows.
     """
     from juzhen.data.loading import load_split, sampled
 
@@ -252,7 +261,8 @@ def fitted_sets(
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the report of each set. `notes` explain sets that nothing can be fitted on.
 
-    Raises UserError if that is every set.
+    Raises:
+        UserError: Nothing can be fitted on any set.
     """
     unfit = []
     for name in names:
@@ -353,9 +363,11 @@ def fuse_set(runs: Sequence[ScoredRun], name: str, *, seed: int) -> dict[str, An
 
 @dataclass(frozen=True)
 class RunDifference:
-    """A metric of one run minus that of the first one, as fractions, with its 95 % interval.
+    """A metric of one run minus that of the first one, as fractions.
 
-    Rows (of rankings: queries) are paired.
+    Args:
+        low: Lower end of the 95 % interval of the difference. Rows (of rankings: queries) are paired.
+        high: Upper end of the interval.
     """
 
     measure: str
@@ -405,7 +417,11 @@ class PairedRuns:
     def columns(self, split: str | None, sets: Sequence[str] | None) -> list[str]:
         """Return each `split/dataset` that all runs have measured with the set's main metric.
 
-        The default split is test if all runs have it, else dev, for each set. Raises UserError without a common column.
+        Args:
+            split: dev, test or both. Default: test if all runs have it, else dev, for each set.
+
+        Raises:
+            UserError: No common column.
         """
         read = [
             [column for column in run.result.data if not column.startswith("train/")] for run in self.runs

@@ -255,6 +255,15 @@ def set_of_file(
 ) -> SetOfFile:
     """Make the set of a file, unless it exists and the file is unchanged.
 
+    Args:
+        file: Table with the rows.
+        data_dir: Folder of the data sets.
+        config_dir: Folder whose dataset/ has the description.
+        write: Write the set. False only makes the description.
+
+    Returns:
+        Name, row type and description of the set.
+
     Raises:
         UserError: A set of this name comes from another file, or from other content with other choices.
     """

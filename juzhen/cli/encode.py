@@ -190,7 +190,13 @@ def _standard_input() -> bytes:
 
 
 def cut_lines(lost: Any, max_length: int, line_numbers: Sequence[int]) -> str | None:
-    """Return a line about truncated texts, or None if there are none."""
+    """Return a line about truncated texts, or None if there are none.
+
+    Args:
+        lost: Number of truncated tokens of each text.
+        max_length: Longest text of the encoder, in tokens.
+        line_numbers: Line of each text in its file.
+    """
     cut = [number for number, count in zip(line_numbers, lost.tolist(), strict=True) if count]
     if not cut:
         return None

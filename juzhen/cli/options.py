@@ -228,6 +228,9 @@ def _option(about: str, hint: Any, default: Any) -> Any:
 def described_args(docstring: str) -> Mapping[str, str]:
     """Read the entries under `Args:`, or `Attributes:`, of a docstring.
 
+    Args:
+        docstring: A docstring in Google style.
+
     Returns:
         Name → description in one line.
 
@@ -264,6 +267,7 @@ def data_folder(folder: Path | None, *, may_lack: bool = False) -> Path:
     """Return the folder of the data sets.
 
     Args:
+        folder: As typed. None takes $JUZHEN_DATA, or data.
         may_lack: Accept a missing folder, because it is going to be made.
 
     Raises:
@@ -279,5 +283,9 @@ def data_folder(folder: Path | None, *, may_lack: bool = False) -> Path:
 
 
 def require_matplotlib(otherwise: str = "") -> None:
-    """Check that matplotlib is installed, before scores are computed."""
+    """Check that matplotlib is installed, before scores are computed.
+
+    Args:
+        otherwise: End of the message, with an alternative.
+    """
     require_packages("the picture", "matplotlib", extra="analysis", otherwise=otherwise)

@@ -69,6 +69,7 @@ def run_program(main: Callable[[], int | None], work: str = "") -> int:
     A reader that stops (`| head -1`) is not an error.
 
     Args:
+        main: The program.
         work: Name of the work in the line about an exception.
 
     Returns:
@@ -112,6 +113,9 @@ def open_streams() -> "Lasting":
 
     A character that the encoding lacks is written as \\u4eca. Closed streams are opened on the null device, because the
     next opened file would take their number, and their text.
+
+    Returns:
+        The file under stdout.
     """
     for number in range(3):
         try:
@@ -160,7 +164,15 @@ def _over(file: Lasting, stream: TextIO | None) -> TextIO:
 
 
 def status_of(main: Callable[[], int | None], work: str = "") -> int:
-    """Run a program, and answer an exception in one line."""
+    """Run a program, and answer an exception in one line.
+
+    Args:
+        main: The program.
+        work: Program or verb, for the line.
+
+    Returns:
+        The exit status.
+    """
     try:
         return main() or 0
     except SystemExit as ended:
@@ -179,7 +191,15 @@ def wants_traceback() -> bool:
 
 
 def answer(error: BaseException, work: str = "") -> int:
-    """Print one line on stderr about an exception, with the file of its traceback."""
+    """Print one line on stderr about an exception, with the file of its traceback.
+
+    Args:
+        error: The exception.
+        work: Program or verb, for the line.
+
+    Returns:
+        The exit status.
+    """
     if isinstance(error, KeyboardInterrupt):
         print(INTERRUPTED, file=sys.stderr)
         return INTERRUPTED_STATUS
@@ -200,7 +220,14 @@ def answer(error: BaseException, work: str = "") -> int:
 
 
 def reason_of(error: BaseException) -> str:
-    """Describe an exception in the words of its author, with the file and advice."""
+    """Describe an exception in the words of its author, with the file and advice.
+
+    Args:
+        error: The exception.
+
+    Returns:
+        The description, without a full stop.
+    """
     if isinstance(error, OSError) and error.strerror:
         names = [
             short(os.fsdecode(name), 200) for name in (error.filename, error.filename2) if _is_name(name)
@@ -307,7 +334,15 @@ SHOWN = ("torch", "pytorch-lightning", "transformers", "hydra-core")
 
 
 def tell_about(arguments: Sequence[str], *, conf_dir: Path) -> bool:
-    """Print the answer to --version, or to --info as the only word."""
+    """Print the answer to --version, or to --info as the only word.
+
+    Args:
+        arguments: The command line.
+        conf_dir: Folder of the configuration.
+
+    Returns:
+        False if Hydra must answer.
+    """
     if "--version" in arguments:
         print(version_line())
         return True

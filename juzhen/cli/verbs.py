@@ -173,6 +173,12 @@ def current_name(name: str) -> str:
 def verb(name: str) -> Any:
     """Load the command of a verb.
 
+    Args:
+        name: A verb.
+
+    Returns:
+        The command of typer.
+
     Raises:
         UserError: An unknown verb, or a verb of the suite without a clone.
     """
@@ -211,6 +217,9 @@ def _parts(command: Any) -> dict[str, Any]:
 
 def commands(name: str) -> dict[str, Any]:
     """Return the commands of a verb.
+
+    Args:
+        name: A verb.
 
     Returns:
         Words on the command line → command: one, or the subcommands.

@@ -513,7 +513,11 @@ def converted(old: str, new: str, value: Any) -> Any:
 
 
 def accept_renamed(names: Mapping[str, str]) -> Callable[[Taker], Taker]:
-    """Let a function or a class take its arguments by their earlier names too, with a warning."""
+    """Let a function or a class take its arguments by their earlier names too, with a warning.
+
+    Args:
+        names: Earlier name → name.
+    """
 
     def decorate(taker: Taker) -> Taker:
         call: Any = taker.__init__ if isinstance(taker, type) else taker  # type: ignore[misc]

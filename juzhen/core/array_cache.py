@@ -55,6 +55,8 @@ class ArrayCache:
     A damaged file is removed with a warning. If nothing can be written, a warning appears and the work continues.
 
     Args:
+        folder: Folder of the cache.
+        holds: Its content, in the plural, for messages.
         max_bytes: Largest size. The files that were used longest ago are removed.
     """
 
@@ -161,6 +163,7 @@ def read_arrays(path: Path, checks: bool = True) -> Stored:
     """Map the arrays of a file, read-only.
 
     Args:
+        path: The file.
         checks: Compare all bytes with the checksum. False if another process has just done it.
 
     Raises:

@@ -58,6 +58,7 @@ def atomic_write(
     """Open a file to write to that replaces `path` at the end of the block. After an error nothing has changed.
 
     Args:
+        path: The file. A link is not followed.
         mode: "w" for text in UTF-8, with line ends as given. "wb" for bytes.
         unless: Called at the end. If it returns True, the file at `path` stays.
         in_own_folder: The caller has checked that the folder is marked: `path` is neither checked nor listed.
@@ -162,7 +163,12 @@ def new_link(target: Path, path: Path) -> None:
 
 
 def remove_file(path: Path, *, in_own_folder: bool = False) -> None:
-    """Remove a file of a marked folder, or a listed file. Any other file stays."""
+    """Remove a file of a marked folder, or a listed file. Any other file stays.
+
+    Args:
+        path: The file.
+        in_own_folder: As in `atomic_write`.
+    """
     if in_own_folder or is_own_dir(path.parent) or is_overwritable(path):
         path.unlink(missing_ok=True)
 

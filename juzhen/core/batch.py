@@ -114,7 +114,12 @@ class Movable:
     """Dataclass of tensors that can move to another device."""
 
     def to(self, device: torch.device, **options: Any) -> Self:
-        """Return a copy with every tensor on a device. Copies from pinned memory do not block."""
+        """Return a copy with every tensor on a device. Copies from pinned memory do not block.
+
+        Args:
+            device: The device.
+            options: Of `torch.Tensor.to`.
+        """
         if torch.device(device).type == "cuda":
             options.setdefault("non_blocking", True)
         return mapped(self, lambda tensor: tensor.to(device, **options))
@@ -318,7 +323,10 @@ def row_tensors(
 
     Args:
         batch: The rows. Its own tensors are among the returned ones.
+        embeddings: Embeddings of its sentences.
+        score: Similarity of two embeddings, row by row.
         reads: Names that the loss reads. Scores of documents are computed only if they are among them.
+        layers: Embeddings of the same sentences at several depths.
     """
     columns = [embeddings[rows] for rows in batch.columns.values()]
     tensors = batch.tensors | text_tensors(columns)

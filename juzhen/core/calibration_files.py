@@ -55,6 +55,7 @@ class Scaling:
     """Scaling of scores to probabilities, fitted on one set of 0/1 pairs.
 
     Args:
+        path: File of the parameters.
         fitted: Name of SCALINGS → T, or a and b. Empty if the set has no 0/1 labels.
         threshold: Lowest score of a positive pair. None without positive pairs.
     """
@@ -79,7 +80,11 @@ class Scaling:
 
 @dataclass(frozen=True)
 class Calibration(Scaling):
-    """Scaling of one run's scores."""
+    """Scaling of one run's scores.
+
+    Args:
+        weights: Digest of the run's weights.
+    """
 
     weights: str
 
@@ -100,6 +105,7 @@ class Fusion(Scaling):
 
     Args:
         runs: Folders of both runs, as on the command line.
+        weights: Digests of their weights.
     """
 
     runs: tuple[str, str]

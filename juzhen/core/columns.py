@@ -23,6 +23,10 @@ EXAMPLE = '("今天天气很好", "今天是个好天气")'
 def as_column(values: Any, name: str) -> list[Any]:
     """Return the values of a list, array, Series, Arrow column or generator by position.
 
+    Args:
+        values: The column.
+        name: Name of the argument, for the message.
+
     Raises:
         UserError: Not a column.
     """
@@ -163,7 +167,14 @@ def _are_texts(values: Iterable[Any]) -> bool:
 def check_texts(
     texts: Sequence[str], *, called: str = "text", start: int = 0, may_be_empty: bool = False
 ) -> None:
-    """Raises UserError for the first text that cannot be encoded."""
+    """Raises UserError for the first text that cannot be encoded.
+
+    Args:
+        texts: The texts.
+        called: Name of one of them, for the message.
+        start: Number of the first one.
+        may_be_empty: Accept empty texts.
+    """
     if {*map(type, texts)} <= {str}:  # one look at all of them is many times as fast
         together, firsts = "".join(texts), {text[:1] for text in texts}
         is_seen = may_be_empty or not ("" in firsts or "\0" in together or any(map(is_unseen, firsts)))
@@ -220,6 +231,10 @@ def sound_rows(
     """Find the rows that can be compared: their squared length is a finite float32 number.
 
     One pass finds NaN, infinity, and vectors so long that normalising them would give zeros.
+
+    Args:
+        numbers: Vectors, or one number a row.
+        may_be_zero: False refuses a row of zeros, too.
     """
     rows = numbers[:, None] if numbers.ndim == 1 else numbers
     with np.errstate(all="ignore"):
@@ -239,8 +254,12 @@ def require_finite(
     """Check numbers that were computed from texts.
 
     Args:
+        numbers: One row for each text, or several.
+        texts: Texts, or pairs of texts.
         owners: Index of each row's text. None: one row for each text.
         key: Name of one of `texts`, for the message.
+        giver: Name of the model, for the message.
+        may_be_zero: As of `sound_rows`.
 
     Raises:
         UserError: A row with NaN or infinity. The message has its text.
@@ -257,6 +276,11 @@ def require_finite_weights(
     tensors: Iterable[tuple[str, Any]], source: object, *, remedy: str = "Copy the weights again"
 ) -> None:
     """Check named torch tensors for NaN and infinity.
+
+    Args:
+        tensors: Names and tensors.
+        source: The file or folder they come from.
+        remedy: Advice to the user.
 
     Raises:
         UserError: A tensor with NaN or infinity. The message has its name.

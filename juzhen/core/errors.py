@@ -55,6 +55,14 @@ def without_loading(message: str, instead: str, of_readers: Mapping[str, str] | 
     'x: holds a cross-encoder. Name another'
     >>> without_loading("x: no head. Name another, or load it with SentenceEncoder.load(…)", "Serve it")
     'x: no head. Name another'
+
+    Args:
+        message: A message.
+        instead: The sentence that replaces the advice.
+        of_readers: Class → its own sentence.
+
+    Returns:
+        The message.
     """
 
     def advice(found: re.Match[str]) -> str:
@@ -65,7 +73,14 @@ def without_loading(message: str, instead: str, of_readers: Mapping[str, str] | 
 
 
 def foreign_reason(error: BaseException) -> str:
-    """Return the message of another library in one line, without its advice to run code of a model or a data set."""
+    """Return the message of another library in one line, without its advice to run code of a model or a data set.
+
+    Args:
+        error: The exception.
+
+    Returns:
+        One line.
+    """
     said = getattr(error, "strerror", None) or error  # without the path, which the caller names
     text = " ".join(str(said).split()) or type(error).__name__
     if re.search("trust_remote_code|(custom|remote) code", text):
@@ -74,7 +89,11 @@ def foreign_reason(error: BaseException) -> str:
 
 
 def print_error(error: UserError) -> None:
-    """Print a mistake on stderr, with secrets redacted."""
+    """Print a mistake on stderr, with secrets redacted.
+
+    Args:
+        error: The mistake.
+    """
     from juzhen.core.secrets import redacted
 
     print(f"error: {redacted(str(error))}", file=sys.stderr)
@@ -130,6 +149,13 @@ def require_number(
 def nearest(word: str, names: Iterable[str]) -> str:
     """Return a sentence with the known words closest to a word, or with all known words if none is close.
 
+    Args:
+        word: The unknown word.
+        names: The known words.
+
+    Returns:
+        One sentence.
+
     >>> nearest("cosnet", ["cosent", "cosine", "triplet"])
     'Did you mean cosent?'
     >>> nearest("zzz", ["a", "b"])
@@ -158,6 +184,13 @@ WORDS_OF_YAML = ("null", "true", "false", "nan", "inf")
 def setting(key: str, value: object) -> str:
     """Return `key=value` for one text. A value with a comma, a space, = or {} is quoted.
 
+    Args:
+        key: Dotted name of the setting.
+        value: Its value.
+
+    Returns:
+        Text for a command line.
+
     >>> setting("data_dir", "/data/a,b")
     'data_dir="/data/a,b"'
     """
@@ -172,6 +205,12 @@ def setting(key: str, value: object) -> str:
 def install_line(extra: str) -> str:
     """Return the command that installs an extra: in a clone with its pinned versions, otherwise by its name.
 
+    Args:
+        extra: Name of the extra, such as "onnx".
+
+    Returns:
+        A line for a shell.
+
     >>> install_line("onnx").startswith("pip install ")
     True
     """
@@ -182,13 +221,27 @@ def install_line(extra: str) -> str:
 
 
 def require_packages(user: str, *packages: str, extra: str, otherwise: str = "") -> None:
-    """Raises UserError, with the command to type, if a package is not installed."""
+    """Raises UserError, with the command to type, if a package is not installed.
+
+    Args:
+        user: Who needs the packages.
+        *packages: Names of the packages.
+        extra: The extra that installs them.
+        otherwise: End of the message: an alternative.
+    """
     if missing := [package for package in packages if find_spec(package) is None]:
         raise UserError(f"{user} needs {', '.join(missing)}. Type: {install_line(extra)}{otherwise}")
 
 
 def command(*arguments: object, unquoted: Iterable[str] = ()) -> str:
     """Return a line for a shell, with each word quoted where it needs quotes.
+
+    Args:
+        *arguments: The words.
+        unquoted: Words that follow without quotes, such as ….
+
+    Returns:
+        The line.
 
     >>> print(command("juzhen", "table", "my runs"), command("train.py", "training.duration='3 epochs'"))
     juzhen table 'my runs' train.py "training.duration='3 epochs'"
@@ -198,6 +251,13 @@ def command(*arguments: object, unquoted: Iterable[str] = ()) -> str:
 
 def typed(option: str, value: object) -> str:
     """Write an option in the form of the command line.
+
+    Args:
+        option: Its name in Python.
+        value: Its value.
+
+    Returns:
+        The words to type.
 
     >>> typed("columns", {"anchor": "标准问", "positive": "相似问"}), typed("on_bad_row", "drop")
     ('--columns anchor=标准问,positive=相似问', '--on-bad-row drop')
@@ -214,6 +274,13 @@ def typed(option: str, value: object) -> str:
 
 def in_python(option: str, value: object) -> str:
     """Write an option as an argument of a function.
+
+    Args:
+        option: Its name.
+        value: Its value.
+
+    Returns:
+        The words to type.
 
     >>> in_python("columns", {"anchor": "标准问"})
     "columns={'anchor': '标准问'}"

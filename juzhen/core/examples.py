@@ -41,6 +41,9 @@ class Side(IntEnum):
 def sides_of(symmetric: bool | None) -> tuple[Side, Side]:
     """Return the Side of a row's first text, and that of its other texts, from `Examples.symmetric`.
 
+    Args:
+        symmetric: Value of `Examples.symmetric`.
+
     Returns:
         Side of the first text, and of the others.
     """
@@ -51,6 +54,12 @@ def sides_of(symmetric: bool | None) -> tuple[Side, Side]:
 
 def negative_columns(count: int) -> list[str]:
     """Return the names of a triplet's negative columns.
+
+    Args:
+        count: Number of negatives of a row.
+
+    Returns:
+        Their names, in order.
 
     >>> negative_columns(3)
     ['negative', 'negative_2', 'negative_3']
@@ -251,7 +260,14 @@ class Comparisons:
 
     @classmethod
     def of(cls, examples: Examples) -> "Comparisons":
-        """Return the comparisons of a set, by indices into its own table. None for single texts."""
+        """Return the comparisons of a set, by indices into its own table. None for single texts.
+
+        Args:
+            examples: The set.
+
+        Returns:
+            The comparisons, or None.
+        """
         first, *further = examples.columns.values()
         if not further:
             return cls(*np.empty((2, 0), dtype=np.int64))
@@ -272,6 +288,9 @@ class Comparisons:
 
         Args:
             numbers: New index of each text, (texts,).
+
+        Returns:
+            Comparisons with the new indices.
         """
         return replace(self, first=numbers[self.first], second=numbers[self.second])
 
@@ -280,6 +299,9 @@ class Comparisons:
 
         Args:
             score: Function of two index arrays, (pairs,), that returns their scores, (pairs,).
+
+        Returns:
+            Scores, (rows,) or (rows, candidates).
         """
         if self.left_out is None:
             return score(self.first, self.second)
@@ -293,6 +315,12 @@ class Comparisons:
         """Shape one score per comparison to (rows,).
 
         For ranked kinds the shape is (rows, candidates), with −inf where a candidate is left out.
+
+        Args:
+            scores: One score for each comparison.
+
+        Returns:
+            Scores, (rows,) or (rows, candidates).
         """
         if self.left_out is None:
             return scores
@@ -304,6 +332,10 @@ class SentenceUnion:
 
     `examples` has the distinct sentences, of kind `sentence`. `numbers` has, for each set and each list, the rows of
     `examples` for the sentences of its table or for its texts.
+
+    Args:
+        sets: The sets.
+        lists: Further lists of texts.
     """
 
     def __init__(self, sets: Sequence[Examples], lists: Iterable[Iterable[str]] = ()) -> None:
@@ -334,6 +366,9 @@ class SentenceUnion:
 
         Args:
             position: Number of the set, in the order of the union.
+
+        Returns:
+            Its comparisons.
         """
         return Comparisons.of(self.sets[position]).renumbered(self.numbers[position])
 
@@ -347,6 +382,9 @@ def draw_candidates(num_rows: int) -> np.ndarray:
 
     A fixed shuffle deals rows into batches, whatever a job's seed. The last batch is filled up from the one before it,
     so that every row has the same number of candidates.
+
+    Args:
+        num_rows: Number of rows.
 
     Returns:
         (rows, candidates), with NUM_CANDIDATES candidates, or all rows if there are fewer.
@@ -375,6 +413,9 @@ def known_answers(
         anchors: Text number of each row's anchor, (rows,).
         positives: Text number of each row's positive, (rows,).
         candidates: Text numbers, (rows, candidates), the row's own first.
+
+    Returns:
+        bool (rows, candidates).
     """
     span = 1 + int(positives.max(initial=0))
     pairs = anchors.astype(np.int64) * span + positives
@@ -385,7 +426,12 @@ def known_answers(
 
 
 class DrawnDocuments:
-    """Draws positives of other rows as further documents of a row."""
+    """Draws positives of other rows as further documents of a row.
+
+    Args:
+        anchors: Index of each row's anchor text.
+        positives: Index of each row's positive text.
+    """
 
     def __init__(self, anchors: np.ndarray, positives: np.ndarray) -> None:
         order = np.argsort(anchors, kind="stable")
@@ -399,7 +445,12 @@ class DrawnDocuments:
         (`known_answers`) are never drawn. If the set has too few documents, some are drawn twice.
 
         Args:
+            rows: Rows of the set.
+            count: Documents for each row.
             seed: Numbers from 0, such as the job's seed and the batch index.
+
+        Returns:
+            Text numbers.
 
         Raises:
             UserError: Every document of the set answers the anchor of one of the rows.
@@ -431,6 +482,9 @@ def judged_split(splits: Mapping[str, Sized]) -> tuple[str, bool]:
     With a train split it is test, otherwise dev, which then is not used to choose the penalty. With one side alone it
     is the largest split, in folds: no row is evaluated by a classifier that was fitted on it.
 
+    Args:
+        splits: Split → its rows.
+
     Returns:
         The split, and True if it is evaluated in folds.
     """
@@ -445,6 +499,9 @@ def too_few(labels: Mapping[str, np.ndarray]) -> str | None:
 
     Args:
         labels: Split → class of each row.
+
+    Returns:
+        One sentence, or None.
     """
     name, in_folds = judged_split(labels)
     fitted_on = labels[name if in_folds else "train"]

@@ -160,7 +160,9 @@ def refuse_links(
     """Check that no link would lead a run to write outside its folder.
 
     Args:
+        folder: The folder.
         names: Names in it. They are checked with all paths below them.
+        within: Names of folders that may hold links.
         read: Names of folders that are only read. They may be links, too.
 
     Raises:

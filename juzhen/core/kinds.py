@@ -45,6 +45,7 @@ class KindSpec(NamedTuple):
         texts: Text columns in order. A triplet may have more: `negative_2`, `negative_3`, …
         target: Column of the gold value, or None. A `score` is scaled, a `label` has classes.
         conversions: Kinds that one conversion of `juzhen.data.convert` gives, the most natural first.
+        measures: Metrics, the main one first.
     """
 
     texts: tuple[str, ...]
@@ -230,6 +231,10 @@ def chooses(kind: Kind, unscored: Collection[Kind] = ()) -> str | None:
 
     It is the main metric, except for texts with classes: fitting a classifier at each validation costs more than
     training.
+
+    Args:
+        kind: Kind of the set.
+        unscored: Kinds for which the model has no metric.
     """
     return CLASS_MEANS if kind is Kind.LABELLED_TEXT else main_metric(kind, unscored)
 
@@ -238,6 +243,7 @@ def main_metric(kind: Kind, unscored: Collection[Kind] = ()) -> str | None:
     """Return the main metric of a kind, or None if there is nothing to compare.
 
     Args:
+        kind: Kind of the set.
         unscored: Kinds for which the model has no metric. A model that cannot search a corpus ranks a few texts.
     """
     if kind is Kind.POSITIVE_PAIR and Kind.RETRIEVAL in unscored:
@@ -295,6 +301,10 @@ def choose_conversion(
     """Choose the kind that a loss reads from a dataset: the dataset's own, or the first that one conversion gives.
 
     Args:
+        dataset: Name of the dataset.
+        kind: Its kind.
+        loss: Name of the loss.
+        input_kinds: Kinds that the loss reads.
         wanted: The dataset's `convert_to` key: take this kind or fail.
         alternatives: Gives loss → kinds it reads, to suggest losses that fit. Called for a refusal only.
         chooser: Configuration key that has `loss` as its value, for messages: a model may require a kind, too.
@@ -327,7 +337,12 @@ def _spoken(kinds: Sequence[Kind]) -> str:
 
 
 def text_roles(kind: Kind | None, symmetric: bool | None) -> str | None:
-    """Name the roles of a row's two texts if they cannot be exchanged, or return None."""
+    """Name the roles of a row's two texts if they cannot be exchanged, or return None.
+
+    Args:
+        kind: Kind of the set, None for a ranking.
+        symmetric: See `Examples.symmetric`.
+    """
     if kind is Kind.NLI_PAIR:
         return "premise and hypothesis"
     return "query and document" if symmetric is False else None

@@ -15,6 +15,7 @@ def lazily(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
     """Return the `__getattr__` of a package.
 
     Args:
+        package: Its name.
         homes: Exported name → module that defines it, relative to the package.
     """
 

@@ -84,6 +84,13 @@ def files_below(folder: str | Path, name: str) -> list[Path]:
     A link is followed if it is in `folder` itself, or if the file is in its target: people collect links to runs, and a
     link to a whole disk further down is not searched. Each folder counts once, under its own path if that is below
     `folder`, too.
+
+    Args:
+        folder: The folder.
+        name: Name of the files.
+
+    Returns:
+        Sorted paths.
     """
     found, seen, starts = list[Path](), set[str](), [str(folder)]
     for start in starts:  # links come last, and so under the path that is not one

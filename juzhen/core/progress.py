@@ -63,8 +63,12 @@ class ProgressLine:
     """Progress of one task. It is drawn when it changes, without a thread, because workers may be forked at any time.
 
     Args:
+        work: Name of the task.
+        total: Number of its parts.
         done: Parts that were done before, as after a resume. The estimate does not count them.
+        unit: Word after the numbers.
         stays: Keep the last state on the screen. In a pipe it is printed, however short the work was.
+        shown: False only counts.
     """
 
     def __init__(
@@ -117,6 +121,7 @@ class ProgressLine:
         """Set the number of finished parts.
 
         Args:
+            done: The number.
             note: More about it. A function is called only to draw it, with True if there is much room.
         """
         if self._first is None and done > self.done:
@@ -193,6 +198,8 @@ def progress_bar(work: str, total: int, *, shown: bool | None) -> Iterator[Calla
     """Give a function that counts finished parts.
 
     Args:
+        work: Name of the task.
+        total: Number of its parts.
         shown: None: a bar appears on a terminal after PATIENCE seconds.
     """
     begun, done = time.monotonic(), 0
@@ -236,7 +243,15 @@ def console_table(
     title: str | None = None,
     bold: Container[int] = (),
 ) -> "Table":
-    """Make a table of rich. Wide cells are wrapped, of numbers only where they do not fit."""
+    """Make a table of rich. Wide cells are wrapped, of numbers only where they do not fit.
+
+    Args:
+        head: Headings.
+        rows: Cells.
+        numbers: Headings of right-aligned columns.
+        title: Title of the table.
+        bold: Numbers of rows whose first cell is bold.
+    """
     from rich.table import Table
     from rich.text import Text
 

@@ -226,7 +226,14 @@ WEIGHT_FILES = ("*.safetensors", "*.bin")
 
 
 def weights_digest(folder: str | Path) -> str:
-    """Return a digest (16 hex digits) of the weight files below an encoder's folder, or ""."""
+    """Return a digest (16 hex digits) of the weight files below an encoder's folder, or "".
+
+    Args:
+        folder: Folder of the encoder.
+
+    Returns:
+        The digest. "" without a weight file.
+    """
     folder = Path(folder)
     paths = sorted(path for pattern in WEIGHT_FILES for path in folder.rglob(pattern))
     digest = hashlib.sha256()
@@ -250,12 +257,26 @@ NESTED = re.compile(r"(.+)@([0-9]+)")
 
 
 def nested_name(name: str, dim: int) -> str:
-    """Return the name in results of a set or column that is scored with the first `dim` dimensions."""
+    """Return the name in results of a set or column that is scored with the first `dim` dimensions.
+
+    Args:
+        name: Name of the set or column.
+        dim: Number of dimensions.
+
+    Returns:
+        Such as "lcqmc@64".
+    """
     return f"{name}@{dim}"
 
 
 def without_size(name: str) -> tuple[str, int | None]:
     """Split the name of a set or column into the name and the dimension of truncated embeddings. None: all dimensions.
+
+    Args:
+        name: Name of the set or column.
+
+    Returns:
+        The name, and the dimension or None.
 
     >>> without_size("test/lcqmc@64"), without_size("lcqmc")
     (('test/lcqmc', 64), ('lcqmc', None))
@@ -518,14 +539,25 @@ class RunProgress:
     left: float | None = None
 
     def write(self, run_dir: Path) -> None:
-        """Write it. Errors are ignored, because the next checkpoint reports them."""
+        """Write it. Errors are ignored, because the next checkpoint reports them.
+
+        Args:
+            run_dir: The run folder.
+        """
         if is_own_dir(run_dir):
             with suppress(OSError, ValueError):
                 write_json(run_dir / PROGRESS_FILE, asdict(self), in_own_folder=True)
 
     @staticmethod
     def read(run_dir: str | Path) -> "RunProgress | None":
-        """Read it. None if it is missing or broken."""
+        """Read it. None if it is missing or broken.
+
+        Args:
+            run_dir: The run folder.
+
+        Returns:
+            The progress, or None.
+        """
         try:
             state = RunProgress(**read_json(Path(run_dir) / PROGRESS_FILE))
             numbers = (state.done, state.total, state.loss, state.dev, state.best, state.left)

@@ -64,6 +64,10 @@ def read_bytes(path: str | Path) -> bytes:
 def read_text(path: str | Path, encoding: str = "utf-8") -> str:
     """Read a text file, with every line end as a line feed.
 
+    Args:
+        path: The file.
+        encoding: Its encoding.
+
     Raises:
         OSError: As `require_file`.
         UnicodeDecodeError: Other bytes, which is a ValueError.
@@ -89,6 +93,7 @@ def read_shaped(path: str | Path, kind: Any, remedy: str) -> Any:
     """Read a JSON file and check its structure.
 
     Args:
+        path: The file.
         kind: Type of its content, as of `require_form`.
         remedy: Advice to the user for a file with another content.
 

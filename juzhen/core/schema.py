@@ -101,6 +101,7 @@ class ConfigError(UserError):
     """A mistake at one key of a configuration. `key` lets the caller find where it was set.
 
     Args:
+        message: The message.
         key: The key. None: the key that the message begins with, as in "seed=x: …".
     """
 
@@ -274,7 +275,9 @@ def require_form(value: Any, kind: Any, place: str) -> None:
     Nothing is converted: an int is a number, and true is not. Objects may have keys that their type does not name.
 
     Args:
+        value: The data.
         kind: A type of `typing.TypedDict`, `dict`, `list` and the texts and numbers of this file.
+        place: Name of the data, for the message.
 
     Raises:
         ValueError: The first place with another structure.

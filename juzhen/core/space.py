@@ -21,6 +21,7 @@ class WordPairs:
         overlap: Jaccard index of the terms of each pair, (pairs,).
         cosines: One array (pairs,) for each encoder.
         grades: Gold similarity from 0 to 1, or 1 for equal classes. None: unknown.
+        are: Kind of the pairs, in words.
     """
 
     rows: Int[np.ndarray, "two pairs"]
@@ -35,6 +36,8 @@ class EmbeddingAnalysis:
     """Embeddings of some texts by one encoder or two.
 
     Args:
+        runs: Names of the encoders.
+        texts: Texts of all sets, one after another.
         groups: Class or set (`colour`) of each text, an index into `group_names`.
         numbers: Set → a dictionary for each encoder: metrics, `spectrum`, and those of word overlap. With
             several sets also `all sets`, whose classes are the sets.
@@ -45,6 +48,7 @@ class EmbeddingAnalysis:
             less).
         pairs: Set → its WordPairs.
         sample: Set → number of drawn texts, and of all texts.
+        seed: Seed of all draws.
     """
 
     runs: Sequence[str]

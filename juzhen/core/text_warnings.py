@@ -93,6 +93,7 @@ def equal_pairs(texts: Sequence[str], codes: "np.ndarray") -> int:
     either. Texts of code 0 are left out.
 
     Args:
+        texts: Equal texts count once.
         codes: uint64 of each text, equal if its token ids are.
     """
     import numpy as np
@@ -128,7 +129,9 @@ def unknown_characters(texts: Sequence[str], number: int | None, encode: Encode)
     If a tokenizer knows each character of a piece, and not the piece, the piece is counted.
 
     Args:
+        texts: They are tokenised once more.
         number: Id of the unknown token. None: the tokenizer knows everything.
+        encode: The tokenizer.
     """
     pieces: list[str] = []
     for text, (ids, spans) in zip(texts, encode(texts), strict=True) if number is not None else ():
@@ -171,6 +174,9 @@ class Readings:
         """Add texts.
 
         Args:
+            texts: In their order.
+            is_unknown: True for texts with an unknown token.
+            codes: As of `equal_pairs`.
             weights: Number of times that each text was given. Empty: as often as it comes.
         """
         unknown = [texts[row] for row in is_unknown.nonzero()[0].tolist()]
@@ -271,6 +277,8 @@ class Truncations:
         """Add texts that a tokenizer has read.
 
         Args:
+            tokenizer: The tokenizer.
+            texts, is_unknown, codes: As of `Readings.add`.
             characters: As of `Readings`. It keeps the tokenizer alive, so that no other one gets its `id`.
         """
         readings = self.readings.setdefault(id(tokenizer), Readings(characters))
@@ -287,7 +295,11 @@ class Truncations:
         self.notes[line] = None
 
     def line(self, advice: str) -> str:
-        """Describe the truncated texts in sentences. "" without truncated texts."""
+        """Describe the truncated texts in sentences. "" without truncated texts.
+
+        Args:
+            advice: Remedy for truncated texts.
+        """
         told = []
         for (unit, max_length), (count, total) in self.counts.items():
             now, then = ("is", "was") if count == 1 else ("are", "were")
@@ -338,7 +350,12 @@ def collected(*, strict: bool = False) -> Iterator[Truncations]:
 
 @contextmanager
 def reported(*, strict: bool = False, advice: str = ELSEWHERE) -> Iterator[Truncations]:
-    """Collect the counts of a block. The outermost of such blocks warns."""
+    """Collect the counts of a block. The outermost of such blocks warns.
+
+    Args:
+        strict: Raise UserError for truncated texts instead.
+        advice: Remedy for truncated texts.
+    """
     outer = current()
     with collected(strict=strict) as seen:
         yield seen

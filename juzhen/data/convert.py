@@ -45,7 +45,15 @@ def convert_rows(examples: Examples, target_kind: Kind) -> Examples:
 
 
 def with_negatives(triplets: Examples, count: int) -> Examples:
-    """Return triplets with the first `count` negatives of each row. Raises UserError if rows have fewer."""
+    """Return triplets with the first `count` negatives of each row. Raises UserError if rows have fewer.
+
+    Args:
+        triplets: Rows with negatives.
+        count: Number of negatives to keep.
+
+    Returns:
+        The triplets.
+    """
     columns = list(triplets.columns)
     if count > len(columns) - 2:
         raise UserError(
@@ -63,7 +71,14 @@ def with_negatives(triplets: Examples, count: int) -> Examples:
 
 
 def with_equal_columns(parts: Sequence[Examples]) -> list[Examples]:
-    """Give all triplets the same number of negative columns. A part with fewer lacks the others in every row."""
+    """Give all triplets the same number of negative columns. A part with fewer lacks the others in every row.
+
+    Args:
+        parts: Sets of triplets.
+
+    Returns:
+        The sets in the same order.
+    """
     most = max(len(part.columns) for part in parts)
     if all(len(part.columns) == most and part.missing is None for part in parts):
         return [*parts]

@@ -59,6 +59,14 @@ def make_set(
 ) -> NewSet:
     """Clean and split the rows of a table. Single sentences cannot be scored and all go to training.
 
+    Args:
+        name: Name of the set.
+        table: The rows.
+        guess: Their columns and kind.
+        dev: Share of the rows for dev.
+        test: Share of the rows for test.
+        seed: Seed of the split.
+
     Raises:
         UserError: An invalid name, no good row, or a split without rows because all rows share sentences.
     """
@@ -286,6 +294,12 @@ def write_set(new: NewSet, *, data_dir: Path, descriptions: Path, origin: Origin
 
 def write_described(path: Path, description: str, texts: Mapping[Path, str], *, folder: Path) -> None:
     """Write the files of a set, then its description. A file with the same text stays untouched.
+
+    Args:
+        path: The description.
+        description: Its text.
+        texts: Text of each file of rows.
+        folder: Folder of these files, for the message.
 
     Raises:
         UserError: Rows of another set, or a file that juzhen did not write.

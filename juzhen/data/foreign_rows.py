@@ -81,6 +81,9 @@ def as_fields(
     """Return the table with the fields of a kind as columns.
 
     Args:
+        table: The table.
+        format: A name of FORMATS.
+        kind: Kind of the rows.
         num_negatives: Negatives of each row: the first ones, repeated if there are fewer. None: all, and a row with
             fewer than others has empty cells.
         teacher_scores: False: they are not read. True: each row must have them. None: they are read if the file has

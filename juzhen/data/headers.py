@@ -124,6 +124,10 @@ def is_header(first: Sequence[str], columns: Sequence[Sequence[str]]) -> bool:
     """True if the first row of a table names its columns. Cells have no spaces around them.
 
     It does if it has a word above numbers, if all its cells are column names, or if no cell looks like those below it.
+
+    Args:
+        first: The first row.
+        columns: The cells below it, column by column.
     """
     names = [name for name in first if name]
     if not names or (len({*names}) < len(names) and not all(map(is_name, names))):

@@ -39,8 +39,10 @@ class Probe:
     """A sample of sentences, and pairs among them.
 
     Args:
+        sentences: The sample.
         pairs: (2, pairs), indices into `sentences`.
         grades: Gold similarity of each pair, from 0 to 1.
+        classes: Class of each sentence, or None.
     """
 
     sentences: list[str]
@@ -105,6 +107,7 @@ class TransferTask:
     """Rows with classes, by split: train, dev and test, as far as they exist.
 
     Args:
+        name: Name of the set.
         splits: Split → its rows.
         by_means: Classify by the means of the classes alone, as during training.
     """
@@ -186,6 +189,7 @@ class JobData:
 
     Args:
         train: Dataset key → training rows, in the kind that its loss reads.
+        evaluation: Every scored set, one entry per split.
         absent: `split/dataset` of evaluation splits without a file → the metric that is null in the result.
         tasks: Sets with classes, for classifiers at the end of a stage.
         unscored: Evaluation set → the reason why the model has no metric for it.
@@ -215,8 +219,12 @@ def load_job_data(
     """Read every training set (as the kind in `kinds`) and every evaluation split of a job.
 
     Args:
+        job: The job.
         kinds: Dataset key → kind that its loss reads.
         unscored: Kinds for which the model has no metric, with the reason. Sets of these kinds are not evaluated.
+
+    Returns:
+        Training sets and evaluation splits.
     """
     if job.evaluation.transfer and Kind.LABELLED_TEXT in unscored:
         raise UserError(f"transfer: {unscored[Kind.LABELLED_TEXT]}. Leave it at []")
@@ -263,7 +271,13 @@ def load_stages(
     Sets are read once, unless two stages train on them in two kinds. A stage's own `limit` reduces its rows.
 
     Args:
+        job: The job, which has the evaluation sets.
+        stages: The stages of its schedule.
         kinds: Dataset key → kind, for each stage.
+        **options: As of `load_job_data`.
+
+    Returns:
+        The rows of each stage, in order.
     """
     first = {name: kind for kinds_of_stage in reversed(kinds) for name, kind in kinds_of_stage.items()}
     shared, loaded = load_job_data(job, first, **options), []
@@ -304,6 +318,10 @@ def _task_rows(job: DataRequest, examples: Examples | None, split: str) -> Examp
 def unscored_reasons(job: DataRequest, unscored: Mapping[Kind, str]) -> dict[str, str]:
     """Return evaluation sets with files → the reason why the model has no metric for them.
 
+    Args:
+        job: The job.
+        unscored: Kind → the reason.
+
     Returns:
         Name of the set → the reason.
     """
@@ -320,7 +338,9 @@ def require_evaluation(job: DataRequest, reasons: Mapping[str, str], *, has_some
     """Raises UserError if none of a job's evaluation sets can be evaluated.
 
     Args:
+        job: The job.
         reasons: Sets with files → the reason why the model has no metric for them.
+        has_some: At least one set can be evaluated.
     """
     if has_some or not (job.evaluate or not job.dataset):
         return
@@ -353,6 +373,12 @@ def load_split(
     job: DataRequest, config: DatasetConfig, split: str, *, required: bool = False
 ) -> Examples | None:
     """Read one split of a job, as of `load_examples`.
+
+    Args:
+        job: The job.
+        config: Description of the set.
+        split: "train", "dev" or "test".
+        required: True: a missing file is an error.
 
     Returns:
         The rows. None if the set has no such file.
@@ -387,6 +413,13 @@ def sampled(examples: Examples, limit: int | None) -> Examples:
     """Sample at most `limit` rows of an evaluation split, or queries with their whole corpus.
 
     Any job draws the same rows. The fingerprint changes, so their scores are not taken for scores of the whole split.
+
+    Args:
+        examples: The split.
+        limit: Largest number of rows. None: all.
+
+    Returns:
+        The sample.
     """
     chosen = cut(examples, limit, seed=0)
     if chosen is examples:
@@ -400,6 +433,14 @@ def cut(examples: Examples, limit: int | None, seed: int) -> Examples:
     """Sample at most `limit` rows without replacement, in file order. The table keeps only the sentences they need.
 
     Of judgements, sample as many queries, with all their judgements. The corpus is then the documents of these.
+
+    Args:
+        examples: The split.
+        limit: Largest number of rows. None: all.
+        seed: Seed of the draws.
+
+    Returns:
+        The sample.
     """
     if limit is None or len(examples) <= limit:
         return examples
@@ -435,6 +476,7 @@ def look_at_data(job: DataRequest, *, unscored: Mapping[Kind, str] | None) -> No
     """Raises the UserError that reading a job's sets would raise, as far as small files show it.
 
     Args:
+        job: The job.
         unscored: Kinds that the model is not evaluated on, with the reason. None: unknown, so evaluation sets are
             skipped.
     """

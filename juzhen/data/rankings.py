@@ -242,7 +242,14 @@ def _anchors_are_standard(examples: Examples) -> bool:
 
 
 def as_judgements(examples: Examples) -> Examples:
-    """Return judgements unchanged, and pairs and triplets by `as_retrieval`."""
+    """Return judgements unchanged, and pairs and triplets by `as_retrieval`.
+
+    Args:
+        examples: Judgements, pairs or triplets.
+
+    Returns:
+        Judgements.
+    """
     return examples if examples.kind in JUDGED else as_retrieval(examples)
 
 
@@ -257,6 +264,12 @@ def as_retrieval(examples: Examples) -> Examples:
     Positive pairs and triplets: the corpus is all distinct positives and negatives, with the documents of the retrieval
     set that the pairs were made from. The queries are all distinct anchors. An anchor's positives answer it. Its
     negatives are known not to, unless they are its positives too.
+
+    Args:
+        examples: Pairs or triplets.
+
+    Returns:
+        Judgements.
 
     Raises:
         UserError: No text has an answer, or rows of another kind.

@@ -42,6 +42,12 @@ BUILTIN_DATA = BUILTIN / "data"
 def on_disk(path: Path) -> Path | None:
     """Return the file with its own or another compression. None if it is missing.
 
+    Args:
+        path: Path of the file.
+
+    Returns:
+        Path of the existing form, or None.
+
     Raises:
         UserError: Only other forms exist, and more than one.
     """
@@ -56,7 +62,14 @@ def on_disk(path: Path) -> Path | None:
 
 
 def present_forms(path: Path) -> list[Path]:
-    """Return the existing files of that name, packed or not."""
+    """Return the existing files of that name, packed or not.
+
+    Args:
+        path: Path of the file.
+
+    Returns:
+        Paths.
+    """
     plain = path.with_suffix("") if path.suffix in COMPRESSIONS else path
     forms = [plain, *(plain.with_name(plain.name + suffix) for suffix in COMPRESSIONS)]
     return [form for form in forms if form.exists()]
@@ -66,7 +79,13 @@ def has_split(described: Mapping[str, Any], split: str, *, source: str, data_dir
     """True if a split can be read now: all of its files exist, or the hub has it. No file is opened.
 
     Args:
+        described: A DatasetConfig as plain containers.
+        split: The split.
         source: The job's source. The set's own source goes before it.
+        data_dir: Folder of the sets.
+
+    Returns:
+        True or False.
 
     Raises:
         UserError: Several files could be meant.
@@ -83,6 +102,15 @@ def files_of(
     """Return the files of a split. None if one is missing, or the split is read from the hub.
 
     A dev split held out from the lines of train is in that file. Errors are those of `has_split`.
+
+    Args:
+        described: A DatasetConfig as plain containers.
+        split: The split.
+        source: The job's source.
+        data_dir: Folder of the sets.
+
+    Returns:
+        Paths, or None.
     """
     if (described.get("source") or source) == Source.HUB:
         return None
@@ -123,7 +151,11 @@ class _Column:
     decode: "Callable[[], pyarrow.ChunkedArray]"
 
     def to_pylist(self) -> list[Any]:
-        """Decode the column."""
+        """Decode the column.
+
+        Returns:
+            One value for each row.
+        """
         with _told(self.path):
             return self.decode().to_pylist()
 
@@ -212,7 +244,14 @@ MARKS = {b"\xff\xfe\0\0": "utf-32", b"\0\0\xfe\xff": "utf-32", b"\xff\xfe": "utf
 
 
 def decompressed(path: Path) -> bytes:
-    """Return the unpacked bytes of a file. A truncated archive is an error, not a short file."""
+    """Return the unpacked bytes of a file. A truncated archive is an error, not a short file.
+
+    Args:
+        path: The file.
+
+    Returns:
+        Its bytes.
+    """
     with open_regular_file(path) as file:
         raw = file.read()
     suffix = path.suffix.lower()
@@ -228,7 +267,14 @@ def decompressed(path: Path) -> bytes:
 
 
 def mapped(path: Path) -> mmap.mmap:
-    """Map a file into memory. Only the parts that are read take memory. Errors: as of `decompressed`."""
+    """Map a file into memory. Only the parts that are read take memory. Errors: as of `decompressed`.
+
+    Args:
+        path: The file.
+
+    Returns:
+        The mapped bytes.
+    """
     with open_regular_file(path) as file:
         if not os.fstat(file.fileno()).st_size:
             raise UserError(f"{path}: the file is empty. Give another file")
@@ -236,7 +282,12 @@ def mapped(path: Path) -> mmap.mmap:
 
 
 def require_utf8(path: Path, start: bytes) -> None:
-    """Raises UserError if the start of a file has a mark of UTF-16 or UTF-32, which spreadsheets write."""
+    """Raises UserError if the start of a file has a mark of UTF-16 or UTF-32, which spreadsheets write.
+
+    Args:
+        path: The file, for the message.
+        start: Its first bytes.
+    """
     if encoding := next((name for mark, name in MARKS.items() if start.startswith(mark)), None):
         raise UserError(
             f"{path}: this is {encoding.upper()}, and UTF-8 is expected. Convert it: iconv -f {encoding} -t utf-8"
@@ -245,6 +296,10 @@ def require_utf8(path: Path, start: bytes) -> None:
 
 def undecodable_lines(raw: bytes, *, first_line: int = 1) -> dict[int, str]:
     """Return line → its first byte that is not UTF-8.
+
+    Args:
+        raw: The bytes of a file.
+        first_line: Number of the first line.
 
     Returns:
         Line number → text that names the byte.
@@ -281,12 +336,15 @@ class FileTable:
     """Rows of a file or a hub split, column by column.
 
     Args:
+        place: Name of the file, for messages.
         names: Column names. None if the file has no names.
         columns: Values of each column, a sequence or an object with `to_pylist`. Missing JSON fields are None.
         lines: int32 (rows,): first line of each row, from 1. Without lines the number of the row.
         faults: Line → reason why it is not a row. Such rows are not among the columns.
+        has_lines: Rows have lines in the file.
         classes: Column name → names of its class indices, if the file has them.
         needs_mark: Its program reads UTF-8 only with a byte order mark, as Excel does.
+        format: Format of the file, for people.
         notes: Remarks that a person may want to check, one sentence each.
         delimiter: Character between the cells of a text table.
         quoted: True if cells of a text table are quoted.
@@ -312,17 +370,37 @@ class FileTable:
             self.names = [name.strip() for name in self.names]
 
     def class_names(self, column: str | int) -> Sequence[str]:
-        """Return the names of the class indices in a column. Empty without names."""
+        """Return the names of the class indices in a column. Empty without names.
+
+        Args:
+            column: Name or position of the column.
+
+        Returns:
+            The names, by class index.
+        """
         name = column if isinstance(column, str) else self.names[column] if self.names else ""
         return self.classes.get(name, ())
 
     def at(self, line: int) -> str:
-        """Return `file:line`, or `file, row number`."""
+        """Return `file:line`, or `file, row number`.
+
+        Args:
+            line: Number of the line or row, from 1.
+
+        Returns:
+            Text for a message.
+        """
         return f"{self.place}:{line}" if self.has_lines else f"{self.place}, row {line}"
 
 
 def plain_name(path: Path) -> str:
     """Return the name of a file without the suffix of its format and of its packing.
+
+    Args:
+        path: Path of the file.
+
+    Returns:
+        The name.
 
     >>> plain_name(Path("faq.v2.CSV.gz")), plain_name(Path("faq"))
     ('faq.v2', 'faq')
@@ -335,8 +413,12 @@ def read_table(path: Path, *, header: bool, quoted: bool) -> FileTable:
     """Read a file as columns.
 
     Args:
+        path: The file.
         header: The first line names the columns, as in LayoutConfig. Only for .tsv, .txt and .csv.
         quoted: Cells may be quoted, as in LayoutConfig. Only for .tsv, .txt and .csv.
+
+    Returns:
+        The columns.
 
     Raises:
         UserError: A file of another format than its suffix.
@@ -360,7 +442,14 @@ def read_table(path: Path, *, header: bool, quoted: bool) -> FileTable:
 
 
 def columnar_table(path: Path) -> FileTable:
-    """Read a parquet or Arrow file. Raises UserError for any other."""
+    """Read a parquet or Arrow file. Raises UserError for any other.
+
+    Args:
+        path: The file.
+
+    Returns:
+        The columns.
+    """
     content = decompressed(path) if path.suffix.lower() in COMPRESSIONS else mapped(path)
     file = _read_columnar(path, suffix_of(path), content)
     numbers = np.arange(1, file.num_rows + 1, dtype=np.int32)
@@ -368,7 +457,12 @@ def columnar_table(path: Path) -> FileTable:
 
 
 def require_short_lines(path: Path, rows: Sequence[str]) -> None:
-    """Raises UserError with the first line that is longer than any text."""
+    """Raises UserError with the first line that is longer than any text.
+
+    Args:
+        path: The file, for the message.
+        rows: Its lines.
+    """
     if max(map(len, rows), default=0) > LONGEST_LINE:
         number, length = next((line, len(row)) for line, row in enumerate(rows, 1) if len(row) > LONGEST_LINE)
         raise UserError(
@@ -411,6 +505,10 @@ def decoded(path: Path, raw: bytes) -> tuple[str, str]:
 
     A byte order mark decides. Otherwise zero bytes mean UTF-16, valid UTF-8 is UTF-8, and the rest is Big5 if it looks
     like it, or GB18030, which includes GBK and GB2312.
+
+    Args:
+        path: The file, for the message.
+        raw: Its bytes.
 
     Returns:
         The text, and the encoding as Python calls it.
@@ -509,6 +607,15 @@ def csv_records(
 
     The module csv also ends a record at a carriage return. An unused character replaces it meanwhile.
 
+    Args:
+        path: The file, for the message.
+        text: Its text.
+        delimiter: Character between cells.
+        advice: End of the message: another remedy.
+
+    Yields:
+        Pairs of line number and cells.
+
     Raises:
         UserError: Quotes that are not closed. The message has the line.
     """
@@ -532,7 +639,16 @@ def csv_records(
 
 
 def json_table(path: Path, text: str, undecodable: Mapping[int, str]) -> FileTable:
-    """Table of JSON objects, one per line."""
+    """Table of JSON objects, one per line.
+
+    Args:
+        path: The file, for messages.
+        text: Its text.
+        undecodable: Output of `undecodable_lines`.
+
+    Returns:
+        The columns.
+    """
     if text.lstrip().startswith("["):
         raise UserError(
             f"{path}: expected one JSON object per line, this is a JSON array. Convert it with `jq -c '.[]'`"

@@ -36,6 +36,7 @@ def verified(
     """Check the rows of a table and return them as Examples.
 
     Args:
+        table: The rows.
         request: The split, for messages and for `on_bad_row`.
         columns: Field of the example → column name or index from 0.
         promised: Number of rows after those with an ignored label are left out. None: any number.

@@ -90,6 +90,7 @@ class RawTable:
     Args:
         cells: A column for each column of the file. The index is the line of a row, or its number without
             lines. Several rows may have one line.
+        table: The table of the cells.
         faults: Line → reason why it is not a row.
         notes: Remarks that a person may want to check, one sentence each.
         reading: Options of the person who named the table.
@@ -191,6 +192,7 @@ class Guess:
     Args:
         columns: Field of the example → column.
         labels: Label in the file → written label, for kinds with classes.
+        score_range: Lowest and highest score.
         notes: Remarks that a person may want to check, one sentence each.
     """
 
@@ -223,6 +225,8 @@ def guess(table: RawTable, *, kind: Kind | None = None, columns: Mapping[str, st
     """Detect the columns and kind of rows by the names and contents of the columns.
 
     Args:
+        table: The rows.
+        kind: Kind that a person names.
         columns: Field of the example → name of the column, or its number from 1. None: those of the table's reading.
 
     Raises:
@@ -505,6 +509,11 @@ def settled_classes(
 ) -> dict[str, str] | None:
     """Read the classes of a label column in which a few labels may be faulty.
 
+    Args:
+        read: `pair_classes` or `nli_classes`.
+        column: The label of each row.
+        share: Share of the labels that must be classes.
+
     Returns:
         Label → its class. None if the column has something else.
 
@@ -542,6 +551,7 @@ def nli_classes(values: Iterable[str], texts: Sequence[str] = ()) -> dict[str, s
     A small split may lack one of the classes.
 
     Args:
+        values: The labels.
         texts: Names of the text columns. Below premise and hypothesis, 0, 1 and 2 are classes as in SNLI.
     """
     plain = {value: _plain(value) for value in values if _plain(value) not in NO_LABEL}

@@ -162,7 +162,13 @@ def own_set(
     """Read a file as a set, and return its description and its rows.
 
     Args:
+        path: The file.
+        reading: Options of its table.
+        split: Split of the returned rows.
         score_range: Lowest and highest score. None: those of the file.
+
+    Returns:
+        The description and the rows.
 
     Raises:
         UserError: As of `read_own_table` and `guess`, and for a faulty row.
@@ -173,6 +179,12 @@ def own_set(
 
 def set_name(file: Path) -> str:
     """Return the name of a file's set.
+
+    Args:
+        file: Path of the file.
+
+    Returns:
+        The name, from letters, digits and _.
 
     >>> set_name(Path("我的 faq.v2.csv")), set_name(Path("2024.xlsx"))
     ('我的_faq_v2', 'set_2024')
@@ -187,6 +199,12 @@ def set_name(file: Path) -> str:
 def set_and_split(file: Path) -> tuple[str, str]:
     """Return set and split of a file by its name: dev, unless it is called test, as `juzhen dataset` writes it.
 
+    Args:
+        file: Path of the file.
+
+    Returns:
+        Name of the set, and "dev" or "test".
+
     >>> set_and_split(Path("faq.csv")), set_and_split(Path("data/faq/test.csv"))
     (('faq', 'dev'), ('faq', 'test'))
     """
@@ -197,7 +215,15 @@ def set_and_split(file: Path) -> tuple[str, str]:
 
 
 def split_raw(raw: RawTable, found: Guess) -> RawTable:
-    """Return the table with a row for each text of cells that hold several."""
+    """Return the table with a row for each text of cells that hold several.
+
+    Args:
+        raw: The table.
+        found: Its columns.
+
+    Returns:
+        The longer table.
+    """
     if raw.reading.split_cells is None:
         return raw
     names = names_of(raw.table)
@@ -261,6 +287,10 @@ def table_of_rows(rows: Iterable[Any], name: str = "rows") -> FileTable:
 
     Args:
         rows: Dicts with the same keys, tuples, or a table of another library.
+        name: Name of the table in messages.
+
+    Returns:
+        The columns.
     """
     names, columns, classes = _columns_of(rows, name)
     lengths = {len(column) for column in columns}
@@ -418,7 +448,9 @@ class ConfiguredSets:
     `absent` has `set/split` of the missing files, in the order of requests.
 
     Args:
+        folder: Folder of the descriptions.
         data_dir: Folder of the sets that are not built in.
+        config_dir: Another folder with descriptions in dataset/.
         on_bad_row: "error" raises UserError for the first faulty row, "drop" leaves such rows out and counts
             them.
     """
@@ -436,11 +468,25 @@ class ConfiguredSets:
         """Return the train split of the named sets, or another named split. None: all sets with a file.
 
         Sets of running text, of kind `sentence`, are left out of all sets, because they have their own audit.
+
+        Args:
+            names: Names of sets or tables. None: all sets.
+
+        Returns:
+            The rows of each set.
         """
         return self._all(names, ("train",), option="--train")
 
     def evaluation(self, names: Sequence[str] | None, *, option: str = "--evaluate") -> list[Examples]:
-        """Return the dev and test splits of the named sets, or of all."""
+        """Return the dev and test splits of the named sets, or of all.
+
+        Args:
+            names: Names of sets or tables. None: all sets.
+            option: Of the names, for messages.
+
+        Returns:
+            The rows of each split.
+        """
         return self._all(names, EVALUATION_SPLITS, option=option)
 
     def _all(self, names: Sequence[str] | None, splits: Sequence[str], *, option: str) -> list[Examples]:
@@ -466,7 +512,15 @@ class ConfiguredSets:
         return [key for key, path in self.files.items() if read_description(path).kind != Kind.SENTENCE]
 
     def load(self, key: str, split: str) -> Examples | None:
-        """Read one split. None, added to `absent`, if it has no file."""
+        """Read one split. None, added to `absent`, if it has no file.
+
+        Args:
+            key: Name of the set.
+            split: "train", "dev" or "test".
+
+        Returns:
+            The rows, or None.
+        """
         name = f"{key}/{split}"
         if name not in self._read:
             config = read_description(self.files[key])
@@ -493,6 +547,14 @@ class ConfiguredSets:
     ) -> Iterator[tuple[str, Examples | None]]:
         """Yield each split of a set and its rows, None for a missing file.
 
+        Args:
+            name: Name of the set.
+            splits: Its splits.
+            option: Beginning of the message.
+
+        Yields:
+            Pairs of split and rows.
+
         Raises:
             UserError: No split has a file.
         """
@@ -514,6 +576,10 @@ def read_lines(name: str, sets: ConfiguredSets) -> list[str]:
 
     Args:
         name: Path of a file, or name of a set.
+        sets: The configured sets.
+
+    Returns:
+        The texts.
     """
     if is_table(name):
         return [*map(as_text, text_values(Path(name)))]

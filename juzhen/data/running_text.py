@@ -101,6 +101,8 @@ def load_text(path: Path, request: SplitRequest, *, holds_out: bool) -> Examples
     """Read the windows of a text file as sentences, in the order of the file.
 
     Args:
+        path: The file.
+        request: The split.
         holds_out: The file holds dev and train. The split is then that of the held-out lines or of the others.
 
     Raises:

@@ -39,7 +39,15 @@ class Shape:
 
 
 def strata(targets: Float[np.ndarray, "rows"] | None, num_rows: int) -> Int[np.ndarray, "rows"]:
-    """Group rows so that every batch can hold its share: by classes, or by fifths of a graded score."""
+    """Group rows so that every batch can hold its share: by classes, or by fifths of a graded score.
+
+    Args:
+        targets: Gold values, or None without any.
+        num_rows: Number of rows.
+
+    Returns:
+        Number of the group of each row.
+    """
     if targets is None:
         return np.zeros(num_rows, dtype=np.int64)
     values, classes = np.unique(targets, return_inverse=True)
@@ -49,7 +57,14 @@ def strata(targets: Float[np.ndarray, "rows"] | None, num_rows: int) -> Int[np.n
 
 
 def fifths(values: Float[np.ndarray, "rows"] | Int[np.ndarray, "rows"]) -> Int[np.ndarray, "rows"]:
-    """Return the fifth, from 0, of each value. Equal values are in one fifth."""
+    """Return the fifth, from 0, of each value. Equal values are in one fifth.
+
+    Args:
+        values: One value for each row.
+
+    Returns:
+        Numbers from 0 to 4.
+    """
     return np.searchsorted(np.quantile(values, [0.2, 0.4, 0.6, 0.8]), values, side="right")
 
 
@@ -62,7 +77,13 @@ def stratified(
     """Return the strata of `training.stratify_by`: labels, fifths of the lengths, or both at once.
 
     Args:
+        by: Value of `training.stratify_by`.
+        targets: Labels or scores.
         lengths: Returns the lengths of the rows. Called only if they are needed.
+        num_rows: Number of rows.
+
+    Returns:
+        Strata and lengths of the rows.
     """
     groups = strata(targets, num_rows) if "label" in by else np.zeros(num_rows, dtype=np.int64)
     if "length" in by:
@@ -76,6 +97,14 @@ def arrange(order: Int[np.ndarray, "rows"], shape: Shape, *, window_rows: int) -
     A row's position is its rank by length within its own stratum, as a share of the stratum. So neighbours have similar
     lengths, and any part of the window holds the strata in proportion: a loss over the batch still finds positives and
     negatives in it, even if one class has the longer sentences.
+
+    Args:
+        order: Row numbers in the order of the epoch.
+        shape: Strata and lengths of the rows.
+        window_rows: Rows of a window.
+
+    Returns:
+        The sorted row numbers.
     """
     windows = np.split(order, range(window_rows, len(order), window_rows))
     return np.concatenate([_arranged(rows, shape) for rows in windows])
@@ -274,6 +303,7 @@ def apportion(total: int, shares: Mapping[str, float]) -> dict[str, int]:
     """Return integers in proportion to `shares` that sum to `total`, or to more if each must be at least 1.
 
     Args:
+        total: The sum.
         shares: Name → its share, in any unit.
 
     Returns:
@@ -309,6 +339,10 @@ class TokenBudget(Sampler[np.ndarray]):
     `world`-th batch: nothing is padded or seen twice.
 
     Args:
+        lengths: Tokens of each row.
+        max_tokens: Tokens of a batch.
+        rank: Number of this process.
+        world: Number of processes.
         even: The last batch is repeated until each process has the same number of batches. Processes that wait for one
             another in each batch need it.
     """

@@ -67,6 +67,7 @@ class SearchTables:
         corpus: id → text, with its title before it, if any.
         answers: (id of a query, id of a document) → gain: above 0 for an answer, 0 for a document known not
             to be one. A document may be missing from the corpus: then nothing finds it.
+        taken: Lines about the meaning of the columns.
         left_out: Name of a table → its lines that are in no set.
     """
 
@@ -107,6 +108,11 @@ class SearchTables:
 
     def splits(self, *, dev: float, test: float, seed: int) -> dict[str, list[tuple[str, str, float]]]:
         """Return judgements by split. Queries of equal texts are in one split.
+
+        Args:
+            dev: Share of the queries for dev.
+            test: Share of the queries for test.
+            seed: Seed of the split.
 
         Raises:
             UserError: Shares that leave a split empty.

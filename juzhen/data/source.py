@@ -60,8 +60,11 @@ def judged(
     out, and a warning counts them. Missing answers still count for the best possible score of a query.
 
     Args:
+        table: The judgements.
         part: "queries" or "corpus" → a table with the columns `id` and `text`, and `title` if `columns` has it.
+        request: The split.
         columns: Field → column, also for `query` and `document`, which are ids of the two, and `gain`.
+        promised: As of `verified`.
 
     Raises:
         UserError: A missing or repeated id, a query in no file, or one without an answer. The message has file and
@@ -104,6 +107,7 @@ def _over_texts(
     """Sentences, columns, unreachable answers and copies of judgements whose queries and documents are ids.
 
     Args:
+        examples: The judgements.
         beyond: id of a query → gains of missing answers.
         texts: "query" and "document" → id → text. Queries that are not documents are the first sentences.
     """

@@ -239,7 +239,12 @@ class SplitRequest:
     """A split of a set as a job requests it.
 
     Args:
+        config: The dataset.
+        split: The split.
+        source: builtin, local or hub.
+        data_dir: Folder of a layout's paths, for source=local.
         on_bad_row: "error" stops at the first faulty row, "drop" leaves faulty rows out and counts them.
+        required: Raise UserError if the split is missing.
         group: Place of the set in the configuration, dataset or evaluate, for messages.
     """
 
@@ -291,6 +296,14 @@ class DataRequest(Protocol):
 def made_from(verb: str, source: str, origin: str) -> str:
     """Return the `origin` of a set that a subcommand makes from `source`, a set/split with its origin.
 
+    Args:
+        verb: The subcommand.
+        source: `set/split` of the source.
+        origin: The `origin` of the source.
+
+    Returns:
+        The new `origin`.
+
     >>> parents(made_from("mine", "lcqmc_hard/train", made_from("distill", "lcqmc/train", "https://…")))
     ['lcqmc_hard', 'lcqmc']
     """
@@ -298,18 +311,40 @@ def made_from(verb: str, source: str, origin: str) -> str:
 
 
 def parents(origin: str) -> list[str]:
-    """Return the sets that a set was made from by our subcommands, by its `origin`, the nearest first."""
+    """Return the sets that a set was made from by our subcommands, by its `origin`, the nearest first.
+
+    Args:
+        origin: The `origin` of a set.
+
+    Returns:
+        Names of sets.
+    """
     return re.findall(r"juzhen \w+, from ([^/\s]+)/\w+ \(", origin)
 
 
 def described_sets(folder: Path, config_dir: Path | None = None) -> dict[str, Path]:
-    """Return the description files of sets, by name, in order."""
+    """Return the description files of sets, by name, in order.
+
+    Args:
+        folder: Descriptions of the package.
+        config_dir: Another folder with descriptions in dataset/.
+
+    Returns:
+        Name → path.
+    """
     further = [] if config_dir is None else sorted((config_dir / "dataset").glob("*.yaml"))
     return {path.stem: path for path in [*sorted(folder.glob("*.yaml")), *further]}
 
 
 def smallest(*limits: int | None) -> int | None:
-    """Return the smallest limit of rows."""
+    """Return the smallest limit of rows.
+
+    Args:
+        *limits: Numbers of rows. None: no limit.
+
+    Returns:
+        The smallest one, or None without a limit.
+    """
     return min((limit for limit in limits if limit is not None), default=None)
 
 
@@ -330,5 +365,12 @@ def configured_set(name: str, *, folder: Path = DATASETS, config_dir: Path | Non
 
 
 def read_description(path: Path) -> DatasetConfig:
-    """Read a file of conf/dataset. Raises UserError if it is not a description."""
+    """Read a file of conf/dataset. Raises UserError if it is not a description.
+
+    Args:
+        path: The YAML file.
+
+    Returns:
+        The description.
+    """
     return validated(DatasetConfig, read_yaml(path), where=str(path))

@@ -60,6 +60,7 @@ class Sheet:
 
     Args:
         rows: Row number, from 1 → column index, from 0 → value.
+        others: Names of the other visible sheets.
     """
 
     name: str
@@ -73,7 +74,9 @@ def read_sheet(
     """Read a sheet of an Excel file.
 
     Args:
+        path: The file.
         sheet: Name of the sheet, or its number from 1. None: the first with content.
+        content: Bytes of the file. None: they are read.
         most_bytes: Limit of the unpacked size. None: that of other packed files (`juzhen.data.readers`).
 
     Raises:
@@ -178,6 +181,7 @@ class TableReading:
         sheet: Sheet of an Excel file: its name, or its number from 1.
         split_cells: Separator of several texts in one cell, each of which becomes a row.
         on_bad_row: "error" refuses the first faulty row, "drop" leaves faulty rows out and counts them.
+        spell: Writes an option for a message.
     """
 
     columns: Mapping[str, Any] = field(default_factory=dict)
@@ -212,6 +216,10 @@ AS_IT_LOOKS = TableReading()
 
 def parse_columns(words: str | Sequence[str] | None, fields: Sequence[str] = ()) -> dict[str, str]:
     """Parse the value of --columns into field → column.
+
+    Args:
+        words: The value.
+        fields: Fields for words without =, in order.
 
     Raises:
         UserError: Another form.
@@ -252,6 +260,9 @@ def read_own_table(
     Faulty rows, such as those with another number of cells than most, are in `FileTable.faults`.
 
     Args:
+        path: The file.
+        reading: Options of the table.
+        content: Bytes of the file. None: they are read.
         most_bytes: Limit of an Excel file's unpacked size. None: that of other packed files.
 
     Raises:
@@ -520,6 +531,8 @@ def column_place(table: FileTable, name: str, field: str, reading: TableReading)
     """Return the index of a column.
 
     Args:
+        table: The table.
+        name: Its name, or its number from 1.
         field, reading: What the column is, and how options are spelled, for the message.
 
     Raises:
@@ -647,8 +660,7 @@ def good_texts(
 ) -> tuple[list[int], dict[int, str]]:
     """Return the rows whose texts in these columns can be encoded, and line → fault of the other rows.
 
-    Raises:
-        UserError: The first faulty row, unless such rows are left out, or no row is left.
+    Raises UserError as `refuse_rows`. `places` are the indices of the columns.
     """
     faults, names = dict(table.faults), names_of(table)
     good = np.ones(len(table.lines), dtype=bool)

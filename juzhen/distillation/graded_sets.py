@@ -45,7 +45,14 @@ class Pairs:
     grades: np.ndarray | None
 
     def agreement(self, scores: Float[np.ndarray, "pairs"]) -> float | None:
-        """Spearman correlation of `scores` with the gold labels. None without gold labels."""
+        """Spearman correlation of `scores` with the gold labels. None without gold labels.
+
+        Args:
+            scores: Score of each pair.
+
+        Returns:
+            The correlation, or None.
+        """
         return None if self.grades is None else spearman(scores, self.grades)
 
 
@@ -153,7 +160,16 @@ class Triplets:
 
     @classmethod
     def of(cls, examples: Examples, *, limit: int | None, seed: int) -> "Triplets":
-        """Return at most `limit` triplets of a set. Raises UserError for a set without triplets."""
+        """Return at most `limit` triplets of a set. Raises UserError for a set without triplets.
+
+        Args:
+            examples: The set.
+            limit: Largest number of rows. None: all.
+            seed: Seed of the draws.
+
+        Returns:
+            The triplets.
+        """
         if Kind.TRIPLET not in (examples.kind, *CONVERSIONS[examples.kind]):
             raise UserError(
                 f"{examples.name} holds {examples.kind.replace('_', ' ')}s, which cannot be read as triplets. Choose "
@@ -169,7 +185,14 @@ class Triplets:
         return cls(rows, Pairs(first, second, None), pair_of_document.reshape(len(rows), len(documents)))
 
     def agreement(self, scores: Float[np.ndarray, "pairs"]) -> float:
-        """Share of the rows whose positive scores above every negative."""
+        """Share of the rows whose positive scores above every negative.
+
+        Args:
+            scores: Score of each pair.
+
+        Returns:
+            The share, from 0 to 1.
+        """
         rows = scores[self.places]
         if self.rows.missing is not None:
             rows = np.where(self.rows.missing, -np.inf, rows)
@@ -178,7 +201,19 @@ class Triplets:
     def write(
         self, path: Path, written: list[str], *, grade: str, source: str, like: DatasetConfig, graded_by: str
     ) -> Path:
-        """Write the rows with a score per document, empty for a missing one. See `write_set`."""
+        """Write the rows with a score per document, empty for a missing one. See `write_set`.
+
+        Args:
+            path: File of the new table.
+            written: One score for each pair.
+            grade: "logit" or "probability".
+            source: `set/split` of the triplets.
+            like: Configuration of that set.
+            graded_by: Name of the scorer.
+
+        Returns:
+            Path of the configuration.
+        """
         texts = list(self.rows.columns)
         names = [*texts, *(TEACHER_SCORE.format(column) for column in texts[1:])]
         anchors, *documents = (self.rows.texts(column) for column in texts)

@@ -26,7 +26,17 @@ class AsymmetricEncoder(nn.Module):
     def vectors(
         self, texts: Sequence[str], side: Side, batch_tokens: int = BATCH_TOKENS, progress: bool | None = None
     ) -> Any:
-        """Representation of each text as a query or as a document, in the form of the family, in order."""
+        """Representation of each text as a query or as a document.
+
+        Args:
+            texts: The texts.
+            side: Read the texts as queries or as documents.
+            batch_tokens: Tokens of a batch, padding included.
+            progress: Progress bar. None shows it on a terminal once the work has taken some seconds.
+
+        Returns:
+            Vectors in the form of the family, in order.
+        """
 
     @abstractmethod
     def encode(
@@ -38,7 +48,18 @@ class AsymmetricEncoder(nn.Module):
         show_progress: bool | None = None,
         strict: bool = False,
     ) -> Any:
-        """Representation of each text in order, in the form of the family. That of a single text alone."""
+        """Representation of each text in order.
+
+        Args:
+            texts: One text or a list.
+            is_query: Read the texts as queries. False: as documents.
+            batch_tokens: Tokens of a batch, padding included.
+            show_progress: Progress bar. None shows it on a terminal once the work has taken some seconds.
+            strict: Raise an error for a truncated text. False prints one warning.
+
+        Returns:
+            Vectors in the form of the family, in order. The vector alone for a single text.
+        """
 
     @property
     @abstractmethod

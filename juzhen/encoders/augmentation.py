@@ -130,9 +130,12 @@ VIEWS = (*TOKEN_VIEWS, *TEXT_VIEWS)
 
 
 class TokenViews:
-    """Changes of tokens after the prompt. Nothing is tokenized again, so token tables stay the same.
+    """Changes of tokens. Nothing is tokenized again, so token tables stay the same.
 
-    Tokens that repetition pushes beyond `max_length`, special tokens included, are truncated.
+    Attributes:
+        max_length: Tokens of a sentence, special tokens included. Tokens that repetition pushes beyond it are
+            truncated.
+        prompt: Prompt of every sentence, which is not changed.
     """
 
     def __init__(
@@ -176,10 +179,13 @@ _RUN = re.compile(r"[A-Za-z]+|[\u4e00-\u9fff]+")
 
 
 class Synonyms:
-    """Groups of Chinese and English words with the same meaning. A word is in one group only.
+    """Chinese and English words with the same meaning.
 
     In Chinese, which has no spaces, the longest known word is matched from left to right. Latin words match as whole
     words in any case, and the replacement keeps a leading capital.
+
+    Attributes:
+        groups: Words with the same meaning. A word is in one group only.
     """
 
     def __init__(self, groups: Iterable[Sequence[str]]) -> None:
@@ -228,10 +234,13 @@ def builtin_synonyms() -> Synonyms:
 
 
 class Translations:
-    """Sentences that were translated into another language and back. Messages name the key `group`.
+    """Sentences that were translated into another language and back.
 
     The file is UTF-8 without a header: text, tab, translation, and more translations after further tabs. A text may
     have several lines.
+
+    Attributes:
+        group: Key of the configuration that names the file, for messages.
     """
 
     def __init__(self, path: str | Path, *, group: str = "model") -> None:
@@ -398,7 +407,15 @@ class Augmentation:
     def __call__(
         self, examples: Examples, numbers: np.ndarray, tokens: TokenTable, *, index: int, sides: np.ndarray
     ) -> TokenTable:
-        """Return the tokens of sentences in the `index`-th batch of the stage, from their original tokens."""
+        """Return the tokens of sentences in the `index`-th batch of the stage.
+
+        Args:
+            examples: Rows with the table of sentences.
+            numbers: Numbers of the sentences.
+            tokens: Their original tokens.
+            index: Number of the batch.
+            sides: Side of each sentence.
+        """
         if self._sets is not None and examples.name not in self._sets:
             return tokens
         generators = [

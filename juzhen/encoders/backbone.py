@@ -202,8 +202,14 @@ def looks_ahead(architecture: PretrainedConfig) -> bool:
 def set_attention(architecture: PretrainedConfig, attention: str | None) -> None:
     """Make a decoder causal or bidirectional, by the entries of config.json that transformers reads.
 
-    BehnamGhader et al. 2024, https://arxiv.org/abs/2404.05961. The model must be built afterwards. None keeps the
-    configuration. Raises UserError for an architecture that is not a decoder.
+    BehnamGhader et al. 2024, https://arxiv.org/abs/2404.05961. The model must be built afterwards.
+
+    Args:
+        architecture: Configuration to change.
+        attention: causal or bidirectional. None keeps the configuration.
+
+    Raises:
+        UserError: The architecture is not a decoder.
     """
     if attention is None:
         return

@@ -57,7 +57,11 @@ def states_together(encoder: PooledEncoder, texts: Sequence[str]) -> list[Float[
 
 
 def check_batch_invariance(encoder: PooledEncoder) -> None:
-    """Raise UserError if states of a text depend on the batch. Architectures covered by tests are skipped."""
+    """Check that states of a text do not depend on the batch. Architectures covered by tests are skipped.
+
+    Raises:
+        UserError: The states differ, are not finite, or the architecture does not read plain text.
+    """
     config = encoder.backbone.config
     if is_proved(config):
         return

@@ -248,7 +248,10 @@ def uncut(encoder: PooledEncoder, texts: Sequence[str]) -> TokenTable:
 class ChunkTable:
     """Chunks of texts.
 
-    Each has tokens with those around them, the number of its text, ascending, and its share of the text's tokens.
+    Attributes:
+        tokens: Tokens of each chunk, with the tokens around it.
+        texts: Number of the text of each chunk, ascending.
+        shares: Fraction of the tokens of the text in each chunk. 1 for an unsplit text.
     """
 
     tokens: TokenTable
@@ -332,13 +335,26 @@ def encoded(
 
 
 def note_read(encoder: PooledEncoder, texts: Sequence[str], table: TokenTable) -> None:
-    """Count, for the call at work, texts that are truncated and texts that the encoder does not know all of."""
+    """Count, for the call at work, texts that are truncated and texts that the encoder does not know all of.
+
+    Raises:
+        UserError: As of `note_truncated`.
+    """
     note_truncated(encoder, texts, table.lengths)
     note_unknown(encoder, texts, table)
 
 
 def note_truncated(encoder: PooledEncoder, texts: Sequence[str], lengths: np.ndarray | None = None) -> None:
-    """Record truncated texts for the current call. Raises UserError for the first one if the call is strict."""
+    """Record truncated texts for the current call.
+
+    Args:
+        encoder: The encoder.
+        texts: The texts.
+        lengths: As in `lost_tokens`.
+
+    Raises:
+        UserError: A text is truncated, and the call is strict.
+    """
     if (seen := current()) is not None and getattr(encoder, "chunk_overlap", None) is None:
         rows = np.flatnonzero(find_truncated(encoder, texts, lengths)).tolist()
         seen.count([texts[row] for row in rows], texts, max_length=encoder.max_length)
@@ -349,7 +365,11 @@ def lost_tokens(
 ) -> Int[np.ndarray, "texts"]:
     """Tokens of each text beyond `max_length`. 0 if the text is read completely.
 
-    `lengths` are upper bounds, or None. Texts that may exceed `max_length` are tokenized again.
+    Args:
+        encoder: The encoder.
+        texts: The texts.
+        lengths: Upper bounds of the numbers of tokens. None if unknown. Texts that may exceed `max_length` are
+            tokenized again.
     """
     lost = np.zeros(len(texts), dtype=np.int64)
     for rows, whole in _long_texts(encoder, texts, lengths, lambda text: text):
@@ -397,7 +417,14 @@ SAMPLED = 1000
 
 @dataclass(frozen=True)
 class TruncationStats:
-    """Number of truncated texts, or pairs in a joint input (`unit`), among those looked at."""
+    """Number of truncated texts.
+
+    Attributes:
+        looked_at: Number of texts.
+        cut: Number of truncated texts.
+        max_length: Tokens of a text.
+        unit: texts, or pairs in a joint input.
+    """
 
     looked_at: int
     cut: int

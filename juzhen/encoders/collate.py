@@ -22,7 +22,10 @@ ALL = slice(None)
 class SideTable:
     """Token table of sentences per side, tokenized on demand.
 
-    A sentence read by a side has the index side × number of sentences + its number, and no tokens until requested.
+    A sentence read by a side has the index side × number of sentences + its number.
+
+    Attributes:
+        tokens: Tokens of each index, empty until requested.
     """
 
     def __init__(self, sentences: Sequence[str], tokenizer: CachedTokenizer) -> None:
@@ -339,7 +342,10 @@ class ViewCollator(TextCollator):
     """Makes a positive pair of each sentence in training: the sentence and a changed view.
 
     The draw depends only on the seed, the batch number and the sentence number. Evaluation batches have no views.
-    `changes_anchor` changes the anchor as well, by separate draws.
+
+    Args:
+        tokenize: Texts → token ids, possibly cached.
+        changes_anchor: The anchor is changed as well, by separate draws.
     """
 
     def __init__(

@@ -146,8 +146,13 @@ def _unlike_theirs(
 class EncoderComponents:
     """Components of a sentence encoder.
 
-    `options` are keyword arguments of a PooledEncoder. `folder` is None for random weights. `load_warnings` are lines
-    to print once.
+    Attributes:
+        backbone: The transformer.
+        tokenizer: The tokenizer.
+        options: Keyword arguments of a PooledEncoder.
+        templates: Templates around sentences, or None.
+        folder: Folder of the weights. None for random weights.
+        load_warnings: Lines to print once.
     """
 
     backbone: PreTrainedModel
@@ -159,7 +164,12 @@ class EncoderComponents:
 
 
 def read_transformer(folder: Path, *, shown: str) -> tuple[PreTrainedModel, Tokenizer]:
-    """Load weights in float32 and tokenizer of a folder, on the CPU. `shown` is its name in messages."""
+    """Load weights in float32 and tokenizer of a folder, on the CPU. Raises UserError for files that do not load.
+
+    Args:
+        folder: The folder.
+        shown: Its name in messages.
+    """
     limit_threads()
     check_files(folder, needs_weights=True, shown=shown)
     with quiet():
@@ -170,11 +180,19 @@ def read_transformer(folder: Path, *, shown: str) -> tuple[PreTrainedModel, Toke
 def read_components(
     config: BackboneConfig, *, seed: int, reader: str | None = None, side: Side | None = None
 ) -> EncoderComponents:
-    """Load the components of a configured encoder, in float32 on the CPU. Raises UserError for files that do not match.
+    """Load the components of a configured encoder, in float32 on the CPU.
 
-    A null setting keeps the value of the folder. The defaults of a folder are mean pooling, no normalization, and as
-    many tokens as the model accepts. `seed` is that of weights under `initialize=random`. `reader` is the calling
-    class, for a folder that only one class reads.
+    A null setting keeps the value of the folder. The defaults of a folder are mean pooling, no normalization, and
+    as many tokens as the model accepts.
+
+    Args:
+        config: The encoder.
+        seed: Seed of the weights under `initialize=random`. The global random state is kept.
+        reader: The calling class, for a folder that only one class reads.
+        side: As in `read_layout`.
+
+    Raises:
+        UserError: A file does not load, or files do not match.
     """
     files = find_encoder(config, side=side)
     layout = files.layout

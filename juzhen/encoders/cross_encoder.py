@@ -325,7 +325,14 @@ class CrossEncoder(PairEncoder):
 
     @staticmethod
     def saved_as_symmetric(source: str | Path) -> bool:
-        """True if a saved cross-encoder scores the mean of both orders."""
+        """True if a saved cross-encoder scores the mean of both orders.
+
+        Args:
+            source: Folder of the encoder.
+
+        Returns:
+            True or False.
+        """
         settings = encoder_folder(source) / PAIRS_FILE
         return settings.is_file() and bool(read_settings(settings)["symmetric"])
 
@@ -363,7 +370,15 @@ class CrossEncoder(PairEncoder):
         self.dropout.p = self.dropout.p if head_dropout is None else head_dropout
 
     def with_head(self, grades: Sequence[float], *, seed: int) -> "CrossEncoder":
-        """The same transformer under a new head, with a node for each grade."""
+        """The same transformer under a new head, with a node for each grade.
+
+        Args:
+            grades: Gold value of each node.
+            seed: Seed of the new weights.
+
+        Returns:
+            The new cross-encoder.
+        """
         return CrossEncoder(
             self.inner,
             outputs=len(grades),

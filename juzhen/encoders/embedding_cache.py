@@ -59,9 +59,15 @@ class EmbeddingCache:
         self.folder = self.arrays.folder
 
     def partition(self, encoder: PooledEncoder, variant: str, *, dtype: str = FULL) -> "CachePartition":
-        """Return the partition of an encoder's current weights.
+        """Return the partition of the current weights of an encoder.
 
-        `variant` names the backend and settings that change vectors.
+        Args:
+            encoder: The encoder.
+            variant: Backend and settings that change the vectors.
+            dtype: FULL (float32) or HALF (float16).
+
+        Returns:
+            The partition.
         """
         name = variant if dtype == FULL else f"{variant} {dtype}"
         return CachePartition(self.arrays, encoder_digest(encoder, name), dim=encoder.dim, dtype=dtype)
@@ -107,9 +113,15 @@ class CachePartition:
     def add(
         self, texts: Sequence[str], embeddings: Float[np.ndarray, "sentences dim"], *, needed: bool = False
     ) -> None:
-        """Add embeddings for later readers of this partition. Raises UserError for NaN or infinity.
+        """Add embeddings for later readers of this partition.
 
-        With `needed` they are kept in the memory of this process if the disk is not writable.
+        Args:
+            texts: The texts.
+            embeddings: Their embeddings.
+            needed: Keep them in the memory of this process if the disk is not writable.
+
+        Raises:
+            UserError: A value is NaN or infinite.
         """
         require_finite(embeddings, texts)
         digests = np.frombuffer(b"".join(map(_digest, texts)), dtype=np.uint8).reshape(-1, DIGEST_BYTES)

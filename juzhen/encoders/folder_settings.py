@@ -53,7 +53,11 @@ def _numbers(settings: Mapping[str, Any], before: str = "") -> Iterator[tuple[st
 
 
 def read_tensors(path: Path) -> "dict[str, Tensor]":
-    """Read the tensors of a safetensors file. Raises UserError for NaN or infinity."""
+    """Read the tensors of a safetensors file.
+
+    Raises:
+        UserError: A tensor holds NaN or infinity. safetensors raises its own error for a broken file.
+    """
     from safetensors.torch import load_file
 
     tensors = load_file(path)
@@ -206,7 +210,17 @@ WAY_OUT = "Put null in its place where it may be left out"
 
 
 def require_decided(settings: Mapping[str, Any], path: Path, kind: str, *, model: str | None = None) -> None:
-    """Raise UserError for a key that is not supported and could change a number. `kind` is a key of `KEYS`."""
+    """Check that no key is ignored that could change a number.
+
+    Args:
+        settings: Content of the file.
+        path: The file, for messages.
+        kind: A key of `KEYS`.
+        model: Model type of sentence-transformers.
+
+    Raises:
+        UserError: A key is not supported, and is not null, false or empty.
+    """
     for key, value in settings.items():
         rule = KEYS[kind].get(key)
         if (
@@ -236,8 +250,14 @@ def is_empty(value: Any) -> bool:
 def read_transformer_settings(folder: Path, model: str) -> dict[str, Any]:
     """Read the Transformer settings of sentence-transformers, {} without a file.
 
-    `max_length` is the number of tokens of a text, from the last of four possible settings, or None. Raises UserError
-    for a setting that would change how texts are read.
+    `max_length` is the number of tokens of a text, from the last of four possible settings, or None.
+
+    Args:
+        folder: Folder of the transformer.
+        model: Model type of sentence-transformers.
+
+    Raises:
+        UserError: A setting would change how texts are read.
     """
     path, settings = _settings(folder)
     if not settings:

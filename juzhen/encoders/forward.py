@@ -244,7 +244,12 @@ memory (docs/log/training_speed.md)."""
 
 
 def pack(token_lists: Sequence[Sequence[int] | np.ndarray], *, max_group_tokens: int | None = None) -> Tokens:
-    """Pack sentences from the shortest to the longest, in groups of at most `max_group_tokens` or one sentence."""
+    """Pack sentences from the shortest to the longest.
+
+    Args:
+        token_lists: Token ids of the sentences.
+        max_group_tokens: Largest size of a group, except for a single sentence. None for no limit.
+    """
     table = TokenTable.of(token_lists)
     order = np.argsort(table.lengths, kind="stable")
     inverse_permutation = np.empty_like(order)
@@ -559,8 +564,11 @@ def in_micro_batches(
 ) -> Tensor:
     """Concatenate `function` of each micro-batch without keeping activations.
 
-    With fewer than `least` micro-batches the smallest one is repeated, forward and backward, and what it gives again is
-    dropped.
+    Args:
+        function: Forward pass of a micro-batch.
+        micro_batches: The micro-batches.
+        least: Minimal number of calls, forward and backward. The smallest micro-batch is repeated, and its repeated
+            outputs are dropped.
     """
     freed = FreedMemory()
     parts: list[Tensor] = []

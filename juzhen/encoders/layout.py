@@ -50,8 +50,13 @@ def modules_of(
 ) -> dict[Side | None, list[dict[str, Any]]]:
     """Return the modules of each side, in the form of modules.json.
 
-    `place` is the path of the Router inside the folder. Raises UserError for an unknown key, or a side without a
-    route.
+    Args:
+        settings: Content of the file of the Router.
+        place: Path of the Router inside the encoder folder.
+        path: File name for messages.
+
+    Raises:
+        UserError: A key is unknown, or a side has no route.
     """
     require_decided(settings, path, ROUTER)
     parameters = settings.get("parameters") or {}
@@ -140,9 +145,14 @@ class Layout:
 
 
 def read_layout(folder: Path, *, side: Side | None = None) -> Layout:
-    """Read the layout of an encoder folder. Raises UserError for a broken file or an unsupported module.
+    """Read the layout of an encoder folder.
 
-    `side` chooses the modules of an encoder that has separate ones for queries and documents.
+    Args:
+        folder: The encoder folder.
+        side: Side to read, for an encoder with separate modules for queries and documents.
+
+    Raises:
+        UserError: A file is broken, or a module is not supported.
     """
     with naming(f"{folder}: {OWN_FILE} or {MODULES_FILE} cannot be understood"):
         if (folder / OWN_FILE).is_file():

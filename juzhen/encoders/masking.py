@@ -63,8 +63,12 @@ def uniform(keys: Int[Tensor, "*any"]) -> Float[Tensor, "*any"]:
 class Vocabulary:
     """Properties of a tokenizer for masking.
 
-    Tokens are special, or continue the word of the token before, or may replace others (`ordinary`). The first `spared`
-    tokens of a text, special ones and a prompt, are never masked.
+    Attributes:
+        mask: Id of the mask token.
+        special: True for special tokens, which are never masked.
+        continues: True for tokens that continue the word of the token before.
+        ordinary: Ids of the possible replacements.
+        spared: Tokens at the start of every text that are never masked: special tokens and a prompt.
     """
 
     mask: int
@@ -209,7 +213,9 @@ class MaskedTokenHead(nn.Module):
 
     The transformer is replaced by given states, so only selected tokens pass the head. The logits of a token do not
     depend on other tokens. The output matrix is the backbone's embedding table if the architecture ties the two.
-    Weights are random (`is_new`) if the folder of the backbone has none.
+
+    Attributes:
+        is_new: The weights are random, because the folder of the backbone has none.
     """
 
     def __init__(self, backbone: PreTrainedModel) -> None:

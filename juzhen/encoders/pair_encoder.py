@@ -106,11 +106,14 @@ class PairTemplate:
     ) -> tuple[Int[np.ndarray, "rows"], Int[np.ndarray, "rows"]]:
         """Tokens that remain of each sentence when the longer one is truncated first.
 
-        `first` and `second` are the tokens of the sentences alone, special tokens included.
-
         As in the tokenizers library: a sentence of less than half the room stays complete. Otherwise both get half
         of it, and the longer one the odd token (the second, if they are equally long). If both filled `max_length`
         alone, they were truncated and the longer one is unknown, so the odd token may go to the other.
+
+        Args:
+            first: Tokens of the first sentences alone, special tokens included.
+            second: Tokens of the second sentences alone.
+            max_length: Tokens of the joint input.
         """
         room = max_length - self.num_special
         first, second = first - sum(self.margins), second - sum(self.margins)
@@ -242,7 +245,11 @@ class CrossEncoderCollator(SentenceCollator):
 
 
 class AskedPairCollator(CrossEncoderCollator):
-    """A CrossEncoderCollator that reads the first text of a row as a query and the others as documents."""
+    """A CrossEncoderCollator that reads the first text of a row as a query and the others as documents.
+
+    Args:
+        tokenize: Tokenizer of each side.
+    """
 
     def __init__(self, tokenize: CachedTokenizer, **options: Any) -> None:
         super().__init__(tokenize, **options)
@@ -307,7 +314,14 @@ class PairEncoder(ThresholdMixin, HubMixin, GuardedAttributesMixin):
 
     @abstractmethod
     def forward(self, tokens: Tokens) -> Float[Tensor, "pairs outputs"]:
-        """Logits of joint inputs from `join`, float32."""
+        """Logits of joint inputs, float32.
+
+        Args:
+            tokens: Joint inputs, as from `join`.
+
+        Returns:
+            Logits, (pairs, outputs).
+        """
 
     @property
     @abstractmethod
@@ -320,7 +334,13 @@ class PairEncoder(ThresholdMixin, HubMixin, GuardedAttributesMixin):
         """Settings that change the scores, besides the weights of `inner`."""
 
     def require_order(self, name: str, kind: Kind | None, symmetric: bool | None) -> None:
-        """Raise UserError for a set with ordered sides, if scores are the mean of both orders."""
+        """Raise UserError for a set with ordered sides, if scores are the mean of both orders.
+
+        Args:
+            name: Name of the set, for the message.
+            kind: Kind of its rows.
+            symmetric: False: the sides of the set have an order.
+        """
 
     @property
     def backbone(self) -> PreTrainedModel:
@@ -335,7 +355,15 @@ class PairEncoder(ThresholdMixin, HubMixin, GuardedAttributesMixin):
         return self.inner.dim
 
     def join(self, first: TokenTable, second: TokenTable) -> Tokens:
-        """Packed joint inputs of sentences that were tokenised alone."""
+        """Packed joint inputs of sentences that were tokenised alone.
+
+        Args:
+            first: Tokens of the first texts.
+            second: Tokens of the second texts.
+
+        Returns:
+            The joint inputs.
+        """
         ids, segments = self.template.join(first, second, max_length=self.inner.max_length)
         budget = self.inner.micro_batch_tokens
         return pack_joint(ids, segments if self.segments else None, max_group_tokens=budget)
@@ -343,14 +371,29 @@ class PairEncoder(ThresholdMixin, HubMixin, GuardedAttributesMixin):
     def tables(
         self, first: Sequence[str], second: Sequence[str], *, progress: bool | None = False
     ) -> tuple[TokenTable, TokenTable]:
-        """Token tables of first and of second texts for `join`. Their numbers may differ."""
+        """Token tables of first and of second texts for `join`. Their numbers may differ.
+
+        Args:
+            first: First texts.
+            second: Second texts.
+            progress: Progress bar. None shows it on a terminal once the work has taken some seconds.
+
+        Returns:
+            The two tables.
+        """
         table = self.inner.tokenize([*first, *second], progress=progress)
         return table[: len(first)], table[len(first) :]
 
     def note_unknown(
         self, first: Sequence[str], second: Sequence[str], sides: tuple[TokenTable, TokenTable]
     ) -> None:
-        """Record texts with unknown tokens for the current call. `sides` comes from `tables`."""
+        """Record texts with unknown tokens for the current call. `sides` comes from `tables`.
+
+        Args:
+            first: First texts.
+            second: Second texts.
+            sides: Output of `tables`.
+        """
         for reader, texts, table in zip(self.readers, (first, second), sides, strict=True):
             note_unknown(reader, texts, table)
 
@@ -360,12 +403,28 @@ class PairEncoder(ThresholdMixin, HubMixin, GuardedAttributesMixin):
         return self.inner, self.inner
 
     def room(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
-        """Tokens of the joint inputs of sentences of these lengths."""
+        """Tokens of the joint inputs of sentences of these lengths.
+
+        Args:
+            first: Tokens of each first text.
+            second: Tokens of each second text.
+
+        Returns:
+            Tokens of each joint input.
+        """
         counts = self.template.lengths(first, second, max_length=self.inner.max_length)
         return counts[0] + counts[1] + self.template.num_special
 
     def is_cut(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
-        """True for joint inputs, by the lengths of their sentences, that are truncated."""
+        """True for joint inputs, by the lengths of their sentences, that are truncated.
+
+        Args:
+            first: Tokens of each first text.
+            second: Tokens of each second text.
+
+        Returns:
+            bool array (pairs,).
+        """
         counts = self.template.lengths(first, second, max_length=UNLIMITED)
         return counts[0] + counts[1] + self.template.num_special > self.inner.max_length
 
@@ -466,7 +525,17 @@ class PairEncoder(ThresholdMixin, HubMixin, GuardedAttributesMixin):
     ) -> Float[np.ndarray, "pairs outputs"]:
         """Logits of the pairs in order, float32, without dropout. The mean of both orders if `symmetric`.
 
-        Raises UserError for a text that is empty or not a string. The options are those of `score`.
+        Raises UserError for a text that is empty or not a string.
+
+        Args:
+            first: First texts.
+            second: Second texts.
+            batch_tokens: Tokens of a batch, padding included.
+            show_progress: Progress bar. None shows it on a terminal once the work has taken some seconds.
+            strict: Raise an error for a truncated text. False prints one warning.
+
+        Returns:
+            float32 array (pairs, outputs).
         """
         first, second = as_text_list(first, "first"), as_text_list(second, "second")
         if len(first) != len(second):

@@ -34,9 +34,13 @@ LATEST = 0.75
 
 @dataclass(frozen=True)
 class Split:
-    """Passages by the tokens of the whole texts, with those around them.
+    """Passages by their tokens.
 
-    `texts` and `places` are the text of each passage, and its start and end among the inner tokens.
+    Attributes:
+        tokens: Tokens of the whole texts, with the tokens around them.
+        texts: Number of the text of each passage.
+        places: Start and end of a passage among the inner tokens of its text.
+        spans: As in `Passages`.
     """
 
     tokens: TokenTable

@@ -204,7 +204,12 @@ class GuardedAttributesMixin(nn.Module):
         super().__setattr__(name, value)
 
     def check_setting(self, name: str, value: Any) -> None:
-        """Raise UserError for an invalid value."""
+        """Raise UserError for an invalid value.
+
+        Args:
+            name: Name of the attribute.
+            value: Its new value.
+        """
 
     def _why_not(self, name: str) -> str:
         inner = getattr(self, "inner", None)

@@ -252,13 +252,27 @@ class PooledEncoder(Prompted):
         return np.array(self._prompts.sides if is_own else [Side.EVERY] * len(Side), dtype=np.int8)
 
     def reading(self, side: Side) -> Self:
-        """Return a copy that shares the weights and has the prompt of a side, or itself if the prompt is the same."""
+        """Return a copy that shares the weights and has the prompt of a side, or itself if the prompt is the same.
+
+        Args:
+            side: Read the texts as queries or as documents.
+
+        Returns:
+            An encoder.
+        """
         if self.sides[side] == Side.EVERY:
             return self
         return self.with_prompt(None, self._prompts.of_side(side))
 
     def prompted(self, texts: Sequence[str]) -> list[str]:
-        """The texts as the tokenizer gets them."""
+        """The texts as the tokenizer gets them.
+
+        Args:
+            texts: The texts.
+
+        Returns:
+            The texts with prompt.
+        """
         return [self._prompt + text for text in texts] if self._prompt else list(texts)
 
     def beginning(self, text: str) -> str:
@@ -266,6 +280,12 @@ class PooledEncoder(Prompted):
 
         Tokenizers read a text to its end before they truncate it, which takes 30 s for 7 million characters. A part
         with twice the tokens that are kept has the same first ones.
+
+        Args:
+            text: The text.
+
+        Returns:
+            Its start, or all of it.
         """
         size = CHARACTERS_PER_TOKEN * self.max_length
         if len(text) <= size or self.tokenizer.truncation_side != "right":
@@ -329,30 +349,67 @@ class PooledEncoder(Prompted):
         return self.max_length
 
     def forward(self, tokens: Tokens) -> Float[Tensor, "sentences dim"]:
-        """Embeddings in float32, also under autocast, in the order in which the sentences were collated."""
+        """Embeddings in float32, also under autocast, in the order in which the sentences were collated.
+
+        Args:
+            tokens: Packed tokens, as from `collate`.
+
+        Returns:
+            Embeddings, (sentences, dim).
+        """
         return self._finished(self._in_micro_batches(self._packed_order, tokens), tokens)
 
     def pair_scores(
         self, first: Float[Tensor, "batch dim"], second: Float[Tensor, "batch dim"]
     ) -> Float[Tensor, "batch"]:
-        """Score each pair of embeddings, higher = closer, by the cosine or by the score head."""
+        """Score each pair of embeddings, higher = closer, by the cosine or by the score head.
+
+        Args:
+            first: Embeddings of the first sentences.
+            second: Embeddings of the second sentences.
+
+        Returns:
+            One score for each pair.
+        """
         if self.score_head is not None:
             return self.score_head(first, second)
         return F.cosine_similarity(first.float(), second.float(), dim=-1)
 
     def token_states(self, tokens: Tokens) -> Float[Tensor, "tokens dim"]:
-        """States of all tokens after the last layer, in packed order."""
+        """States of all tokens after the last layer, in packed order.
+
+        Args:
+            tokens: Packed tokens, as from `collate`.
+
+        Returns:
+            States, (tokens, dim).
+        """
         return self._in_micro_batches(lambda piece: self._layers(piece)[-1], tokens)
 
     def states_and_embeddings(
         self, tokens: Tokens
     ) -> tuple[Float[Tensor, "tokens dim"], Float[Tensor, "sentences dim"]]:
-        """Return `token_states` and `forward` from one pass, without micro-batches."""
+        """Return `token_states` and `forward` from one pass, without micro-batches.
+
+        Args:
+            tokens: Packed tokens, as from `collate`.
+
+        Returns:
+            States (tokens, dim), and embeddings (sentences, dim).
+        """
         layers = self._layers(tokens)
         return layers[-1], self.pooled(layers, tokens)
 
     def pooled(self, layers: tuple[Tensor, ...], tokens: Tokens) -> Float[Tensor, "sentences dim"]:
-        """The embeddings that states in packed order become, in the order in which sentences were collated."""
+        """The embeddings that states in packed order become, in the order in which sentences were collated.
+
+        Args:
+            layers: States of each layer in packed order, (tokens, dim).
+            tokens: Packed tokens, as from `collate`.
+
+        Returns:
+            Embeddings, (sentences, dim).
+        """
         return self._finished(self._pooled(layers, tokens), tokens)
 
     def at_depths(
@@ -360,9 +417,14 @@ class PooledEncoder(Prompted):
     ) -> tuple[Float[Tensor, "sentences dim"], list[Float[Tensor, "sentences dim"]]]:
         """Return `forward`, and the same pooling after lower layers, in one pass.
 
-        Depths are fractions of the layers, in (0, 1]. With 12 layers 0.5 is layer 6. The last layer is that of
-        `forward`. Lower layers are pooled and not projected. With `finished` they are also projected and normalized,
-        as by an encoder with these layers only.
+        Args:
+            tokens: Packed sentences.
+            depths: Fractions of the layers of the backbone, in (0, 1]. With 12 layers 0.5 is layer 6. The last layer is
+                that of `forward`. Lower layers are pooled and not projected.
+            finished: Lower layers are also projected and normalized, as by an encoder with these layers only.
+
+        Returns:
+            Embeddings of the last layer, and those of each depth.
         """
         count = self.backbone.config.num_hidden_layers
         if not count:
@@ -483,12 +545,26 @@ class PooledEncoder(Prompted):
         return tokens
 
     def input_lengths(self, table: TokenTable) -> Int[np.ndarray, "sentences"]:
-        """Tokens that the transformer sees of each sentence, with prompt and special tokens."""
+        """Tokens that the transformer sees of each sentence.
+
+        Args:
+            table: Token ids of the sentences.
+
+        Returns:
+            int array (sentences,), with prompt and special tokens.
+        """
         return table.lengths
 
     @torch.inference_mode()
     def infer(self, tokens: Tokens) -> Float[np.ndarray, "sentences dim"]:
-        """Return `forward` as an array, without gradients and without dropout, on the device of the weights."""
+        """Return `forward` as an array, without gradients and without dropout, on the device of the weights.
+
+        Args:
+            tokens: Packed tokens, as from `collate`.
+
+        Returns:
+            float32 array (sentences, dim).
+        """
         with evaluating(self):
             return self(tokens.to(self.device)).cpu().numpy()
 

@@ -32,16 +32,44 @@ class Sentences(Protocol):
     @property
     def places(self) -> Any: ...
     def sum(self, states: Any) -> Any:
-        """Sum of each sentence's states."""
+        """Sum of each sentence's states.
+
+        Args:
+            states: States of the tokens, in packed order.
+
+        Returns:
+            Array (sentences, dim).
+        """
 
     def max(self, states: Any) -> Any:
-        """Largest value of each dimension."""
+        """Largest value of each dimension.
+
+        Args:
+            states: States of the tokens, in packed order.
+
+        Returns:
+            Array (sentences, dim).
+        """
 
     def first(self, states: Any) -> Any:
-        """State of the first token."""
+        """State of the first token.
+
+        Args:
+            states: States of the tokens, in packed order.
+
+        Returns:
+            Array (sentences, dim).
+        """
 
     def last(self, states: Any) -> Any:
-        """State of the last token."""
+        """State of the last token.
+
+        Args:
+            states: States of the tokens, in packed order.
+
+        Returns:
+            Array (sentences, dim).
+        """
 
 
 @dataclass(frozen=True)

@@ -78,8 +78,14 @@ def find_encoder(
 ) -> EncoderFiles:
     """Find the files of a configured encoder, and fetch them from the hub if necessary.
 
-    `beside` is the folder of an adapter whose base is configured. `alone` ignores the settings around the transformer.
-    Raises UserError for a missing file or an unreachable hub.
+    Args:
+        config: The configured encoder.
+        beside: Folder of an adapter whose base is configured.
+        alone: Find the transformer and ignore the other settings.
+        side: As in `read_layout`.
+
+    Raises:
+        UserError: The folder lacks a file, or the hub is not reachable.
     """
     folder = locate_folder(config.path)
     is_local = folder is not None
@@ -127,7 +133,12 @@ def _beside_base(config: BackboneConfig, folder: Path, layout: Layout) -> Encode
 
 
 def prompt_at_start(config: BackboneConfig, *, start: str | None) -> str:
-    """Prompt of every sentence of a job, according to its configuration and to local files."""
+    """Prompt of every sentence of a job, according to its configuration and to local files.
+
+    Args:
+        config: The configured encoder.
+        start: As in `check_encoder_files`.
+    """
     if start is not None:
         config = BackboneConfig(path=str(encoder_folder(start)), initialize="pretrained")
     folder = locate_folder(config.path)
@@ -138,7 +149,12 @@ def prompt_at_start(config: BackboneConfig, *, start: str | None) -> str:
 
 
 def marks_segments(config: BackboneConfig, *, start: str | None) -> bool:
-    """True if architecture and tokenizer mark two sentences by segments, according to local files."""
+    """True if architecture and tokenizer mark two sentences by segments, according to local files.
+
+    Args:
+        config: The configured encoder.
+        start: As in `check_encoder_files`.
+    """
     folder = encoder_folder(start) if start is not None else locate_folder(config.path)
     if folder is None:
         return True  # who loads it sees
@@ -152,8 +168,14 @@ def marks_segments(config: BackboneConfig, *, start: str | None) -> bool:
 def check_encoder_files(config: BackboneConfig, *, start: str | None = None) -> None:
     """Check that an encoder can be loaded, according to its files. Needs no torch.
 
-    Files on the hub are not checked. They are fetched after all other checks. `start` is a run or an encoder folder
-    that replaces the configured backbone.
+    Files on the hub are not checked. They are fetched after all other checks.
+
+    Args:
+        config: The configured encoder.
+        start: A run or an encoder folder that replaces the configured backbone.
+
+    Raises:
+        UserError: A file is missing or broken, or a setting does not fit the encoder.
     """
     if start is not None:
         _require_prompt_of(start, config)

@@ -103,9 +103,14 @@ class Projection(OutputLayer):
 
     @classmethod
     def load(cls, folder: Path, *, of_tokens: bool = False) -> Self:
-        """Read a `Dense` folder. Raises UserError for pickled weights or an unsupported variant.
+        """Read a `Dense` folder.
 
-        `of_tokens`: a layer over token states, which PyLate does not record.
+        Args:
+            folder: The folder.
+            of_tokens: True for a layer over token states, which PyLate does not record.
+
+        Raises:
+            UserError: Pickled weights, or an unsupported variant.
         """
         config = read_module(folder, cls.kind)
         activation = config.get("activation_function", "torch.nn.modules.activation.Tanh")
@@ -151,7 +156,14 @@ class OutputNorm(OutputLayer):
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        """Read a `LayerNorm` folder. Raises UserError for pickled weights."""
+        """Read a `LayerNorm` folder.
+
+        Args:
+            folder: The folder.
+
+        Raises:
+            UserError: Pickled weights.
+        """
         return cls._filled(folder, read_module(folder, cls.kind)["dimension"])
 
 
@@ -176,8 +188,11 @@ def load_projections(
 ) -> list[OutputLayer]:
     """Load the layers of folders, in order. None is a `UnitLength`.
 
-    `layer_norm`: true appends a new normalization unless there is one · false removes it · None changes nothing. The
-    first `token_layers` layers are over token states.
+    Args:
+        folders: Folders of the layers.
+        width: Dimensions of a pooled state.
+        layer_norm: true appends a new normalization unless there is one · false removes it · None changes nothing.
+        token_layers: Number of first layers over token states.
     """
     layers: list[OutputLayer] = []
     for number, folder in enumerate(folders):
@@ -227,7 +242,15 @@ class BilinearScore(nn.Module):
 
     @classmethod
     def load(cls, folder: Path, *, dim: int) -> "BilinearScore | None":
-        """Load SCORE_FILE. None if it is missing. Raises UserError if its size is not `dim`."""
+        """Load SCORE_FILE. None if it is missing.
+
+        Args:
+            folder: Its folder.
+            dim: Dimensions of the embeddings.
+
+        Raises:
+            UserError: Its size does not fit.
+        """
         if not (folder / SCORE_FILE).is_file():
             return None
         with naming(f"{folder / SCORE_FILE}: no form over embeddings of {dim} numbers"):
@@ -247,7 +270,11 @@ def similarity(
 
     With class probabilities p and grades g (1, 0.5, 0 for NLI), s = log Σ p_c g_c − log Σ p_c (1 − g_c). The
     sigmoid of s is the expected grade, from 0 to 1. For two classes s = z_1 − z_0, whose sigmoid is the
-    probability of label 1. Without `grades` those of GRADES are taken.
+    probability of label 1.
+
+    Args:
+        logits: Logits of the pairs.
+        grades: Grade of each class, from 0 to 1. Empty takes GRADES.
     """
     if logits.shape[1] == 1:
         return logits[:, 0]

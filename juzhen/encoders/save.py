@@ -115,7 +115,11 @@ def model_card(
 ) -> str:
     """Model card in Markdown: description, code to load the encoder, and tables of facts.
 
-    `facts` and `place` are those of `card_text` and `write_encoder`.
+    Args:
+        encoder: The encoder.
+        facts: `name` is the title. A nested dict becomes a section.
+        loads_elsewhere: True if sentence-transformers loads the folder.
+        place: Name of the folder in the examples.
     """
     features: dict[str, Any] = {
         "architecture": encoder.backbone.config.model_type,
@@ -150,8 +154,14 @@ def card_text(
 ) -> str:
     """Model card of an encoder of any family.
 
-    `name` of the facts is the title, and a nested dict among them becomes a section. `features` are rows of the table,
-    `use` is code that loads the encoder, and `header` holds lines of the YAML header that the hub reads.
+    Args:
+        licence: Licence of the weights, or None.
+        title: Title, unless `facts` have a `name`.
+        summary: One sentence on the encoder.
+        features: Rows of the table.
+        facts: More rows. A nested dict becomes a section.
+        use: Code that loads the encoder.
+        header: Lines of the YAML header that the hub reads, without the licence.
     """
     header += f"license: {licence}\n" if licence else ""
     title = facts.get("name", title)
@@ -310,7 +320,10 @@ def is_table(encoder: PooledEncoder) -> bool:
 def save_transformer(encoder: PooledEncoder, folder: Path, *, segments: bool | None = None) -> None:
     """Write backbone and tokenizer in the layout of transformers, with the maximal length in the tokenizer.
 
-    `segments`: the tokenizer returns segment ids. None leaves its setting.
+    Args:
+        encoder: The encoder.
+        folder: Target folder.
+        segments: The tokenizer returns segment ids. None leaves its setting.
     """
     if has_adapter(encoder.backbone):
         offered("adapters", "save")(encoder.backbone, folder)

@@ -122,10 +122,18 @@ def exact_search(
     *,
     advance: Callable[[int], None] = lambda count: None,
 ) -> tuple[Int[np.ndarray, "queries k"], Float[np.ndarray, "queries k"]]:
-    """Find the `k` documents with the largest inner products, best first. Missing entries are −1 and −inf.
+    """Find the `k` documents with the largest inner products.
 
-    For equal products the lower number comes first. Equal documents have equal products. `advance` gets the number of
-    finished queries.
+    For equal products the lower number comes first. Equal documents have equal products.
+
+    Args:
+        queries: Query embeddings.
+        documents: Document embeddings.
+        k: Documents per query.
+        advance: Callback with the number of finished queries.
+
+    Returns:
+        Numbers and float32 products, best first. Missing entries are −1 and −inf.
     """
     require_finite_vectors(queries, "queries")
     require_finite_vectors(documents, "documents")
@@ -147,10 +155,13 @@ def exact_search(
 
 @dataclass(frozen=True)
 class EqualRows:
-    """Distinct documents of a table with duplicates.
+    """Distinct documents of a table with duplicates. A float product depends on the position in a block, so each
+    distinct document is multiplied once.
 
-    A float product depends on the position in a block, so each distinct document is multiplied once. `first` is the
-    first document of each group. `members` are all documents, group by group, which `starts` delimits.
+    Attributes:
+        first: Number of the first document of each group.
+        members: Numbers of all documents, group by group, ascending.
+        starts: Start of each group, and the end of the last.
     """
 
     first: Int[np.ndarray, "distinct"]
@@ -288,7 +299,11 @@ class ApproximateIndex:
         *,
         advance: Callable[[int], None] = lambda count: None,
     ) -> tuple[Int[np.ndarray, "queries k"], Float[np.ndarray, "queries k"]]:
-        """As `exact_search`, among the documents that the index looks at."""
+        """As `exact_search`, among the documents that the index looks at.
+
+        Args:
+            queries, k, advance: As in `exact_search`.
+        """
         require_finite_vectors(queries, "queries")
         if self._kind == "hnsw":
             self._index.hnsw.efSearch = 2 * k
@@ -411,6 +426,9 @@ class Quantized:
         """Search as `exact_search`: the best rescore × k documents by codes, then the k best of these by `documents`.
 
         Queries are not quantized. Decoded documents are normalized.
+
+        Args:
+            queries, k, advance: As in `exact_search`.
         """
         require_finite_vectors(queries, "queries")
         depth = min(k * self.rescore, len(self)) if self.whole is not None else k

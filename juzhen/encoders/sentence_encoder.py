@@ -73,7 +73,11 @@ class Backend(Protocol):
         """Short name of the computation. It is part of the key of cached embeddings."""
 
     def encode(self, tokens: Tokens) -> Float[np.ndarray, "sentences dim"]:
-        """Embeddings in float32, in the order in which the sentences were collated."""
+        """Embeddings in float32, in the order in which the sentences were collated.
+
+        Args:
+            tokens: Collated sentences.
+        """
 
 
 class Options(TypedDict, total=False):
@@ -159,7 +163,14 @@ class SentenceEncoder(ThresholdMixin, HubMixin, PassageMixin, PooledEncoder):
 
     @staticmethod
     def of(parts: EncoderComponents) -> "SentenceEncoder":
-        """Build an encoder from its components, a PromptEncoder if they include templates."""
+        """Build an encoder from its components, a PromptEncoder if they include templates.
+
+        Args:
+            parts: The components.
+
+        Returns:
+            The encoder.
+        """
         encoder = SentenceEncoder(parts.backbone, parts.tokenizer, **parts.options)
         check_batch_invariance(encoder)
         if parts.templates is not None:
@@ -263,7 +274,14 @@ class SentenceEncoder(ThresholdMixin, HubMixin, PassageMixin, PooledEncoder):
         return torch.from_numpy(vectors).to(self.device) if convert_to_tensor else vectors
 
     def size_of(self, truncate_dim: int | None = None) -> int:
-        """Dimensions of the embeddings that `encode` returns. Raises UserError if they exceed those of the encoder."""
+        """Dimensions of the embeddings that `encode` returns. Raises UserError if they exceed those of the encoder.
+
+        Args:
+            truncate_dim: Number of dimensions to keep. None: all.
+
+        Returns:
+            The number.
+        """
         self.check_setting("truncate_dim", truncate_dim)
         return truncate_dim or self.truncate_dim or self.dim
 
@@ -509,7 +527,15 @@ class PromptEncoder(TemplateEncoder, SentenceEncoder):
 
     @classmethod
     def around(cls, encoder: PooledEncoder, templates: Templates) -> "PromptEncoder":
-        """Wrap the backbone of an encoder in templates. Raises UserError if the encoder has a default prompt."""
+        """Wrap the backbone of an encoder in templates. Raises UserError if the encoder has a default prompt.
+
+        Args:
+            encoder: The encoder.
+            templates: One or two templates for each language.
+
+        Returns:
+            The new encoder.
+        """
         refuse_prompt(TEMPLATES, encoder.prompt)
         return cls(
             encoder.backbone,

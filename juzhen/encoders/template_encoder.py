@@ -44,7 +44,10 @@ class TemplateTokens(Tokens):
 class Template:
     """Token ids before and after the placeholder, without the special tokens of the tokenizer.
 
-    `masks` are positions of [MASK] in the input: from 0 before the sentence, from −1 backwards after it.
+    Attributes:
+        prefix: Tokens before it.
+        suffix: Tokens after it.
+        masks: Positions of [MASK] in the input: from 0 before the sentence, from −1 backwards after it.
     """
 
     prefix: np.ndarray
@@ -127,8 +130,12 @@ def blanks(
 ) -> tuple[TokenTable, TokenTable]:
     """Templates without their sentence, and the position of each token.
 
-    Each input has its template of `views` and a sentence of `bodies` tokens, which `pad` replaces. With `pad=None`
-    they are left out, and later tokens keep their positions. `frame` holds the special tokens around an input.
+    Args:
+        templates: All templates.
+        views: Template of each input.
+        bodies: Number of tokens of the missing sentence.
+        frame: Special tokens around the input.
+        pad: Token that replaces the sentence. None leaves it out and keeps the later positions.
     """
     ids, positions = [], []
     for view, body in zip(views, bodies, strict=True):
@@ -273,7 +280,14 @@ class TemplateEncoder(PooledEncoder):
         return TemplateTokens.of(tokens, packed)
 
     def stage_1(self, tokens: TemplateTokens) -> Float[Tensor, "sentences dim"]:
-        """States h of stage 1, in packed order, before denoising."""
+        """States h of stage 1, in packed order, before denoising.
+
+        Args:
+            tokens: Packed tokens, as from `collate`.
+
+        Returns:
+            States, (sentences, dim).
+        """
         return self._read(self._states(tokens), tokens)
 
     def _packed_order(self, tokens: Tokens) -> Float[Tensor, "sentences dim"]:
@@ -375,7 +389,14 @@ class TemplateEncoder(PooledEncoder):
         return table.lengths + self.template_tokens[0].size
 
     def token_states(self, tokens: Tokens) -> NoReturn:
-        """Raise UserError, since the states of template tokens are not states of the sentence."""
+        """Raise UserError, since the states of template tokens are not states of the sentence.
+
+        Args:
+            tokens: Packed tokens, as from `collate`.
+
+        Returns:
+            Nothing, since it always raises.
+        """
         raise UserError(
             "this encoder reads sentences through templates, which a masked language model cannot learn from. Start it "
             "from an encoder without templates"

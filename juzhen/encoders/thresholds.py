@@ -80,6 +80,10 @@ class ThresholdMixin(nn.Module):
         """Store the results of `juzhen.fit` for these weights: scores, and set → threshold.
 
         Without thresholds the encoder has none, because a fused optimizer changes weights without a new version number.
+
+        Args:
+            scores: Scores of the fit.
+            thresholds: Name of the set → its threshold.
         """
         self._fit_scores = scores
         self._loaded = (None, self._changes()) if thresholds else None
@@ -111,7 +115,14 @@ class ThresholdMixin(nn.Module):
         return self.fitted_threshold(of)[1]
 
     def fitted_threshold(self, of: str | None = None) -> tuple[str, float]:
-        """The set whose threshold `threshold` gives, and the threshold. Errors: as there."""
+        """The set whose threshold `threshold` gives, and the threshold. Errors: as there.
+
+        Args:
+            of: Name of the set. None: as in `threshold`.
+
+        Returns:
+            Name of the set, and the score.
+        """
         if self._loaded is None or self._loaded[1] != self._changes():
             why = "has learnt since it was loaded, or was never saved"
             raise UserError(f"threshold: this encoder {why}. {NO_THRESHOLD}")

@@ -70,7 +70,9 @@ def token_ids(tokenizer: PreTrainedTokenizerBase, texts: list[str], *, max_lengt
 def special_around(tokenizer: PreTrainedTokenizerBase, *, prompt: str = "") -> tuple[int, int]:
     """Number of special tokens before and after a text.
 
-    Tokens of the prompt count as such, except one that the text may join.
+    Args:
+        tokenizer: The tokenizer.
+        prompt: Prompt whose tokens count as special tokens before the text, except one that the text may join.
     """
     empty, full = (tokenizer(text)["input_ids"] for text in ("", "a"))
     before = _shared(empty, full)
@@ -330,7 +332,12 @@ class Tokenizing(Protocol):
 
 
 class CachedTokenizer:
-    """`encoder.tokenize` with a disk cache for large inputs. Nothing is kept without a folder."""
+    """`encoder.tokenize` with a disk cache for large inputs.
+
+    Args:
+        folder: Cache folder. None keeps nothing.
+        progress: Progress bar on a terminal for many texts.
+    """
 
     def __init__(self, encoder: Tokenizing, folder: str | Path | None, *, progress: bool) -> None:
         self.encoder = encoder
@@ -420,7 +427,12 @@ def token_codes(table: TokenTable) -> UInt64[np.ndarray, "texts"]:
 
 
 def unknown_texts(reader: Any, table: TokenTable) -> Bool[np.ndarray, "texts"]:
-    """Texts with an unknown token. Special tokens of the `reader`, an encoder or one side of a pair, do not count."""
+    """Texts with an unknown token.
+
+    Args:
+        reader: Reader that tokenized them: an encoder, or one side of a pair. Its special tokens do not count.
+        table: Their token ids.
+    """
     number = unknown_number(reader.tokenizer)
     is_unknown = np.zeros(len(table), dtype=bool)
     if number is None or not len(table):
@@ -439,7 +451,11 @@ def unknown_texts(reader: Any, table: TokenTable) -> Bool[np.ndarray, "texts"]:
 def note_unknown(reader: Any, texts: Sequence[str], table: TokenTable, *, is_whole: bool = False) -> None:
     """Count for the call at work, if anyone asks, which texts hold unknown pieces, and which of them are one.
 
-    `is_whole`: none of the texts is truncated.
+    Args:
+        reader: As of `unknown_texts`.
+        texts: As they were given.
+        table: Their token numbers.
+        is_whole: None of them is truncated.
     """
     if (seen := current()) is not None:
         tokenizer = reader.tokenizer

@@ -77,7 +77,12 @@ class Workers:
     def encode(
         self, batches: Iterable[TokenTable], *, unpooled: int
     ) -> Iterator[Float[np.ndarray, "batch dim"]]:
-        """Embeddings of each batch, in order. Pooling skips the first `unpooled` tokens."""
+        """Embeddings of each batch, in order.
+
+        Args:
+            batches: Tokens of texts.
+            unpooled: Number of first tokens that pooling skips.
+        """
         pending: deque[Future[np.ndarray]] = deque()
         try:
             for batch in batches:

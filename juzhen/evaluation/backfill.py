@@ -51,8 +51,10 @@ class Backfill:
         data_dir: Folder of the sets. None: that of each run.
         cache_dir: Folder for token numbers, and for embeddings of runs that cache them. None: no cache.
         batch_tokens: Tokens in a batch. None: as in the hardware.
+        again: Replace existing scores, too.
         without_leaks: Search for rows seen in training, as evaluation.without_leaks does. A set with such
             rows is scored again without them.
+        progress: Show progress bars.
     """
 
     start: Start | None = None

@@ -47,6 +47,9 @@ def ranked_lists(ranking: RankingSet, score: Matcher, *, depth: int) -> RankedLi
 
     Of equal scores the document with the lower number comes first, which no metric depends on.
 
+    Returns:
+        The lists, −1 where there are fewer documents.
+
     Raises:
         UserError: Scores that are not finite.
     """
@@ -82,6 +85,10 @@ def ranked_lists(ranking: RankingSet, score: Matcher, *, depth: int) -> RankedLi
 
 def first_answers(ranking: RankingSet, score: Matcher) -> FirstAnswers:
     """Find the rank of the first answer of each query.
+
+    Args:
+        ranking: Queries, documents and answers.
+        score: Scores queries with documents.
 
     Raises:
         UserError: Scores that are not finite.
@@ -119,6 +126,10 @@ def _queries_at_once(ranking: RankingSet) -> int:
 def require_finite(scores: np.ndarray, column: str) -> None:
     """Refuse scores that are not finite.
 
+    Args:
+        scores: The scores.
+        column: Name of the set, for the message.
+
     Raises:
         UserError: Such scores.
     """
@@ -139,6 +150,8 @@ def embedding_matcher(
     A product of floats depends on its place in the matrix, so each row is in it once: equal texts have equal scores.
 
     Args:
+        queries: Embeddings of the queries.
+        embeddings: Embeddings of all sentences.
         rows: Row of each document in `embeddings`.
 
     Returns:
@@ -222,7 +235,11 @@ class EncodingPlan(ABC):
         }
 
     def is_same(self, other: "EncodingPlan | None") -> bool:
-        """True if the other plan has the same sets, so that outputs for one serve both."""
+        """True if the other plan has the same sets, so that outputs for one serve both.
+
+        Args:
+            other: A plan. None: never the same.
+        """
         if other is None or type(self) is not type(other):
             return False
         return [*map(id, self._given)] == [*map(id, other._given)]
@@ -239,12 +256,21 @@ class EncodingPlan(ABC):
         """
 
     def ranked(self, outputs: np.ndarray, *, depth: int) -> list[RankedLists]:
-        """List the documents of every query of each ranking, best first. −1 after the end of a list."""
+        """List the documents of every query of each ranking, best first. −1 after the end of a list.
+
+        Args:
+            outputs: As in `scores`.
+            depth: Documents of a list.
+        """
         found = zip(self.rankings, self.matchers(outputs) if self.rankings else (), strict=False)
         return [ranked_lists(ranking, score, depth=depth) for ranking, score in found]
 
     def first_answers(self, outputs: np.ndarray) -> dict[str, tuple[StandardQuestions, FirstAnswers]]:
-        """`split/dataset` of positive pairs → their questions, and where each finds its standard question."""
+        """`split/dataset` of positive pairs → their questions, and where each finds its standard question.
+
+        Args:
+            outputs: As in `scores`.
+        """
         if not self.standard_questions:
             return {}
         found = zip(self.standard_questions, self.matchers(outputs)[len(self.rankings) :], strict=True)
@@ -254,7 +280,11 @@ class EncodingPlan(ABC):
         }
 
     def features(self, outputs: np.ndarray) -> list[dict[str, Features]]:
-        """For each task: split → features of its rows for a classifier."""
+        """For each task: split → features of its rows for a classifier.
+
+        Args:
+            outputs: As in `scores`.
+        """
         return []
 
     def tables(self) -> Tables:
@@ -263,7 +293,11 @@ class EncodingPlan(ABC):
 
     @abstractmethod
     def matchers(self, outputs: np.ndarray) -> "list[Matcher]":
-        """For each of `searched` a function that scores its queries with its documents."""
+        """For each of `searched` a function that scores its queries with its documents.
+
+        Args:
+            outputs: As in `scores`.
+        """
 
 
 ALIKE = np.zeros(len(Side), dtype=np.int8)
@@ -311,7 +345,11 @@ class CosinePlan(EncodingPlan):
         self._size: int | None = None
 
     def cut(self, dim: int) -> Self:
-        """The same plan with truncated embeddings."""
+        """The same plan with truncated embeddings.
+
+        Args:
+            dim: Number of first dimensions that are used.
+        """
         plan = copy(self)
         plan._size = dim
         return plan
@@ -337,6 +375,7 @@ class CosinePlan(EncodingPlan):
         """Take known embeddings, so that only the other sentences are encoded.
 
         Args:
+            pending: Numbers of the sentences to encode.
             embeddings: A row per sentence. Rows of pending ones are not read.
         """
         self.pending = pending
@@ -425,21 +464,47 @@ class Evaluator(ABC):
         return ()
 
     def plan(self, sets: Sets, tasks: Sequence[TransferTask] = ()) -> EncodingPlan:
-        """Plan the texts to encode."""
+        """Plan the texts to encode.
+
+        Args:
+            sets: Sets to score.
+            tasks: Sets for which a classifier is trained.
+        """
         return self.plan_type(sets, tasks)
 
     @abstractmethod
     def output(self, batch: Batch) -> Float[Tensor, "batch ..."]:
-        """Compute an embedding or a score for each row."""
+        """Compute an embedding or a score for each row.
+
+        Args:
+            batch: A planned batch.
+
+        Returns:
+            (batch, dim) or (batch,).
+        """
 
     def read_query(self, query: str, symmetric: bool | None) -> None:  # noqa: B027  most compute nothing of it
-        """Compute a single query, to measure its latency."""
+        """Compute a single query, to measure its latency.
+
+        Args:
+            query: The text.
+            symmetric: Of its set: decides the prompt.
+        """
 
     def begin(self, plan: EncodingPlan) -> None:  # noqa: B027  most have nothing to prepare
-        """Prepare a pass. Called before each, because the weights may have changed."""
+        """Prepare a pass. Called before each, because the weights may have changed.
+
+        Args:
+            plan: What the pass computes.
+        """
 
     def finished(self, plan: EncodingPlan, outputs: np.ndarray) -> dict[str, Score]:
-        """Receive the outputs of a pass, and return additional scores."""
+        """Receive the outputs of a pass, and return additional scores.
+
+        Args:
+            plan: The plan of the pass.
+            outputs: For `plan.examples`, in order.
+        """
         return {}
 
 
@@ -450,6 +515,7 @@ class EmbeddingEvaluator(Evaluator):
 
     Args:
         backend: A BackendName. Any but torch must be able to export the encoder.
+        cache_dir: Folder of cached embeddings. None: no cache.
         precision: Of the encoder. Embeddings of each precision are stored separately.
     """
 
@@ -502,6 +568,7 @@ class EmbeddingEvaluator(Evaluator):
         """Pass known embeddings to the plan.
 
         Args:
+            plan: The plan.
             is_first: True for the first of several processes, which alone reads the cache.
             shared: Sends the results of the first process to all.
         """
@@ -533,7 +600,13 @@ class EmbeddingEvaluator(Evaluator):
     def chunked(
         self, examples: Examples, *, batch_tokens: int, advance: Callable[[int], None]
     ) -> Float[np.ndarray, "rows dim"]:
-        """Embeddings of planned rows by an encoder that reads long texts in chunks."""
+        """Embeddings of planned rows by an encoder that reads long texts in chunks.
+
+        Args:
+            examples: Rows of a plan.
+            batch_tokens: Tokens that are computed at once.
+            advance: Receives the number of finished texts.
+        """
         outputs = np.empty((len(examples), self.encoder.dim), dtype=np.float32)
         numbers = examples.columns["text"]
         sides = np.zeros_like(numbers) if examples.sides is None else examples.sides[numbers]

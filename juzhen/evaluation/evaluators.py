@@ -236,6 +236,9 @@ class BM25Plan(LexicalPlan):
 
     Documents without a term of the query come last, in their order. Raises UserError for sets that are not
     rankings.
+
+    Args:
+        index: Builds the BM25 of a corpus.
     """
 
     def __init__(self, sets: Sets, *, index: Callable[[Sequence[str]], BM25] = BM25) -> None:

@@ -80,6 +80,7 @@ def known_characters(encoder: Any, texts: Sequence[str]) -> KnownCharacters:
 
     Args:
         encoder: Of any of `juzhen.families` that has a tokenizer.
+        texts: Equal texts count once.
 
     Raises:
         UserError: A lexical baseline, or no text.

@@ -55,6 +55,8 @@ class RunEncoder:
     PAWSX).
 
     Args:
+        encoder: The encoder to score.
+        name: Its name in mteb.
         weights: Digest of its weights. Together with a digest of its settings it is the revision, so that
             scores with other prompts, lengths or poolings have separate files.
         truncate_dim: Keep the first dimensions only, and add their number to the name. None keeps all.
@@ -117,6 +119,8 @@ def open_tasks(names: Sequence[str], sets: ConfiguredSets, *, split: str | None)
     """Open tasks of mteb by name, with the rows of local files if there are any.
 
     Args:
+        names: Of the tasks.
+        sets: The local sets.
         split: dev or test of local files. None: the first split with a file.
 
     Raises:
@@ -146,6 +150,11 @@ def run_tasks(model: RunEncoder, tasks: Sequence[Any], out: Path) -> list[dict[s
     """Score each task by mteb, and write its result where mteb's `ResultCache(out)` looks for it.
 
     Scores of other splits in that file stay.
+
+    Args:
+        model: The encoder.
+        tasks: As `open_tasks` gives them.
+        out: Folder of results.
 
     Returns:
         A row for each task and split: task, split, measure, score.

@@ -399,6 +399,10 @@ def evaluate(
     reading = {"columns": columns, "sheet": sheet, "on_bad_row": on_bad_row, "score_range": score_range}
     settings = replace(settings or EvaluationSettings(), data_dir=str(data_dir), dataset={}, evaluate={})
     sets, trained_on = _listed(sets, reading), as_column(trained_on, "trained_on")
+    if not all(isinstance(rows, Examples) for rows in trained_on):
+        raise UserError(
+            "trained_on: expected a list of Examples. Read rows with juzhen.data.rows.as_examples."
+        )
     opened = open_encoder(encoder)
     loaded = [dataset for dataset in sets if isinstance(dataset, Examples | RankingSet)]
     named = [configured_set(dataset) if isinstance(dataset, str) else dataset for dataset in sets]
@@ -499,7 +503,10 @@ def transfer(
     """Score the embeddings with `juzhen.metrics.classification.classify`.
 
     Args:
+        encoder: Computes the features.
         splits: train, dev and test. None for a missing file.
+        batch_tokens: Tokens in a batch.
+        seed: Of the sample and of the classifier.
         limit: At most this many rows of each split, drawn with the seed. None: all rows.
     """
     given_splits = {

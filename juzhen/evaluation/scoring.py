@@ -118,7 +118,14 @@ def measure(
     """Score all planned sets from the outputs for `plan.examples`.
 
     Args:
+        evaluator: The evaluator.
+        plan: The sets and their texts.
+        outputs: One output for each planned text or pair.
         dims: Truncated sizes of embeddings to score as well, as sets with a name that ends in @64.
+        **options: As in `_measured`.
+
+    Returns:
+        The scores of all sets.
     """
     full = _measured(evaluator, plan, outputs, **options)
     scores = full.scores | evaluator.finished(plan, outputs)
@@ -144,6 +151,7 @@ def _measured(
 
     Args:
         seen: `split/dataset` → rows, or queries, seen in training. These sets are also scored without them.
+        rankings: Ranking metrics besides RANKINGS.
         clusterings: Starts of the V-measure, see `juzhen.metrics.classification`. 0: no V-measure.
         **sampling: bootstrap_samples and seed, as in `score_set`.
     """
@@ -192,7 +200,12 @@ def rows_of_set(
     """Rows of a set with their scores, (rows,) or (rows, candidates), for storage.
 
     Args:
+        examples: The set.
+        scores: Score of each row.
         found: Output of `standard_rows` for positive pairs, used instead of scores among a few candidates.
+
+    Returns:
+        The rows.
     """
     line_numbers = np.zeros(len(examples), np.int32) if examples.lines is None else examples.lines
     columns = {"row": np.arange(len(examples), dtype=np.int32), "line": line_numbers.astype(np.int32)}
@@ -228,6 +241,10 @@ def standard_rows(
 ) -> dict[str, Float[np.ndarray, "orders rows"]]:
     """Results of a search for the standard question of each row.
 
+    Args:
+        questions: The standard questions.
+        first: First answers of the search.
+
     Returns:
         score: Of the best correct standard question.
         other: Of the nearest incorrect one. Without one it is NaN, and so are the metrics.
@@ -247,7 +264,13 @@ def score_standard_questions(
     """Means of STANDARD_RANKS over the rows of positive pairs, and over the rows unseen in training.
 
     Args:
+        column: Name of the column in results.
+        found: Output of `standard_rows`.
+        seen: Rows seen in training, or None.
         **sampling: bootstrap_samples and seed, as in `score_set`.
+
+    Returns:
+        Metric → Score.
     """
     rows = np.flatnonzero(np.isfinite(found["other"][0]))
     numbers = {name: found[name] for name in STANDARD_RANKS}
@@ -260,8 +283,13 @@ def score_ranking_set(
     """Mean of each metric over all queries, and over the unseen ones if training has seen some.
 
     Args:
+        ranking: The set.
         numbers: Metric → output of `order_numbers`, (three, queries).
+        seen: Queries seen in training, or None.
         **sampling: bootstrap_samples and seed, as in `score_set`.
+
+    Returns:
+        Metric → Score.
     """
     rows = np.arange(len(ranking.queries))
     return _means(ranking.column, numbers, rows, seen, why="no query is left", **sampling)
@@ -309,7 +337,15 @@ def _of_orders(worst_and_best: np.ndarray) -> dict[str, float]:
 
 
 def assemble_outputs(outputs: Outputs, num_rows: int) -> np.ndarray:
-    """One array (rows, …) in row order from batches."""
+    """One array (rows, …) in row order from batches.
+
+    Args:
+        outputs: Row numbers and outputs of each batch.
+        num_rows: Number of rows.
+
+    Returns:
+        Array (num_rows, …).
+    """
     values = np.concatenate([batch for _, batch in outputs])
     assembled = np.empty((num_rows, *values.shape[1:]), dtype=np.float32)
     assembled[np.concatenate([rows for rows, _ in outputs])] = values
@@ -329,8 +365,14 @@ def score_sets(
     Thresholds come from the dev split of the same set.
 
     Args:
+        sets: The sets.
         scores: Scores of each set, (rows,) or (rows, candidates).
         seen: Name of the set → rows seen in training.
+        temperature: Divides cosines where a metric needs probabilities.
+        **sampling: bootstrap_samples and seed of the intervals.
+
+    Returns:
+        Metric key → Score.
     """
     dev = {
         dataset.name: (values, dataset)
@@ -367,7 +409,11 @@ def score_set(
 
     Args:
         scores: Similarity of each row, (rows,), higher = closer. (rows, candidates) for positive pairs and triplets.
+        examples: The rows.
         dev: Scores and examples of the dev split of the same set. None without one.
+        bootstrap_samples: Resamples of the intervals.
+        seed: Seed of the resamples.
+        temperature: Divides scores in `ranking_loss`.
 
     Returns:
         Metric name → Score, as fractions: `spearman` (with interval), `pearson`, for labelled pairs also `accuracy`,
@@ -457,8 +503,14 @@ def score_together(
     correlations. None if one of them is undefined.
 
     Args:
+        sets: The sets.
+        scores: Scores of each set, (rows,).
         measured: Metric key → Score of each set.
         bootstrap_samples: Number of resamples of an interval. 0: no interval.
+        seed: Seed of the draws.
+
+    Returns:
+        Metric key → Score.
     """
     together: dict[str, Score] = {}
     for split in dict.fromkeys(dataset.split for dataset in sets):
@@ -492,7 +544,12 @@ def score_unseen(
 
     Args:
         scores: Similarity of each row of `examples`, (rows,), as for the score of the whole set.
+        examples: The set.
+        seen: Positions of rows that training has seen.
         **sampling: bootstrap_samples, seed and temperature, as in `score_set`.
+
+    Returns:
+        Metric → Score.
     """
     if not len(seen):
         return {}
@@ -513,7 +570,14 @@ Labelled = tuple[np.ndarray, np.ndarray]
 
 
 def fitted_thresholds(rows: Mapping[str, SetRows]) -> dict[str, Threshold]:
-    """Fit a threshold for each set of DECIDED kinds that has a dev split."""
+    """Fit a threshold for each set of DECIDED kinds that has a dev split.
+
+    Args:
+        rows: `split/dataset` → scored rows.
+
+    Returns:
+        Set → threshold.
+    """
     thresholds = {}
     for column, dev in rows.items():
         split, _, name = column.partition("/")
@@ -524,7 +588,14 @@ def fitted_thresholds(rows: Mapping[str, SetRows]) -> dict[str, Threshold]:
 
 
 def labelled(rows: SetRows) -> Labelled:
-    """Scores and labels of 0/1 pairs. Ranked rows give two: their own text as 1, and the nearest other as 0."""
+    """Scores and labels of 0/1 pairs. Ranked rows give two: their own text as 1, and the nearest other as 0.
+
+    Args:
+        rows: The rows.
+
+    Returns:
+        Scores and labels, (rows,).
+    """
     if rows.kind not in RANKED:
         return rows["score"], rows["gold"]
     right, other = (rows[name][np.isfinite(rows["other"])] for name in ("score", "other"))
@@ -532,7 +603,15 @@ def labelled(rows: SetRows) -> Labelled:
 
 
 def fitted_threshold(dev: Labelled, test: Labelled | None) -> Threshold:
-    """Fit the threshold with the best accuracy on dev, and judge it on test, or without test on halves of dev."""
+    """Fit the threshold with the best accuracy on dev, and judge it on test, or without test on halves of dev.
+
+    Args:
+        dev: Rows to fit on.
+        test: Rows to judge it on, or None.
+
+    Returns:
+        The threshold with its accuracy.
+    """
     (scores, labels), judged_on = dev, HALVES if test is None else TEST
     if len(np.unique(labels)) < 2:
         return Threshold(None, len(labels), judged_on, why="the dev split has pairs of one label alone")

@@ -170,14 +170,25 @@ class EvaluationSettings:
 
 
 def device_name(hardware: HardwareConfig) -> str:
-    """Name of the device: `cpu`, `mps`, or the name of the CUDA device."""
+    """Name of the device: `cpu`, `mps`, or the name of the CUDA device.
+
+    Args:
+        hardware: Settings of the hardware.
+
+    Returns:
+        The name.
+    """
     import torch  # a command line reads this file without it
 
     return torch.cuda.get_device_name() if hardware.accelerator == "cuda" else hardware.accelerator
 
 
 def require_device(hardware: HardwareConfig) -> None:
-    """Raise UserError if the accelerator is missing or does not support the precision."""
+    """Raise UserError if the accelerator is missing or does not support the precision.
+
+    Args:
+        hardware: Settings of the hardware.
+    """
     import torch
 
     from juzhen.core.machine import present_devices

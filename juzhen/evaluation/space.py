@@ -211,7 +211,12 @@ def study(
 
     Args:
         encoders: Name → an encoder or its source. The encoder before training comes first.
+        sets: The texts.
+        maps: Of pca and tsne.
         colour: Of the maps: class or set. None: class for a single set with classes, else set.
+        seed: Of the maps and of the sampled pairs.
+        batch_tokens: Tokens in a batch.
+        show_progress: Show a progress bar. None: on a terminal.
     """
     colour = require_sets(sets, maps=maps, colour=colour)
     texts = [text for part in sets for text in part.probe.sentences]
@@ -360,7 +365,11 @@ def read_text_sets(
     Args:
         names: Described sets, files with one text per line (.txt), or tables with a column `text`, and
             `label` for classes.
+        sets: The described sets.
         split: Of the described sets. None: the first split with a file.
+        most: At most this many texts of each.
+        seed: Of the sample.
+        reading: How to read the files.
 
     Raises:
         UserError: A name that is neither a set nor a file, or faulty rows.

@@ -117,7 +117,12 @@ def two_stage(
 
 
 def check_depths(ranking: RankingSet, depths: Sequence[int]) -> None:
-    """Raise UserError for a set that does not suit two stages."""
+    """Raise UserError for a set that does not suit two stages.
+
+    Args:
+        ranking: The set.
+        depths: Numbers of documents to rerank.
+    """
     if ranking.candidates is not None:
         raise UserError(f"{ranking.column}: its queries have candidates already. Choose a retrieval set")
     if not depths or min(depths) < 1 or max(depths) > len(ranking.corpus):
@@ -128,7 +133,16 @@ def check_depths(ranking: RankingSet, depths: Sequence[int]) -> None:
 
 
 def some_queries(ranking: RankingSet, limit: int | None, *, seed: int) -> RankingSet:
-    """Draw `limit` queries of the set with the seed. The corpus stays the same. None: all queries."""
+    """Draw `limit` queries of the set with the seed. The corpus stays the same. None: all queries.
+
+    Args:
+        ranking: The set.
+        limit: Number of queries.
+        seed: Seed of the draws.
+
+    Returns:
+        The smaller set.
+    """
     if limit is None or limit >= len(ranking.queries):
         return ranking
     rows = np.sort(np.random.default_rng(seed).permutation(len(ranking.queries))[:limit])

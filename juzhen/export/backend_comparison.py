@@ -49,8 +49,11 @@ def diagnose_mismatch(
 ) -> str:
     """Return the mistake that explains a backend's vector best, "" if none does.
 
-    `vector`, of length 1, is that of text number `row`. `rounded` is the reason if the backend rounds and nothing
-    explains more, "" if it should not round.
+    Args:
+        vector: Vector of length 1 of text number `row`.
+        expected: Vectors of all texts.
+        encode: The backend, called for this text only.
+        rounded: Reason to report if it rounds and nothing explains more. "" if it should not round.
     """
     apart = float(np.abs(vector - expected[row]).max())
     best, reason_text = SHARE * apart, ""
@@ -289,7 +292,11 @@ def _compared(
 def _computed(
     name: str, open_way: Callable[[], Callable[[Any], Any]], rows: Sequence[Any], *, axes: int, asked: bool
 ) -> tuple[Callable[[Any], Any], np.ndarray] | BackendResult:
-    """Open a backend, and return its function and vectors or scores. No numbers if they are not finite."""
+    """Open a backend and compute with it.
+
+    Returns:
+        Its function and vectors or scores. A result without numbers if they are not finite.
+    """
     is_open = False
     try:
         encode = open_way()

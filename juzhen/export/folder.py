@@ -43,7 +43,11 @@ TOKENS = 16_384
 
 
 def write_static(encoder: SentenceEncoder, folder: Path, *, dim: int | None) -> None:
-    """Write a static table of token embeddings, of 256 dimensions or fewer by default, to an empty folder."""
+    """Write a static table of token embeddings to an empty folder.
+
+    Args:
+        dim: Dimension. Default: 256, or the encoder's dimension if smaller.
+    """
     tokenizer = Tokenizer.from_str(encoder.tokenizer.backend_tokenizer.to_str())
     tokenizer.no_truncation()
     tokenizer.no_padding()

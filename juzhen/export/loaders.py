@@ -61,12 +61,22 @@ class ExportedModel(Protocol):
     by: str
 
     def encode(self, texts: Sequence[str], *, batch_size: int = BATCH) -> Float[np.ndarray, "texts dim"]:
-        """Return embeddings in the order of the texts."""
+        """Return embeddings in the order of the texts.
+
+        Args:
+            texts: The texts.
+            batch_size: Texts that are encoded at a time.
+        """
 
     def score(
         self, pairs: Sequence[tuple[str, str]], *, batch_size: int = BATCH
     ) -> Float[np.ndarray, "pairs"]:
-        """Return one score for each pair, higher = closer."""
+        """Return one score for each pair, higher = closer.
+
+        Args:
+            pairs: Two texts each.
+            batch_size: Pairs that are scored at a time.
+        """
 
 
 def open_export(folder: str | Path) -> ExportedModel:
@@ -290,9 +300,14 @@ class _Stays(HTTPRedirectHandler):
 
 
 class RemoteServer:
-    """The first model that a server lists, at an address with or without /v1.
+    """The first model that a server lists.
 
-    Raises UserError if it cannot be reached or answers something else.
+    Args:
+        address: Such as http://127.0.0.1:8000, with or without /v1.
+        key: API key of the server. None: no key.
+
+    Raises:
+        UserError: It cannot be reached or answers something else.
     """
 
     def __init__(self, address: str, key: str | None = None) -> None:

@@ -98,7 +98,11 @@ class ExportReport:
     versions: dict[str, str] = field(default_factory=dict)
 
     def fault(self) -> str | None:
-        """Return why the export violates its format's bound, or None. Static tables have no bound."""
+        """Return why the export violates its format's bound, or None. Static tables have no bound.
+
+        Returns:
+            One sentence, or None.
+        """
         if self.format is Format.STATIC:
             return None
         if self.format.is_quantised:
@@ -117,7 +121,11 @@ class ExportReport:
         return None
 
     def rows(self) -> list[list[str]]:
-        """Rows of the table: quantity, encoder, export."""
+        """Rows of the table: quantity, encoder, export.
+
+        Returns:
+            Cells of each row, as text.
+        """
         table = [
             [f"largest difference, {name}", "", f"{value:.1e}"] for name, value in self.differences.items()
         ]
@@ -137,11 +145,19 @@ class ExportReport:
         return [*table, ["texts/s", *(f"{self.speed[side]:,.0f}" for side in ("before", "after"))]]
 
     def markdown(self) -> str:
-        """Return the measurement as a Markdown table."""
+        """Return the measurement as a Markdown table.
+
+        Returns:
+            The table.
+        """
         return markdown_table(["", "encoder", f"export, by {self.by}"], self.rows(), numbers=(1, 2))
 
     def words(self) -> str:
-        """Describe the measurement in a sentence."""
+        """Describe the measurement in a sentence.
+
+        Returns:
+            One sentence.
+        """
         return (
             f"{counted(self.texts, 'texts')} of {self.lengths[0]} to {self.lengths[1]} tokens and with special tokens, "
             f"compared with transformers, one text at a time. "
@@ -149,7 +165,11 @@ class ExportReport:
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the measurement with the number of threads and the processor."""
+        """Return the measurement with the number of threads and the processor.
+
+        Returns:
+            A dict for JSON.
+        """
         return asdict(self) | {"threads": torch.get_num_threads(), "processor": processor_name()}
 
 

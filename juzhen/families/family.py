@@ -54,14 +54,32 @@ class Family(ABC):
 
     @abstractmethod
     def holds(self, folder: Path) -> bool:
-        """True if a folder has an encoder of this family, by its files."""
+        """True if a folder has an encoder of this family, by its files.
+
+        Args:
+            folder: A folder of weights.
+        """
 
     def load(self, source: str | Path, **options: Any) -> Any:
-        """Load an encoder."""
+        """Load an encoder.
+
+        Args:
+            source: A run, a folder or a name of the hub.
+            options: Of `load` of the class of the encoder.
+
+        Raises:
+            UserError: The encoder is missing.
+        """
         return self.encoder_type.load(source, **options)
 
     def save(self, encoder: Any, folder: Path, *, card: dict[str, Any]) -> Path:
-        """Write a folder that `load` reads."""
+        """Write a folder that `load` reads.
+
+        Args:
+            encoder: The encoder.
+            folder: A new folder.
+            card: Facts for the README, as in `save_encoder`.
+        """
         return save_encoder(encoder, folder, card=card)
 
     def collate(
@@ -73,7 +91,14 @@ class Family(ABC):
         progress: bool = False,
         **options: Any,
     ) -> SentenceCollator:
-        """Return the collator of rows. The default tokeniser stores tokens of large sets below `cache_dir`."""
+        """Return the collator of rows.
+
+        Args:
+            encoder: The encoder.
+            tokenize: Tokeniser of the texts. None: that of the encoder, which stores tokens of large sets
+                below `cache_dir`.
+            options: Of the collator.
+        """
         if tokenize is None:
             tokenize = CachedTokenizer(encoder.inner, cache_dir, progress=progress)
         return self._collator(encoder, tokenize, options)
@@ -89,12 +114,22 @@ class Family(ABC):
         cache_dir: str | None = None,
         precision: str = "32-true",
     ) -> Evaluator:
-        """Return the evaluator, which plans and scores. The options are those of `EmbeddingEvaluator`."""
+        """Return the evaluator, which plans and scores.
+
+        Args:
+            encoder: The encoder.
+            backend, cache_dir, precision: For embeddings, as in `EmbeddingEvaluator`.
+        """
         return EmbeddingEvaluator(encoder, backend=backend, cache_dir=cache_dir, precision=precision)
 
     @contextmanager
     def fitted(self, encoder: Any, hardware: HardwareConfig) -> Iterator[None]:
-        """Put the encoder into evaluation mode for a block, with the device and the micro-batches of the hardware."""
+        """Put the encoder into evaluation mode, on the device of the hardware and with its micro-batches.
+
+        Args:
+            encoder: The encoder. It has its former mode after the block.
+            hardware: Device, tokens of a micro-batch, and compilation.
+        """
         before = encoder.training, encoder.inner.micro_batch_tokens
         budget = hardware.micro_batch_tokens  # decides which sentences meet in one product
         encoder.inner.micro_batch_tokens = None if budget == "auto" else budget
@@ -108,16 +143,39 @@ class Family(ABC):
             encoder.inner.micro_batch_tokens = before[1]
 
     def cut(self, encoder: Any, examples: Examples, lengths: np.ndarray | None = None) -> TruncationStats:
-        """Count texts, or pairs, of the rows that are longer than the encoder reads."""
+        """Count texts, or pairs, of the rows that are longer than the encoder reads.
+
+        Args:
+            encoder: The encoder.
+            examples: The rows.
+            lengths: Tokens of each sentence by itself. None: unknown.
+        """
         return truncated_sentences(encoder.inner, examples, lengths)
 
     def require_order(  # noqa: B027  most families read the sides in their order
         self, encoder: Any, name: str, kind: Kind | None, symmetric: bool | None
     ) -> None:
-        """Raise UserError for a set with two different sides, if the encoder exchanges them."""
+        """Refuse a set with two different sides, if the encoder exchanges them.
+
+        Args:
+            encoder: The encoder.
+            name, kind, symmetric: Of the set.
+
+        Raises:
+            UserError: Such a set.
+        """
 
     def export(self, encoder: Any, path: Path, *, quantised: bool) -> Path:
-        """Write the encoder as an ONNX graph, with 8-bit weights if `quantised`, and return its path."""
+        """Write the encoder as an ONNX graph and return its path.
+
+        Args:
+            encoder: The encoder.
+            path: The file to write.
+            quantised: True for 8-bit weights.
+
+        Raises:
+            UserError: As `export_onnx`, and for a family without graphs.
+        """
         raise UserError(f"{self.described} is not exported as a graph. {self.instead_of_export}")
 
 

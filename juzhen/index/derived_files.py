@@ -61,7 +61,13 @@ class Dense(Protocol):
         depth: int,
         allowed: Bool[np.ndarray, "places"] | None,
     ) -> Int[np.ndarray, "queries depth"]:
-        """Return the nearest allowed places (None: of all), the best first, filled up with −1."""
+        """Return the nearest allowed places, the best first, filled up with −1.
+
+        Args:
+            queries: Embeddings.
+            depth: Places for each query.
+            allowed: True for the places that may be found. None: all.
+        """
 
 
 class Scan:
@@ -151,9 +157,11 @@ def write_dense(
     before: Dense | None = None,
     advance: Callable[[int], None],
 ) -> None:
-    """Write the file that `open_dense` reads. `portions` yields all vectors in order, and is called for each pass.
+    """Write the file that `open_dense` reads.
 
-    `before` is a FAISS index of the first vectors, which is extended.
+    Args:
+        portions: Yields all vectors in order, batch by batch. It is called once for each pass.
+        before: FAISS index of the first vectors, which is extended.
     """
     if kind in ("flat", "binary"):
         shape, dtype = ((count, dim), "<f4") if kind == "flat" else ((count, num_words(dim)), "<u8")
@@ -227,7 +235,12 @@ class DifferentFilesError(Exception):
 
 @dataclass(frozen=True)
 class QuickFiles:
-    """The quick files of an index, with the numbers of their texts by position and the arrays of BM25."""
+    """The quick files of an index.
+
+    Args:
+        numbers: Numbers of their texts, by position.
+        lexical: Arrays of BM25.
+    """
 
     numbers: Int[np.ndarray, "texts"]
     dense: Dense | None = None
@@ -260,7 +273,8 @@ def open_quick_files(store: Store, folder: Path) -> QuickFiles:
 def covered_numbers(store: Store, folder: Path) -> Int[np.ndarray, "texts"]:
     """Return the numbers of the texts in the current files, by position. Empty without files.
 
-    Raises DifferentFilesError for files that differ from their record. A writing store must be within a transaction.
+    Raises:
+        DifferentFilesError: The files differ from their record. A writing store must be within a transaction.
     """
     generation = store.generation()
     if generation is None:
@@ -286,7 +300,11 @@ def covered_numbers(store: Store, folder: Path) -> Int[np.ndarray, "texts"]:
 
 
 def derive(store: Store, folder: Path, *, progress: bool | None = None) -> None:
-    """Write the derived files of an index and make them current."""
+    """Write the derived files of an index and make them current.
+
+    Args:
+        progress: Show a bar. None: on a terminal only.
+    """
     facts, generation, numbers = store.facts(), store.generation(), store.numbers()
     if len(numbers) < (LEAST if facts["kind"] == "ivf_pq" else 1):  # so few are compared one by one
         store.drop_generation()

@@ -61,7 +61,11 @@ class IndexHit(NamedTuple):
     span: tuple[int, int] | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return a dict for JSON. Whole texts have no document and no span."""
+        """Return a dict for JSON. Whole texts have no document and no span.
+
+        Returns:
+            The dict.
+        """
         return {name: value for name, value in self._asdict().items() if value is not None}
 
 
@@ -105,9 +109,13 @@ ATTEMPTS = 5
 
 @dataclass
 class View:
-    """Snapshot of an index: the numbers of its texts by position, and which have not been removed.
+    """Snapshot of an index.
 
-    Derived files cover the first `covered` of them. Later ones come after. `stored` are the BM25 arrays of the covered.
+    Args:
+        numbers: Numbers of the texts by position: covered by derived files first, later ones after.
+        covered: How many texts the derived files cover.
+        alive: Which texts have not been removed.
+        stored: BM25 arrays of the covered texts, or None.
     """
 
     version: tuple[int, ...]
@@ -276,7 +284,11 @@ class Index:
         return answers
 
     def view(self) -> View:
-        """Return the current snapshot."""
+        """Return the current snapshot.
+
+        Returns:
+            The snapshot.
+        """
         with self._lock:
             for _ in range(ATTEMPTS):
                 version = self.store.version
@@ -293,7 +305,11 @@ class Index:
             return self._state
 
     def facts(self) -> dict[str, Any]:
-        """Return texts, kind, dimension, fields, modes, passages and bytes_per_vector."""
+        """Return texts, kind, dimension, fields, modes, passages and bytes_per_vector.
+
+        Returns:
+            A dict for JSON.
+        """
         view = self.view()
         return {
             "texts": int(view.alive.sum()),

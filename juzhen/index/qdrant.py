@@ -171,7 +171,15 @@ class QdrantIndex:
 
     @classmethod
     def open(cls, address: str, encoder: SentenceEncoder) -> Self:
-        """Open a collection. Raises UserError if it is missing, or holds vectors of other weights."""
+        """Open a collection.
+
+        Args:
+            address: As in `connect`.
+            encoder: Encoder of the stored vectors.
+
+        Raises:
+            UserError: The collection is missing, or holds vectors of other weights.
+        """
         client, name = connect(address)
         try:
             facts = facts_of_collection(client, name, address)
@@ -217,7 +225,12 @@ class QdrantIndex:
         per_document: bool = False,
         **options: Any,
     ) -> list[list[IndexHit]]:
-        """Search as `Index.search`. Qdrant orders ties, and returns passages one by one."""
+        """Search as `Index.search`. Qdrant orders ties.
+
+        Args:
+            queries, top_k, mode, where, vectors, options: As in `Index.search`.
+            per_document: Must be False, because Qdrant returns passages one by one.
+        """
         from qdrant_client import models
 
         require_choice("mode", mode, self.modes)

@@ -83,9 +83,13 @@ class IndexFacts(TypedDict):
 
 
 class StoredRow(NamedTuple):
-    """A text of the database. Its number is never reused, and its metadata is JSON.
+    """A text of the database.
 
-    A passage has the id of its document, and its start and end (`span`) in the document's characters.
+    Args:
+        number: Never reused for another text.
+        metadata: As JSON.
+        document: Id of its document, if it is a passage.
+        span: Start and end in the document's characters.
     """
 
     number: int
@@ -340,9 +344,11 @@ class Store:
     def matching(self, where: Where) -> Int[np.ndarray, "some"]:
         """Return the sorted numbers of texts with matching metadata.
 
-        A list of metadata matches if one of its items does. Values are compared by their JSON type. Values from a csv
-        file are texts. Raises UserError for a name that no text has, or that holds objects alone, which no value
-        equals.
+        A list of metadata matches if one of its items does. Values are compared by their JSON type.
+        Values from a csv file are texts.
+
+        Raises:
+            UserError: A name that no text has, or that holds objects alone, which no value equals.
         """
         fields = self.facts()["fields"]
         conditions, values = [], list[Any]()
@@ -506,11 +512,15 @@ def is_value(value: Any) -> bool:
 
 
 def _open_database(path: Path | None, *, writes: bool, patience: float) -> sqlite3.Connection:
-    """Open a database, None in memory.
+    """Open a database. Committed transactions are on the disk, also after a kill. Threads must take turns.
 
-    Committed transactions are on the disk, also after a kill. Threads must take turns. Without `writes` nothing is
-    changed, and commits of other processes become visible. `patience` is how many seconds another process that writes
-    is waited for.
+    Args:
+        path: The file. None keeps the database in memory.
+        writes: False: nothing is changed, and commits of other processes become visible.
+        patience: Seconds to wait for another process that writes.
+
+    Raises:
+        sqlite3.Error: It cannot be opened.
     """
     if path is None:
         return sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)

@@ -69,13 +69,27 @@ class Rows:
     notes: tuple[str, ...] = ()
 
     def part(self, rows: slice) -> "Rows":
-        """Return some of the rows, with their ids and metadata."""
+        """Return some of the rows, with their ids and metadata.
+
+        Args:
+            rows: A slice of the rows.
+
+        Returns:
+            The rows.
+        """
         ids = None if self.ids is None else self.ids[rows]
         metadata = None if self.metadata is None else self.metadata[rows]
         return Rows(self.texts[rows], ids, metadata, self.fields)
 
     def after(self, count: int) -> "Rows":
-        """Return the rows after the first ones."""
+        """Return the rows after the first ones.
+
+        Args:
+            count: Number of rows to leave out.
+
+        Returns:
+            The other rows.
+        """
         return self.part(slice(count, None))
 
     def check_metadata(self) -> None:
@@ -376,11 +390,14 @@ def add(folder: Path, encoder: SentenceEncoder, rows: Rows, *, encoding: Encodin
 
 
 def remove(folder: Path, ids: Sequence[str]) -> None:
-    """Remove texts by their ids, all or none. Raises UserError for an id that no text has.
+    """Remove texts, all or none.
 
     Args:
         folder: The index.
         ids: Ids of the texts.
+
+    Raises:
+        UserError: An id that no text has.
     """
     with _changed(folder) as store:
         with store.transaction():

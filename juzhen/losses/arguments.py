@@ -63,8 +63,14 @@ def checks_arguments(function: Callable[..., Any], *, tokens: bool = False) -> C
     """Wrap a function so that its tensors must have the axes of their annotations, or of their names in `TENSORS`.
 
     An axis has one size in all of them. One number per row may be a column: (N, 1) is read as (N,). Values of GOLD on a
-    CPU may not be NaN, and classes must be whole. They are not checked on a GPU, because that would wait for it. With
-    `tokens` texts may have a vector per token, (…, length, dim).
+    CPU may not be NaN, and classes must be whole. They are not checked on a GPU, because that would wait for it.
+
+    Args:
+        function: A loss function, or `with_logs`.
+        tokens: Texts may have a vector per token, (…, length, dim).
+
+    Returns:
+        The wrapped function, which raises UserError for other tensors.
     """
     parameters = signature(function).parameters
     names = tuple(parameters)

@@ -59,12 +59,27 @@ class BatchClassLoss(Loss):
         return self.cost(scores, classes), score_gap(scores, *_same_and_other(classes))
 
     def scores(self, embeddings: Float[Tensor, "batch dim"]) -> Float[Tensor, "batch batch"]:
-        """Score of each text with each."""
+        """Score of each text with each.
+
+        Args:
+            embeddings: Embeddings, (rows, dim).
+
+        Returns:
+            Scores, (batch, batch).
+        """
         return all_cosines(embeddings, embeddings)
 
     @abstractmethod
     def cost(self, scores: Float[Tensor, "batch batch"], classes: Float[Tensor, "batch"]) -> Tensor:
-        """The scalar."""
+        """The scalar.
+
+        Args:
+            scores: Output of `scores`.
+            classes: Class index of each text.
+
+        Returns:
+            The loss.
+        """
 
 
 @checks_arguments

@@ -207,7 +207,15 @@ class SoftmaxClassifier(HeadLoss):
     def logits(
         self, first: Float[Tensor, "batch dim"], second: Float[Tensor, "batch dim"]
     ) -> Float[Tensor, "batch classes"]:
-        """One number per class of each pair."""
+        """One number per class of each pair.
+
+        Args:
+            first: Embeddings of the first texts.
+            second: Embeddings of the second texts.
+
+        Returns:
+            Logits, (batch, classes).
+        """
         shape = {"use_difference": self.use_difference, "use_product": self.use_product}
         return self.head(pair_features(first, second, **shape).to(self.head.weight.dtype))
 
@@ -441,7 +449,15 @@ class Prototype(HeadLoss):
     def cost(
         self, cosines: Float[Tensor, "batch classes"], classes: Float[Tensor, "batch"]
     ) -> Float[Tensor, ""]:
-        """The scalar, of the cosines of each text with all prototypes."""
+        """The scalar, of the cosines of each text with all prototypes.
+
+        Args:
+            cosines: Cosine of each text with each prototype.
+            classes: Class index of each text.
+
+        Returns:
+            The loss.
+        """
         return prototype_entropy(cosines, classes, temperature=self.temperature)
 
     def with_logs(self, embeddings: Tensor, classes: Tensor) -> LossOutput:

@@ -26,7 +26,15 @@ class TeacherLoss(Loss):
     def nearness(
         projected: Float[Tensor, "batch teacher"], teacher: Float[Tensor, "batch teacher"]
     ) -> dict[str, Tensor]:
-        """Mean cosine of the student's vectors and the teacher's, to be logged."""
+        """Mean cosine of the student's vectors and the teacher's, to be logged.
+
+        Args:
+            projected: Vectors of the student in the teacher's space.
+            teacher: Vectors of the teacher.
+
+        Returns:
+            Name → value.
+        """
         return {"teacher_cosine": row_cosine(projected, teacher).mean()}
 
 

@@ -50,7 +50,14 @@ class CandidatePool(Loss):
     false_negative_margin: CosineMargin | None = None
 
     def pool(self, texts: Sequence[Float[Tensor, "batch dim"]]) -> Float[Tensor, "batch candidates"]:
-        """Cosines of each row with the texts of all rows, one sum after another. `texts` has the columns."""
+        """Cosines of each row with the texts of all rows, one sum after another. `texts` has the columns.
+
+        Args:
+            texts: Embeddings of each column.
+
+        Returns:
+            Cosines, (batch, candidates).
+        """
         anchors, positives, *extra = texts
         first = all_cosines(anchors, torch.cat([positives, *extra, *[anchors] * self.other_anchors]))
         sums = [first]
@@ -63,7 +70,14 @@ class CandidatePool(Loss):
         return torch.cat(sums, dim=1)
 
     def same_texts(self, ids: Sequence[Int[Tensor, "batch"]]) -> Bool[Tensor, "batch candidates"]:
-        """Mask of the candidates of `pool` to leave out because of equal texts. `ids` are their numbers."""
+        """Mask of the candidates of `pool` to leave out because of equal texts. `ids` are their numbers.
+
+        Args:
+            ids: Text numbers of each column.
+
+        Returns:
+            Mask, (batch, candidates).
+        """
         anchors, positives, *extra = ids
         candidates = torch.cat([positives, *extra, *[anchors] * self.other_anchors])
         first = false_negatives(anchors, positives, candidates)
@@ -85,7 +99,17 @@ class CandidatePool(Loss):
         text_ids: Int[Tensor, "batch texts"] | None,
         likely: Bool[Tensor, "batch candidates"] | None,
     ) -> LossOutput:
-        """The loss over the scores of `pool`, without the `likely` positives if given."""
+        """The loss over the scores of `pool`, without the `likely` positives if given.
+
+        Args:
+            scores: Output of `pool`.
+            texts: Embeddings of each column.
+            text_ids: Text numbers, equal for equal texts.
+            likely: Mask of likely positives, or None.
+
+        Returns:
+            The loss and the scalars to log.
+        """
         ids = numbers_of_texts(text_ids, anchors=texts[0], count=len(texts))
         excluded, logs = self.same_texts(ids.unbind(dim=1)), {}
         if likely is not None:
@@ -402,7 +426,13 @@ class InfoNCEQueue(Loss):
         numbers: Int[Tensor, "candidates"],
         owners: Int[Tensor, "candidates"],
     ) -> None:
-        """Put texts in front of the queue and drop its end. Of equal texts the first one counts."""
+        """Put texts in front of the queue and drop its end. Of equal texts the first one counts.
+
+        Args:
+            texts: Embeddings of new texts.
+            numbers: Text numbers.
+            owners: Text number of the anchor of each text.
+        """
         equal = numbers[:, None] == numbers
         is_first = ~equal.tril(-1).any(dim=1)
         still = self.is_newest & ~_is_among(self.text_numbers, numbers)

@@ -37,13 +37,27 @@ class ListLoss(Loss):
     temperature: Temperature = 1.0
 
     def tempered(self, scores: Float[Tensor, "batch documents"]) -> Float[Tensor, "batch documents"]:
-        """The scores divided by the temperature, float32 at least."""
+        """The scores divided by the temperature, float32 at least.
+
+        Args:
+            scores: Score of each document.
+
+        Returns:
+            Tensor of the same shape.
+        """
         return full_precision(scores) / self.temperature
 
     @staticmethod
     @torch.no_grad()
     def list_summary(scores: Float[Tensor, "batch documents"]) -> dict[str, Tensor]:
-        """Share of rows whose positive scores highest, mean score of positives, of negatives, and the gap."""
+        """Share of rows whose positive scores highest, mean score of positives, of negatives, and the gap.
+
+        Args:
+            scores: Score of each document, the positive first.
+
+        Returns:
+            Name → value, to be logged.
+        """
         is_positive = _first_document(scores)
         accuracy = choice_accuracy(scores, torch.zeros_like(scores[:, 0]))
         return {"accuracy": accuracy} | score_gap(scores, is_positive, ~is_positive & (scores != -torch.inf))

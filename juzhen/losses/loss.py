@@ -192,10 +192,21 @@ class Sum(Loss):
 
     @abstractmethod
     def parts(self) -> Mapping[str, tuple[float, Loss]]:
-        """Return name of each part → its weight and the loss."""
+        """Return name of each part → its weight and the loss.
+
+        Returns:
+            The parts.
+        """
 
     def total(self, **tensors: Tensor) -> LossOutput:
-        """Return the sum, with each part called with its tensors, and the logs and values of the parts."""
+        """Return the sum, with each part called with its tensors, and the logs and values of the parts.
+
+        Args:
+            **tensors: Inputs of all parts, by name.
+
+        Returns:
+            The loss and the scalars to log.
+        """
         total: Any = 0
         logs: dict[str, Tensor] = {}
         for name, loss in self.losses.items():

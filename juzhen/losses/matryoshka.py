@@ -83,15 +83,37 @@ class Modifier(Loss):
         vars(self)["inputs"] = self.tensors_for(of.inputs)
 
     def tensors_for(self, inputs: Sequence[str]) -> tuple[str, ...]:
-        """Names of the tensors that are read where the loss itself reads `inputs`."""
+        """Names of the tensors that are read where the loss itself reads `inputs`.
+
+        Args:
+            inputs: Inputs of the wrapped loss.
+
+        Returns:
+            Names of tensors.
+        """
         return tuple(dict.fromkeys(part for name in inputs for part in MADE_OF.get(name, (name,))))
 
     def named(self, tensors: Sequence[Tensor], named: Mapping[str, Any]) -> dict[str, Any]:
-        """Arguments by name. Positional arguments have the names of `inputs`, in order."""
+        """Arguments by name. Positional arguments have the names of `inputs`, in order.
+
+        Args:
+            tensors: Positional arguments.
+            named: Arguments by name.
+
+        Returns:
+            All arguments by name.
+        """
         return fitting_tensors({**dict(zip(self.inputs, tensors, strict=False)), **named})
 
     def value_of(self, tensors: Mapping[str, Tensor]) -> LossOutput:
-        """The loss itself, with the scores that it reads made of the embeddings in `tensors`."""
+        """The loss itself, with the scores that it reads made of the embeddings in `tensors`.
+
+        Args:
+            tensors: Inputs by name.
+
+        Returns:
+            The loss and the scalars to log.
+        """
         read = {name: tensors[name] for name in self.inner.inputs if name in tensors}
         if "scores" in self.inner.inputs:
             read["scores"] = row_cosine(tensors["first"], tensors["second"])
@@ -176,7 +198,14 @@ class Nested(Modifier):
             )
 
     def dims_of(self, full: int) -> tuple[int, ...]:
-        """The sizes for embeddings of `full` numbers. Raises UserError for larger ones."""
+        """The sizes for embeddings of `full` numbers. Raises UserError for larger ones.
+
+        Args:
+            full: Dimensions of the embeddings.
+
+        Returns:
+            The sizes, ascending.
+        """
         doubling = doubling_dims(self.smallest, full)
         dims = doubling if self.dims is None else tuple(self.dims)
         if large := [dim for dim in dims if dim > full]:

@@ -166,7 +166,15 @@ class ScoreOrder(OrderLoss):
 
     @abstractmethod
     def cost(self, scores: Float[Tensor, "batch"], targets: Float[Tensor, "batch"]) -> Float[Tensor, ""]:
-        """The scalar for scores that are divided by the temperature already."""
+        """The scalar for scores that are divided by the temperature already.
+
+        Args:
+            scores: Scores divided by the temperature.
+            targets: Gold value of each row, higher = closer.
+
+        Returns:
+            The loss.
+        """
 
     def with_logs(self, scores: Tensor, targets: Tensor) -> LossOutput:
         temperature = temperature_of(scores, temperature=self.temperature, unit=self.temperature_unit)

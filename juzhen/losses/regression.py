@@ -146,14 +146,29 @@ class Regression(GradedLoss):
             )
 
     def predicted_targets(self, targets: Float[Tensor, "batch"]) -> Float[Tensor, "batch"]:
-        """The predictions that are asked for."""
+        """The predictions that are asked for.
+
+        Args:
+            targets: Gold values from 0 to 1.
+
+        Returns:
+            The value that a prediction should have.
+        """
         return _rescale(targets, low=self.low, high=self.high)
 
     @torch.no_grad()
     def absolute_error(
         self, scores: Float[Tensor, "batch"], targets: Float[Tensor, "batch"]
     ) -> Float[Tensor, ""]:
-        """Mean absolute difference of prediction and target, in units of the target, which is from 0 to 1."""
+        """Mean absolute difference of prediction and target, in units of the target, which is from 0 to 1.
+
+        Args:
+            scores: Score of each row.
+            targets: Gold values from 0 to 1.
+
+        Returns:
+            The mean, from 0 to 1.
+        """
         predictions = ACTIVATIONS[self.activation](full_precision(scores))
         return (predictions - self.predicted_targets(targets)).abs().mean() / (self.high - self.low)
 

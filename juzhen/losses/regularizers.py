@@ -166,7 +166,15 @@ class RDrop(Modifier):
         return (loss + second) / 2 + self.weight * disagreement, logs
 
     def disagreement(self, first: Mapping[str, Any], second: Mapping[str, Any]) -> Float[Tensor, ""]:
-        """D of the two passes."""
+        """D of the two passes.
+
+        Args:
+            first: Tensors of the first pass.
+            second: Tensors of the second pass.
+
+        Returns:
+            A scalar tensor.
+        """
         match self.input_type:
             case "logits":
                 return _symmetric_divergence(first["logits"], second["logits"])

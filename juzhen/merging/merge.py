@@ -33,7 +33,12 @@ GRID = 11
 class DevScore:
     """Mean over dev sets of each set's main metric, such as Spearman's correlation.
 
-    Raises UserError for a set without a dev split.
+    Args:
+        encoder: Scored with its current weights.
+        settings: Sets in `evaluate` and where to find them.
+
+    Raises:
+        UserError: A set without a dev split.
     """
 
     def __init__(self, encoder: Any, settings: EvaluationSettings) -> None:
@@ -143,7 +148,13 @@ class Models:
     """Loaded encoders of one family in float32, and the base of their task vectors.
 
     All are in memory: 4 bytes per parameter of each model and of the result, plus the needs of a method for one tensor.
-    Raises UserError for encoders that cannot be merged, before anything is computed.
+
+    Args:
+        names: Names for messages.
+        base: The encoder that the models started from.
+
+    Raises:
+        UserError: Encoders that cannot be merged. Nothing has been computed then.
     """
 
     def __init__(
@@ -176,7 +187,12 @@ class Models:
 
     @torch.no_grad()
     def merge(self, method: str, weights: Sequence[float], *, density: float, scale: float, seed: int) -> Any:
-        """Return `self.encoder` with merged weights. Each call overwrites the last. Options as in `juzhen.merge`."""
+        """Return `self.encoder` with merged weights. Each call overwrites the last.
+
+        Args:
+            weights: One per model.
+            density, scale, seed: As in `juzhen.merge`.
+        """
         how, target = METHODS[method], self.encoder.state_dict()
         numbers = {"density": density, "scale": scale, "generator": torch.Generator().manual_seed(seed)}
         for name, values in target.items():
@@ -341,7 +357,15 @@ class MergeRecipe:
 
 @dataclass
 class Merged:
-    """A merged encoder, and one weight per model. `tried` are weights measured on dev with their score on `sets`."""
+    """A merged encoder.
+
+    Args:
+        encoder: The encoder with merged weights.
+        weights: One per model.
+        tried: Weights measured on dev → score. {} if none were.
+        sets: Sets used to choose the weights.
+        licences: Licences of the models, None if unknown.
+    """
 
     encoder: Any
     weights: list[float]

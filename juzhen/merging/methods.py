@@ -242,7 +242,17 @@ class Method:
     def merge(
         self, tensors: Sequence[Tensor], base: Tensor | None, weights: Sequence[float], **numbers: Any
     ) -> Tensor:
-        """Merge one tensor of the models, in float32. base: its tensor of the same shape, if needed."""
+        """Merge one tensor of the models, in float32. base: its tensor of the same shape, if needed.
+
+        Args:
+            tensors: The tensor of each model.
+            base: Tensor of the base model, or None.
+            weights: Weight of each model.
+            **numbers: Options of the method, such as density.
+
+        Returns:
+            The merged tensor.
+        """
         chosen = {name: numbers[name] for name in self.takes}
         arguments = (weights,) if self.is_weighted else ()
         if not self.of_vectors or base is None:

@@ -77,7 +77,15 @@ class TransferScore:
 
 
 def combined(texts: list[Features], kind: Kind) -> Features:
-    """Combine the features of a row's texts into one vector, as a classifier reads them."""
+    """Combine the features of a row's texts into one vector, as a classifier reads them.
+
+    Args:
+        texts: Features of each text of a row.
+        kind: Kind of the rows.
+
+    Returns:
+        Features of each row.
+    """
     if kind is Kind.LABELLED_TEXT:
         return texts[0]
     u, v = texts
@@ -153,6 +161,10 @@ def class_mean_accuracy(features: np.ndarray, labels: np.ndarray) -> Score:
 
     Args:
         features: (rows, dim).
+        labels: Class number of each row.
+
+    Returns:
+        None if fewer than two classes are left.
 
     Example:
         >>> features = np.array([[1.0, 0.0], [1.0, 0.1], [0.0, 1.0], [0.1, 1.0]])
@@ -225,6 +237,7 @@ def score_classes(logits: np.ndarray, examples: Examples) -> dict[str, Score]:
 
     Args:
         logits: One number per class and row, (rows, classes).
+        examples: The rows.
 
     Returns:
         Metric → Score.

@@ -42,6 +42,7 @@ class Scored:
     """The rows of a set as one run has scored them.
 
     Args:
+        rows: Of the set.
         threshold: Pairs from this score on are accepted. None: each half of the rows judges the other, as on
             dev, the split that thresholds are fitted on.
     """
@@ -95,14 +96,28 @@ class Scored:
         return 1 - np.nan_to_num(self.rows[self.measures[0]], nan=1.0)
 
     def value(self, measure: str) -> float | None:
-        """Return a metric of these rows. None if it is undefined."""
+        """Return a metric of these rows. None if it is undefined.
+
+        Args:
+            measure: Name of the metric.
+
+        Returns:
+            Its value, or None.
+        """
         if measure == "spearman":
             return self._spearman
         per_row = self.per_row(measure)
         return float(per_row.mean()) if len(per_row) else None
 
     def per_row(self, measure: str) -> PerRow:
-        """Finite values of each row, whose mean is the metric. For Spearman's correlation its influence."""
+        """Finite values of each row, whose mean is the metric. For Spearman's correlation its influence.
+
+        Args:
+            measure: Name of the metric.
+
+        Returns:
+            One value for each row.
+        """
         if measure == "spearman":
             return self._influence
         values = self.right if measure == "accuracy" else self.rows[measure]
@@ -120,7 +135,15 @@ class Scored:
 
 
 def are_same_rows(first: SetRows, other: SetRows) -> bool:
-    """True if two runs have scored the same rows of a set in the same order."""
+    """True if two runs have scored the same rows of a set in the same order.
+
+    Args:
+        first: Rows of one run.
+        other: Rows of another run.
+
+    Returns:
+        True or False.
+    """
     names = [name for name in (*PLACES, "gold") if name in first.columns]
     return (first.fingerprint, len(first)) == (other.fingerprint, len(other)) and all(
         name in other.columns and np.array_equal(first[name], other[name]) for name in names
@@ -170,7 +193,14 @@ def paired_gap(
 
 
 def mean_difference(gaps: PerRow) -> Gap:
-    """Mean of paired differences of rows, with its error."""
+    """Mean of paired differences of rows, with its error.
+
+    Args:
+        gaps: Difference of each row.
+
+    Returns:
+        Mean and standard error.
+    """
     return Gap(float(gaps.mean()), *error_of_rows(gaps, are_values=True))
 
 
@@ -180,6 +210,9 @@ def error_of_rows(gaps: PerRow, *, are_values: bool) -> tuple[float, float]:
     Args:
         gaps: Difference of each row: of values whose mean is the metric, or of influences on it.
         are_values: They are values, whose interval is wider for few rows (see `mean_interval`).
+
+    Returns:
+        The error, and its degrees of freedom.
     """
     rows = len(gaps)
     moved = np.count_nonzero(gaps)
@@ -195,6 +228,13 @@ def spearman_influence(scores: np.ndarray, grades: np.ndarray) -> PerRow:
     """Influence of each row on `spearman`: the derivative by its share (infinitesimal jackknife).
 
     Its mean is 0, and its variance over the number of rows that of the correlation (Efron 1982, chapter 6).
+
+    Args:
+        scores: Score of each row, higher = closer.
+        grades: Gold value of each row, higher = closer.
+
+    Returns:
+        One value for each row.
     """
     sides = [finite(scores, "score"), finite(grades, "grade")]
     ranks = [(scipy.stats.rankdata(side) - (len(side) + 1) / 2) / len(side) for side in sides]
@@ -251,6 +291,10 @@ class SliceChange(NamedTuple):
 def slices(first: Sequence[str], second: Sequence[str]) -> dict[str, np.ndarray]:
     """Find the slices of sentence pairs.
 
+    Args:
+        first: First text of each pair.
+        second: Second text of each pair.
+
     Returns:
         Name → mask of its rows. Halves are split at the median.
 
@@ -283,7 +327,12 @@ def slice_changes(first: Scored, other: Scored, masks: Mapping[str, np.ndarray])
     Decisions keep the threshold of the whole set. The interval is paired over rows. It does not include seeds.
 
     Args:
+        first: Rows as the first run scored them.
+        other: The same rows as the other run scored them.
         masks: From `slices`.
+
+    Returns:
+        The changes. Slices with an undefined metric are absent.
     """
     found = []
     for name, mask in masks.items():
@@ -343,6 +392,9 @@ class Verdict:
     def line(self) -> str:
         """One line, in points (metric × 100) with 95 % intervals.
 
+        Returns:
+            The line.
+
         >>> gap = Gap(0.021, 0.006)
         >>> Verdict(gap, None, {"csts": gap}, ["csts"]).line()
         'WIN, +2.1 [0.9, 3.3] on csts'
@@ -359,6 +411,13 @@ class Verdict:
 def points(gap: Gap, *, behind: float = 0.0) -> str:
     """A difference in points with its 95 % interval, whose lower end is lowered by `behind`.
 
+    Args:
+        gap: The difference.
+        behind: Taken off the lower end.
+
+    Returns:
+        Text.
+
     >>> points(Gap(-0.004, 0.0025))
     '−0.4 [−0.9, 0.1]'
     """
@@ -367,7 +426,14 @@ def points(gap: Gap, *, behind: float = 0.0) -> str:
 
 
 def mean_gap(gaps: Sequence[Gap]) -> Gap:
-    """Mean of independent differences. Degrees of freedom by Welch and Satterthwaite."""
+    """Mean of independent differences. Degrees of freedom by Welch and Satterthwaite.
+
+    Args:
+        gaps: One or more.
+
+    Returns:
+        The mean with its error.
+    """
     count = len(gaps)
     variance = sum(gap.error**2 for gap in gaps) / count**2
     doubt = sum((gap.error / count) ** 4 / gap.freedom for gap in gaps if gap.freedom)
@@ -384,6 +450,7 @@ def judge(
 
     Args:
         after: Set → its rows, scored by the new model.
+        before: The same for the old model.
         targets: Sets that the training is for. The rest are others.
 
     Returns:
@@ -414,6 +481,8 @@ def judge_training(
 
     Args:
         after: `split/set` → rows scored by the trained weights.
+        before: The same for the weights that training started from.
+        trained_on: Names of the training sets, the targets.
 
     Returns:
         The verdict. None if no set has the same rows in both.

@@ -46,7 +46,15 @@ def spearman(scores: np.ndarray, grades: np.ndarray) -> float | None:
 
 
 def pearson(scores: np.ndarray, grades: np.ndarray) -> float | None:
-    """Pearson's correlation of float32 values, summed in float64. None and errors: as `spearman`."""
+    """Pearson's correlation of float32 values, summed in float64. None and errors: as `spearman`.
+
+    Args:
+        scores: Score of each row, higher = closer.
+        grades: Gold value of each row, higher = closer.
+
+    Returns:
+        The correlation, or None.
+    """
     scores, grades = finite(scores, "score"), finite(grades, "grade")
     if _is_constant(scores) or _is_constant(grades):
         return None
@@ -57,6 +65,14 @@ def partial_spearman(scores: np.ndarray, grades: np.ndarray, given: np.ndarray) 
     """Compute Spearman's correlation of scores with grades, controlled for `given`.
 
     (r_sg − r_sx r_gx) / √((1 − r_sx²)(1 − r_gx²)), x the third. None if one of the three is undefined or ±1.
+
+    Args:
+        scores: Score of each row, higher = closer.
+        grades: Gold value of each row, higher = closer.
+        given: Third value of each row.
+
+    Returns:
+        The correlation, or None.
     """
     pairs = ((scores, grades), (scores, given), (grades, given))
     direct, first, second = (spearman(*pair) for pair in pairs)
@@ -116,6 +132,12 @@ def resampled_correlations(
     scores: np.ndarray, grades: np.ndarray, *, samples: int, seed: int
 ) -> Float[np.ndarray, "samples"]:
     """`spearman` of each resample of `spearman_interval`, NaN where a side is constant.
+
+    Args:
+        scores: Score of each row, higher = closer.
+        grades: Gold value of each row, higher = closer.
+        samples: Number of resamples.
+        seed: Seed of the draws.
 
     Returns:
         float array (samples,).
@@ -187,6 +209,11 @@ def _of_students_t(values: np.ndarray, *, samples: int, confidence: float, seed:
 def resampled_means(values: np.ndarray, *, samples: int, seed: int) -> Float[np.ndarray, "samples"]:
     """The mean in each resample of `mean_interval`, with the draws of `resampled_correlations`.
 
+    Args:
+        values: One value for each row.
+        samples: Number of resamples.
+        seed: Seed of the draws.
+
     Returns:
         float array (samples,).
     """
@@ -196,6 +223,10 @@ def resampled_means(values: np.ndarray, *, samples: int, seed: int) -> Float[np.
 
 def score_distribution(scores: np.ndarray, grades: np.ndarray) -> dict[str, float | None]:
     """Compute mean and variance of the scores, and the Kolmogorov-Smirnov test of positives against others.
+
+    Args:
+        scores: Score of each row, higher = closer.
+        grades: Gold value of each row. Above 0.5 is positive.
 
     Returns:
         score_mean, score_variance: In units of the score, and of its square (divided by N). None without
@@ -218,6 +249,10 @@ def score_distribution(scores: np.ndarray, grades: np.ndarray) -> dict[str, floa
 
 def kolmogorov_smirnov(first: np.ndarray, second: np.ndarray) -> tuple[float | None, float | None]:
     """Largest distance between two empirical distributions, and its p-value from the limit for many rows.
+
+    Args:
+        first: First sample.
+        second: Second sample.
 
     Returns:
         Distance and p-value. None for both if a sample is empty.
@@ -296,7 +331,15 @@ class _TieGroups:
 
 
 def finite(values: np.ndarray, name: str) -> np.ndarray:
-    """The values rounded to float32 and widened to float64. Raises ValueError for the first that is not finite."""
+    """The values rounded to float32 and widened to float64. Raises ValueError for the first that is not finite.
+
+    Args:
+        values: One value for each row.
+        name: Name of the values in the message.
+
+    Returns:
+        float64 array.
+    """
     column = np.asarray(values, dtype=np.float32).astype(np.float64)
     broken = np.flatnonzero(~np.isfinite(column))
     if len(broken):

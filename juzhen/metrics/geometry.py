@@ -14,8 +14,11 @@ POSITIVE_GRADE = 0.8
 """Pairs of at least this grade count as positive where alignment is measured: above 4 of 5, as in Gao et al. 2021."""
 
 
-def unit(embeddings: Float[np.ndarray, "rows dim"]) -> np.ndarray:
+def unit(embeddings: np.ndarray) -> np.ndarray:
     """Scale each row to length 1, float64. Rows of zeros stay.
+
+    Args:
+        embeddings: Embeddings, (rows, dim).
 
     Returns:
         float64 array (rows, dim).
@@ -25,8 +28,15 @@ def unit(embeddings: Float[np.ndarray, "rows dim"]) -> np.ndarray:
     return embeddings / np.where(lengths == 0, 1, lengths)
 
 
-def norms(embeddings: Float[np.ndarray, "rows dim"]) -> tuple[float | None, float | None]:
-    """Mean length of the embeddings, and its sample standard deviation. None below one row, and below two."""
+def norms(embeddings: np.ndarray) -> tuple[float | None, float | None]:
+    """Mean length of the embeddings, and its sample standard deviation. None below one row, and below two.
+
+    Args:
+        embeddings: Embeddings, (rows, dim).
+
+    Returns:
+        Mean and deviation.
+    """
     lengths = np.linalg.norm(np.asarray(embeddings, dtype=np.float64), axis=1)
     mean = float(lengths.mean()) if len(lengths) else None
     return mean, float(lengths.std(ddof=1)) if len(lengths) > 1 else None
@@ -70,10 +80,16 @@ def uniformity(embeddings: np.ndarray, *, scale: float = 2.0) -> float | None:
     return float(np.log(total / (len(vectors) * (len(vectors) - 1))))
 
 
-def mean_cosine(embeddings: Float[np.ndarray, "rows dim"]) -> float | None:
+def mean_cosine(embeddings: np.ndarray) -> float | None:
     """Mean cosine over all pairs of different rows: near 0 in an even space, near 1 in a narrow cone.
 
     (Ethayarajh 2019, section 3.4, https://arxiv.org/abs/1909.00512, calls it anisotropy.) None under two rows.
+
+    Args:
+        embeddings: Embeddings, (rows, dim).
+
+    Returns:
+        The mean, or None.
     """
     vectors = unit(embeddings)
     count = len(vectors)
@@ -84,10 +100,16 @@ def mean_cosine(embeddings: Float[np.ndarray, "rows dim"]) -> float | None:
     return float((together @ together - np.square(vectors).sum()) / (count * (count - 1)))
 
 
-def explained_variance(embeddings: Float[np.ndarray, "rows dim"]) -> np.ndarray:
+def explained_variance(embeddings: np.ndarray) -> np.ndarray:
     """Share of the variance along each principal direction, falling, (dim,). Empty without variance.
 
     Directions of the covariance of the embeddings, centred, not normalized.
+
+    Args:
+        embeddings: Embeddings, (rows, dim).
+
+    Returns:
+        Shares that sum to 1.
     """
     embeddings = np.asarray(embeddings, dtype=np.float64)
     centred = embeddings - embeddings.mean(axis=0) if len(embeddings) else embeddings
@@ -101,8 +123,15 @@ def explained_variance(embeddings: Float[np.ndarray, "rows dim"]) -> np.ndarray:
     return variances / variances.sum() if variances.sum() > negligible else np.empty(0)
 
 
-def singular_values(embeddings: Float[np.ndarray, "rows dim"]) -> np.ndarray:
-    """Singular values of the centred embeddings, falling, the largest 1, (dim,). Empty without variance."""
+def singular_values(embeddings: np.ndarray) -> np.ndarray:
+    """Singular values of the centred embeddings, falling, the largest 1, (dim,). Empty without variance.
+
+    Args:
+        embeddings: Embeddings, (rows, dim).
+
+    Returns:
+        Values from 0 to 1.
+    """
     shares = explained_variance(embeddings)
     return np.sqrt(shares / shares[0]) if len(shares) else shares
 
@@ -126,13 +155,18 @@ def effective_rank(embeddings: np.ndarray) -> float | None:
     return float(np.exp(-(shares * np.log(shares)).sum()))
 
 
-def first_component_isotropy(
-    embeddings: Float[np.ndarray, "rows dim"], *, num_components: int = 50
-) -> float | None:
+def first_component_isotropy(embeddings: np.ndarray, *, num_components: int = 50) -> float | None:
     """1 minus the share of the strongest direction in the variance of the strongest `num_components`.
 
     From 0 (a line) to 1 − 1/components (all equal). None without variance. The simplest measure of isotropy:
     `iso_score` uses all directions, and the distance of each from evenness.
+
+    Args:
+        embeddings: Embeddings, (rows, dim).
+        num_components: Number of directions that count.
+
+    Returns:
+        The share, or None.
     """
     shares = explained_variance(embeddings)[:num_components]
     return float(1 - shares[0] / shares.sum()) if len(shares) else None
@@ -162,10 +196,17 @@ def iso_score(embeddings: np.ndarray) -> float | None:
     return float((dim * used - 1) / (dim - 1))
 
 
-def neighbour_similarity(embeddings: Float[np.ndarray, "rows dim"], *, num_neighbours: int) -> float | None:
+def neighbour_similarity(embeddings: np.ndarray, *, num_neighbours: int) -> float | None:
     """Mean cosine of each row with its nearest other rows. None unless there are more rows than neighbours.
 
     With a low `mean_cosine` it means tight clusters, with a high one a crowded space.
+
+    Args:
+        embeddings: Embeddings, (rows, dim).
+        num_neighbours: Number of nearest rows, k.
+
+    Returns:
+        The mean, or None.
     """
     vectors = unit(embeddings)
     if len(vectors) <= num_neighbours:
@@ -177,10 +218,12 @@ def neighbour_similarity(embeddings: Float[np.ndarray, "rows dim"], *, num_neigh
     return float(sum(sums) / (len(vectors) * num_neighbours))
 
 
-def nearest_rows(
-    embeddings: Float[np.ndarray, "rows dim"], *, num_neighbours: int
-) -> Int[np.ndarray, "rows neighbours"]:
+def nearest_rows(embeddings: np.ndarray, *, num_neighbours: int) -> Int[np.ndarray, "rows neighbours"]:
     """Row numbers of the nearest other rows by cosine, nearest first. There must be more rows than neighbours.
+
+    Args:
+        embeddings: Embeddings, (rows, dim).
+        num_neighbours: Number of nearest rows, k.
 
     Returns:
         int array (rows, neighbours).
@@ -196,12 +239,19 @@ def nearest_rows(
     return np.concatenate(nearest)
 
 
-def hubness(embeddings: Float[np.ndarray, "rows dim"], *, num_neighbours: int) -> float | None:
+def hubness(embeddings: np.ndarray, *, num_neighbours: int) -> float | None:
     """Skewness of how often a row is among the nearest of others: 0 without hubs, high if few rows are near all.
 
     E[(N − μ)³] / σ³ of the k-occurrences N. (Radovanović et al. 2010, section 2,
     https://jmlr.org/papers/v11/radovanovic10a) None unless there are more rows than neighbours, and if all occur
     equally often.
+
+    Args:
+        embeddings: Embeddings, (rows, dim).
+        num_neighbours: Number of nearest rows, k.
+
+    Returns:
+        The skewness, or None.
     """
     if len(embeddings) <= num_neighbours:
         return None
@@ -210,12 +260,19 @@ def hubness(embeddings: Float[np.ndarray, "rows dim"], *, num_neighbours: int) -
     return float(scipy.stats.skew(occurrences)) if occurrences.std() else None
 
 
-def silhouette(embeddings: Float[np.ndarray, "rows dim"], classes: np.ndarray) -> float | None:
+def silhouette(embeddings: np.ndarray, classes: np.ndarray) -> float | None:
     """Mean silhouette of the classes, from −1 to 1: nearness of a row to its class, compared with the next.
 
     (b − a) / max(a, b) with the mean distances a to the row's class and b to the nearest other one, between
     embeddings of length 1. (Rousseeuw 1987, https://doi.org/10.1016/0377-0427(87)90125-7) None under two
     classes, or if every class has one row.
+
+    Args:
+        embeddings: Embeddings, (rows, dim).
+        classes: Class index of each row.
+
+    Returns:
+        The mean, or None.
     """
     if not 2 <= len(np.unique(classes)) < len(classes):
         return None
@@ -230,6 +287,16 @@ def score_histograms(
     """Edges (num_bins + 1,), and counts (num_bins,) of positives (grade above 0.5) and of negatives.
 
     Scores beyond the ends are counted in the outermost bins, so that the counts add up to the rows.
+
+    Args:
+        scores: Score of each row, higher = closer.
+        grades: Gold value of each row, higher = closer.
+        num_bins: Number of bins.
+        low: Lower end of the first bin.
+        high: Upper end of the last bin.
+
+    Returns:
+        Edges, counts of positives, counts of negatives.
     """
     edges = np.linspace(low, high, num_bins + 1)
     inside = np.clip(np.asarray(scores, dtype=np.float64), low, high)
@@ -332,6 +399,14 @@ def neighbours_kept(
     """Mean share of a row's nearest rows that are the same in both spaces. By chance k / (rows − 1).
 
     None unless there are more rows than neighbours.
+
+    Args:
+        first: Embeddings in one space, (rows, dim).
+        second: Embeddings of the same rows in another space.
+        num_neighbours: Number of nearest rows, k.
+
+    Returns:
+        The mean share, or None.
     """
     if len(first) <= num_neighbours:
         return None

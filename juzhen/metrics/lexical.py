@@ -33,7 +33,14 @@ _RUN = re.compile(f"[{_CJK}]+|[^\\W_{_CJK}]+")
 
 
 def character_pairs(run: str) -> list[str]:
-    """The characters of a text, and its pairs of neighbouring ones."""
+    """The characters of a text, and its pairs of neighbouring ones.
+
+    Args:
+        run: Chinese text without spaces.
+
+    Returns:
+        The terms.
+    """
     return [*run, *(run[start : start + 2] for start in range(len(run) - 1))]
 
 
@@ -41,6 +48,14 @@ def terms(
     text: str, cut: Callable[[str], list[str]] = character_pairs, folding: Callable[[str], str] = fold
 ) -> list[str]:
     """Split the Chinese of a folded text by `cut`. The other words stay whole.
+
+    Args:
+        text: The text.
+        cut: Splits a run of Chinese characters.
+        folding: Folds width, case and script of the text.
+
+    Returns:
+        The terms, in order.
 
     >>> terms("Ｐｙｔｈｏｎ怎麼学")
     ['python', '怎', '么', '学', '怎么', '么学']
@@ -52,7 +67,14 @@ def terms(
 
 
 def cut_of(tokens: str) -> Callable[[str], list[str]]:
-    """Find the splitter of Chinese terms by name. Raises UserError for unknown names or missing jieba."""
+    """Find the splitter of Chinese terms by name. Raises UserError for unknown names or missing jieba.
+
+    Args:
+        tokens: "characters" or "jieba".
+
+    Returns:
+        The splitter.
+    """
     require_choice("tokens", tokens, TOKENS)
     if tokens == CHARACTERS:
         return character_pairs
@@ -107,6 +129,10 @@ class BM25:
 
         Args:
             arrays: Output of `arrays`.
+            tokens: "characters" or "jieba".
+
+        Returns:
+            The index.
         """
         bm25 = cls.__new__(cls)
         bm25._folding = int(arrays["folding"][0])
@@ -135,7 +161,14 @@ class BM25:
         }
 
     def extended(self, texts: Sequence[str]) -> "BM25":
-        """With further documents, whose terms weigh as they do among the first ones: idf and mean length stay."""
+        """With further documents, whose terms weigh as they do among the first ones: idf and mean length stay.
+
+        Args:
+            texts: The further documents.
+
+        Returns:
+            The larger index.
+        """
         bm25 = copy(self)
         bm25._numbers, bm25._by_document = dict(self._numbers), None
         counts, lengths = bm25._counted(texts)
@@ -172,6 +205,8 @@ class BM25:
         """Turn counts into weights, in place.
 
         Args:
+            counts: Of each term in each document.
+            lengths: Number of terms of each document.
             frequency: Number of documents with each term, among those of the idf.
         """
         number, mean_length, k1, b = self._statistics.tolist()
@@ -186,6 +221,9 @@ class BM25:
 
     def scores(self, query: str) -> Float[np.ndarray, "documents"]:
         """Score every document, float32. 0 without a shared term.
+
+        Args:
+            query: The query.
 
         Returns:
             float32 array (documents,).
@@ -202,6 +240,10 @@ class BM25:
         self, queries: Sequence[str], documents: Int[np.ndarray, "pairs"]
     ) -> Float[np.ndarray, "pairs"]:
         """The score of each query with the document of that number, as `scores` has it but for rounding.
+
+        Args:
+            queries: The query of each pair.
+            documents: The document number of each pair.
 
         Returns:
             float32 array (pairs,).
@@ -235,6 +277,10 @@ def lexical_vectors(texts: Sequence[str], *, counted: Sequence[str]) -> scipy.sp
     term that occurs t times weighs (1 + ln t) · (1 + ln((1 + N) / (1 + df))), with N texts of which df hold
     it.
 
+    Args:
+        texts: The texts.
+        counted: Texts that are counted.
+
     Returns:
         Sparse array (texts, terms).
     """
@@ -252,6 +298,8 @@ def similarities(
 
     Args:
         vectors: Output of `lexical_vectors`.
+        first: Row numbers.
+        second: Row numbers.
 
     Returns:
         Array (first, second).
@@ -265,6 +313,8 @@ def term_sets(
     """Mark the terms of each text by 1, (texts, terms). The texts `counted` give the terms.
 
     Args:
+        texts: The texts.
+        counted: Texts whose terms count.
         tokens: Of Chinese: characters and pairs of neighbouring ones, or the words of jieba.
 
     Returns:
@@ -283,6 +333,15 @@ def overlap(shared: Shared, first: np.ndarray, second: np.ndarray, *, method: st
 
     0 if neither text has terms. Dice orders pairs as Jaccard does: D = 2J / (1 + J). Their Pearson
     correlations differ.
+
+    Args:
+        shared: Number of shared terms.
+        first: Number of terms of the first text.
+        second: Number of terms of the second text.
+        method: "jaccard" or "dice".
+
+    Returns:
+        Values from 0 to 1.
     """
     sizes = first + second
     of = sizes - shared if method == JACCARD else sizes / 2
@@ -296,6 +355,9 @@ def overlaps(
 
     Args:
         sets: Output of `term_sets`.
+        first: Row numbers.
+        second: Row numbers.
+        method: "jaccard" or "dice".
 
     Returns:
         Array (first, second).

@@ -19,6 +19,12 @@ DRAWS = 4000
 def holm(p: pd.Series) -> pd.Series:
     """Correct p values for their number (Holm 1979). NaN stays NaN and does not count.
 
+    Args:
+        p: The p values.
+
+    Returns:
+        The corrected p values, with the same index.
+
     >>> holm(pd.Series([0.01, 0.04, 0.03])).tolist()
     [0.03, 0.06, 0.06]
     """
@@ -30,6 +36,10 @@ def expected_improvement(behind: float, error: float) -> float:
     """Expected gain of the better of two, if one is `behind` the other and `error` is what a trial may change.
 
     E[max(0, X)] of a normal X with mean −behind and deviation `error` (Jones, Schonlau and Welch 1998, equation 15).
+
+    Args:
+        behind: Distance to the better one.
+        error: Standard deviation of what a trial may change.
 
     Returns:
         The gain, in the unit of `behind`.
@@ -44,7 +54,12 @@ def expected_improvement(behind: float, error: float) -> float:
 
 
 class Needed(NamedTuple):
-    """Number of rows or seeds that decides a difference. None: no number of these alone does."""
+    """Number of rows or seeds that decides a difference. None: no number of these alone does.
+
+    Args:
+        rows: Rows in all.
+        seeds: Seeds a side.
+    """
 
     rows: int | None
     seeds: int | None
@@ -54,6 +69,7 @@ def needed(size: float, row_error: float, seed_error: float, *, rows: int, seeds
     """Compute how many rows, or how many seeds a side, find a difference in POWER of the cases at level LEVEL.
 
     Args:
+        size: The difference, in points.
         row_error: Its standard error because other rows could have been scored.
         seed_error: Its standard error because other seeds could have been drawn.
         rows: Rows that gave `row_error`.
@@ -77,6 +93,13 @@ def needed(size: float, row_error: float, seed_error: float, *, rows: int, seeds
 def seeds_needed(deviation: float, difference: float) -> int:
     """Compute how many seeds a side find a difference in POWER of the cases at level LEVEL, by the normal distribution.
 
+    Args:
+        deviation: Standard deviation over seeds, in points.
+        difference: The difference to find, in points.
+
+    Returns:
+        Number of seeds.
+
     Example:
         >>> [seeds_needed(1.05, points) for points in (3, 2, 1)]
         [2, 5, 18]
@@ -88,7 +111,12 @@ def rows_needed(rows: int, error: float, difference: float) -> int:
     """Compute how many dev rows find a difference, from the standard error that `rows` rows give.
 
     Args:
+        rows: Rows that gave the error.
         error: Standard error at `rows` rows, in points.
+        difference: The difference to find, in points.
+
+    Returns:
+        Number of rows.
 
     Example:
         >>> rows_needed(300, 2.0, 2.0)
@@ -110,6 +138,15 @@ def low_rank(matrix: pd.DataFrame, *, rank: int = 2, rounds: int = 200, shrink: 
     """Fill missing cells by column means, row effects and `rank` components, fitted by iterated singular values.
 
     Softly thresholded (Mazumder, Hastie and Tibshirani 2010). Measured cells do not change.
+
+    Args:
+        matrix: Scores with NaN where nothing was measured.
+        rank: Components that are kept.
+        rounds: Iterations.
+        shrink: Subtract this from each singular value.
+
+    Returns:
+        The matrix without gaps.
     """
     values = matrix.to_numpy(float)
     missing = np.isnan(values)
@@ -130,7 +167,12 @@ def leave_one_out(
     """Compute the root mean squared error of a prediction of single cells, in points, each left out once.
 
     Args:
+        matrix: Scores with NaN where nothing was measured.
+        predict: Fills the gaps of a matrix.
         most: Leave out at most so many cells, drawn at random. None leaves out every cell.
+
+    Returns:
+        The error, in the unit of the matrix.
     """
     places = np.argwhere(np.isfinite(matrix.to_numpy(float)))
     if most is not None and len(places) > most:
@@ -152,7 +194,14 @@ def _without(matrix: pd.DataFrame, row: int, column: int) -> pd.DataFrame:
 
 
 class VariancePart(NamedTuple):
-    """Standard deviation of a part of the scores, in points, with its 95 % interval."""
+    """Standard deviation of a part of the scores, in points, with its 95 % interval.
+
+    Args:
+        name: Name of the part.
+        deviation: The standard deviation.
+        low: Lower end of the interval.
+        high: Upper end of the interval.
+    """
 
     name: str
     deviation: float

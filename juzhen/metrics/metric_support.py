@@ -16,6 +16,13 @@ TOO_FEW_CLASSES = "fewer than two classes have two rows"
 def undefined_reason(metric: str, rows: Examples) -> str | None:
     """Reason why the metric is undefined for these gold values. None: it is defined.
 
+    Args:
+        metric: Name of the metric.
+        rows: The rows with their gold values.
+
+    Returns:
+        A clause for a message, or None.
+
     >>> rows = Examples.from_texts(
     ...     "a", "dev", kind=Kind.LABELLED_PAIR, texts={"text_a": ["x"] * 3, "text_b": ["y"] * 3}, targets=[1, 1, 1]
     ... )

@@ -51,7 +51,13 @@ class RankedLists:
         """Lists by their scores, best first. Without scores no two documents are equal.
 
         Args:
+            documents: Document numbers of each query.
+            scores: Their scores, higher = closer. None: already in order.
+            beyond: Number of answers that each list lacks.
             answers: Pairs of query and answer that are searched for, (2, answers).
+
+        Returns:
+            The lists.
         """
         starts = np.broadcast_to(np.arange(documents.shape[1]), documents.shape)
         if scores is not None:
@@ -76,7 +82,14 @@ class RankedLists:
         return np.maximum(ends - self.starts, 1)
 
     def some(self, queries: slice) -> "RankedLists":
-        """Return the lists of some queries."""
+        """Return the lists of some queries.
+
+        Args:
+            queries: The queries.
+
+        Returns:
+            Their lists.
+        """
         inside = (self.answers[0] >= queries.start) & (self.answers[0] < queries.stop)
         answers = self.answers[:, inside] - [[queries.start], [0]]
         return RankedLists(self.documents[queries], self.starts[queries], self.beyond[queries], answers)
@@ -97,6 +110,7 @@ def query_numbers(
     Args:
         lists: Ranked lists with ties. Or document numbers without ties, −1 after the end of a list.
         relevant: For each query: number of a document that answers it → its gain, above 0.
+        measures: Names of metrics.
 
     Returns:
         ndcg: Σ_r gain_r / log2(1 + r) over ranks r ≤ k, divided by its value for the best possible order
@@ -118,7 +132,9 @@ def order_numbers(
     """`query_numbers`, and the same in the worst and in the best order of documents with equal scores.
 
     Args:
+        lists: Documents of each query, best first.
         relevant: Document → gain, for each query.
+        measures: Names of metrics.
 
     Returns:
         Metric → array (3, queries): expected, worst, best.
@@ -305,6 +321,9 @@ def first_answer_numbers(first: FirstAnswers) -> dict[str, Float[np.ndarray, "th
 
     Of a + b equals, a answer. The first that answers follows j others with the probability Π_{u < j} (1 − a /
     (a + b − u)) · a / (a + b − j).
+
+    Args:
+        first: First answer of each query and its ties.
 
     Returns:
         recall: 1 if the first document that answers is among the first k. This is recall, because a question

@@ -108,7 +108,13 @@ def decisions_at(scores: np.ndarray, labels: np.ndarray, *, threshold: float | N
     """Judge the decision to accept rows that score at least the threshold.
 
     Args:
-        threshold: As in `decision_quality`.
+        scores: Score of each row, higher = closer.
+        labels: 0 or 1 for each row.
+        threshold: None: each half of the rows is judged by the threshold of the other half with the best
+            accuracy.
+
+    Returns:
+        Accuracy, F1, MCC and counts.
     """
     accepted = accepted_rows(scores, labels, threshold=threshold)
     scores, labels = _checked(scores, labels)
@@ -124,7 +130,15 @@ def decisions_at(scores: np.ndarray, labels: np.ndarray, *, threshold: float | N
 
 
 def average_precision(scores: np.ndarray, labels: np.ndarray) -> float | None:
-    """Σ (recall step × precision) over falling thresholds, in [0, 1]. None for one class: of positives it is 1."""
+    """Σ (recall step × precision) over falling thresholds, in [0, 1]. None for one class: of positives it is 1.
+
+    Args:
+        scores: Score of each row, higher = closer.
+        labels: 0 or 1 for each row.
+
+    Returns:
+        The precision, or None.
+    """
     scores, labels = _checked(scores, labels)
     from sklearn.metrics import average_precision_score
 
@@ -132,7 +146,15 @@ def average_precision(scores: np.ndarray, labels: np.ndarray) -> float | None:
 
 
 def area_under_curve(scores: np.ndarray, labels: np.ndarray) -> float | None:
-    """Probability that a positive row scores higher than a negative one, ties half, in [0, 1]. None for one class."""
+    """Probability that a positive row scores higher than a negative one, ties half, in [0, 1]. None for one class.
+
+    Args:
+        scores: Score of each row, higher = closer.
+        labels: 0 or 1 for each row.
+
+    Returns:
+        The probability, or None.
+    """
     scores, labels = _checked(scores, labels)
     from sklearn.metrics import roc_auc_score
 
@@ -156,6 +178,12 @@ def halves(targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
     Rows are shuffled first, by a fixed permutation: files often alternate between classes or repeat a sentence in the
     next row.
+
+    Args:
+        targets: Gold value of each row.
+
+    Returns:
+        Two arrays of row numbers.
     """
     (targets,) = as_numbers(targets=targets)
     shuffled = np.random.default_rng(0).permutation(len(targets))

@@ -48,10 +48,20 @@ class Retriever(Protocol):
     digest: str
 
     def search(self, queries: Int[np.ndarray, "queries"], k: int, advance: Advance) -> Found:
-        """Return documents and scores, best first, padded with −1 and −inf. `advance` gets the finished queries."""
+        """Return documents and scores, best first, padded with −1 and −inf.
+
+        Args:
+            queries: Numbers of the queries.
+            k: Documents for each query.
+            advance: Receives the number of finished queries.
+        """
 
     def score(self, queries: Numbers, documents: Numbers) -> Scores:
-        """Score pairs of numbers in float32."""
+        """Score pairs in float32.
+
+        Args:
+            queries, documents: Numbers of both texts of each pair.
+        """
 
 
 class DenseRetriever:
@@ -166,8 +176,11 @@ class BM25Retriever:
 class Pool:
     """Candidates of some queries, one row each: ordered by query, retrieved before random, best score first.
 
-    `rank` is the best in any source, from 1, or 0 for random documents. `score` is that of the first source. `source`
-    joins the names of all that found it by +.
+    Args:
+        query, document: Numbers, int64.
+        rank: Best rank in any source, from 1. 0 marks random documents.
+        score: Score of the first source, float32.
+        source: Names of the sources that found it, joined by +.
     """
 
     query: Int[np.ndarray, "candidates"]
@@ -243,8 +256,12 @@ def _ordered(pool: Pool) -> Pool:
 class AsymmetricRetriever:
     """Documents by the exact scores of an `AsymmetricEncoder`. Every document is scored.
 
-    Queries and corpus are encoded at the first use: dim × 4 bytes for each token, or 8 bytes for each nonzero number
-    of a sparse encoder. It takes the options of `DenseRetriever` and ignores the cache.
+    Queries and corpus are encoded at the first use: dim × 4 bytes for each token, or 8 bytes for each nonzero number of
+        a
+    sparse encoder. It takes the options of `DenseRetriever` and ignores the cache.
+
+    Raises:
+        UserError: An index other than exact, or a prompt by name.
     """
 
     def __init__(

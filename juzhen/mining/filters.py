@@ -125,8 +125,9 @@ def refused(
 ) -> Codes:
     """Return the reason of each candidate as its position in REASONS, int8. The cross-encoder is applied later.
 
-    `lowest` is the lowest score of a positive of the query. `by_judge`: max_score applies to the cross-encoder, not to
-    these scores.
+    Args:
+        lowest: Lowest score of a positive of the query.
+        by_judge: max_score applies to the cross-encoder, not to these scores.
     """
     rules = [*answers.reasons(pool.query, pool.document)]
     rules.append((Reason.OUTSIDE_WINDOW, (pool.rank > 0) & (pool.rank <= options.range_min)))
@@ -198,8 +199,11 @@ def chosen(
 
     Draws depend on the seed and the queries of the pool alone. Weights are exp(score / temperature) without
     replacement. The draw takes the largest values of score / temperature + Gumbel noise (Kool et al. 2019,
-    https://arxiv.org/abs/1903.06059). A code of 0 means usable. Hard candidates of `staying` are preferred to all
-    others.
+    https://arxiv.org/abs/1903.06059).
+
+    Args:
+        codes: Reasons as positions in REASONS. 0 means usable.
+        staying: Hard candidates to prefer to all others.
     """
     if not len(pool.query):
         return np.zeros(0, dtype=bool)

@@ -44,10 +44,13 @@ UNDECIDED = 0.0
 
 @dataclass(frozen=True)
 class FittedThreshold:
-    """Pairs below a threshold that was fitted on them.
+    """Effect of a threshold on the pairs it was fitted on.
 
-    Candidates scoring `value` or more are dropped. `kept_positives` are false negatives that would be kept, and
-    `refused_negatives` negatives that would be lost, both as shares.
+    Args:
+        value: Candidates scoring this much or more are dropped.
+        positives, negatives: Number of pairs with label 1 and label 0.
+        kept_positives: Share of label 1 below it: false negatives that would be kept.
+        refused_negatives: Share of label 0 at or above it: negatives that would be lost.
     """
 
     value: float

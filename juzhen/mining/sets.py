@@ -28,10 +28,17 @@ def read_set(
     on_bad_row: str = "error",
     reading: TableReading = AS_IT_LOOKS,
 ) -> tuple[DatasetConfig, Examples]:
-    """Read the configuration and rows of a split, or of a table, which is read whole. Raises UserError without a file.
+    """Read the configuration and rows of a split.
 
-    `config_dir` has a further folder dataset/, as `juzhen mine` writes it. `out`, the output table, is refused if it
-    is the input.
+    Args:
+        name: Name of a set, or path of a table, which is read whole.
+        config_dir: Folder with a further folder dataset/, as `juzhen mine` writes it.
+        out: Output table, refused if it is the input.
+        on_bad_row: error raises UserError at the first faulty row. drop leaves such rows out and warns.
+        reading: How to read the table.
+
+    Raises:
+        UserError: An unknown set, or no file of it.
     """
     if is_table(name):
         if out is not None:
@@ -57,8 +64,12 @@ def read_set(
 def check_place(out: Path, example: str, *, ending: str, other_endings: Sequence[str] = ()) -> None:
     """Check the name of an output table, and that no file of another program is replaced.
 
-    `example`_`ending`.tsv is the suggested name. Raises UserError for a name that no data set can have, an existing
-    set, or a file of another program.
+    Args:
+        example, ending: `example`_`ending`.tsv is the suggested name.
+        other_endings: Endings of further output files.
+
+    Raises:
+        UserError: A name that no data set can have, an existing set, or a file of another program.
     """
     name = out.stem
     if out.suffix != ".tsv" or not (name.isascii() and name.isidentifier()):
@@ -100,7 +111,9 @@ def write_description(
 ) -> Path:
     """Write the configuration of a table to conf/dataset next to it, and return its path.
 
-    `columns` maps a field of the example to its column. Language and license are those of the set `like`.
+    Args:
+        columns: Field of the example → name of its column.
+        like: Configuration of the source set, for language and license.
     """
     config = {
         "name": path.stem,

@@ -65,8 +65,12 @@ RANDOM_DRAWN = 2
 class PositiveThreshold:
     """Score of the positive that candidates of each query are compared with: the lowest of its positives.
 
-    With `positive_reference=own` it is the highest. Candidates above the highest are dropped in every row. `next` is
-    the score of the next positive, NaN without one, and `least` the lowest.
+    With `positive_reference=own` it is the highest. Candidates above the highest are dropped in every row.
+
+    Args:
+        document: The positive with this score.
+        next: Score of the next positive, NaN if there is only one.
+        least: Lowest score of a positive.
     """
 
     score: Float[np.ndarray, "queries"]
@@ -79,7 +83,10 @@ class PositiveThreshold:
 class RowPairs:
     """Candidates repeated for each row of their query, for `positive_reference=own`.
 
-    `candidate` is a position in the pool, `row` one in `Known.positives`, and `own` the score of the row's positive.
+    Args:
+        candidate: Position in the pool.
+        row: Position of the row in `Known.positives`.
+        own: Score of the row's positive.
     """
 
     candidate: Int[np.ndarray, "pairs"]

@@ -100,7 +100,13 @@ def answers(matrix: Matrix, transfer: Transfer, costs: pd.DataFrame, *, runs: Pa
     """Find the answers of a matrix.
 
     Args:
+        matrix: The transfer matrix.
+        transfer: Its gains.
+        costs: From `row_costs`.
         runs: Folder in which the next run is put. None keeps that of the earlier runs.
+
+    Returns:
+        Three sentences, with their tables.
     """
     targets = find_targets(matrix, transfer)
     next_run = _first_run(matrix, targets) or max(

@@ -62,7 +62,13 @@ ROUNDS, MOST_LEFT_OUT = 50, 60
 
 
 def effect_tables(matrix: Matrix, transfer: Transfer, tested: pd.DataFrame) -> list[ReportTable]:
-    """Make the tables of this module that have a line."""
+    """Make the tables of this module that have a line.
+
+    Args:
+        matrix: The transfer matrix.
+        transfer: Its gains.
+        tested: Tested differences of rows.
+    """
     tables = [_forgetting_table(matrix, transfer), *_part_tables(matrix, transfer.columns)]
     return [table for table in (*tables, _rank_table(matrix, transfer.columns, tested)) if table.body]
 
@@ -129,6 +135,10 @@ def _rank_table(matrix: Matrix, columns: Sequence[str], tested: pd.DataFrame) ->
 def predict_cells(matrix: Matrix, columns: Sequence[str]) -> tuple[dict[tuple[str, str], float], float]:
     """Predict scores of trained rows on sets that they were neither scored nor trained on.
 
+    Args:
+        matrix: The transfer matrix.
+        columns: Its columns.
+
     Returns:
         (label, column) → prediction in points, and the error of measured cells that are left out. Rows and columns with
         fewer than LEAST_MEASURED cells are absent.
@@ -193,6 +203,12 @@ def mean_change(matrix: Matrix, transfer: Transfer, row: Row, columns: Sequence[
 
     Rows of different sets are independent. A seed moves all columns together, so its part comes from the means of the
     seeds. Of a single seed it is the mean error of the columns, as if they moved in step.
+
+    Args:
+        matrix: The transfer matrix.
+        transfer: Its gains.
+        row: A trained row.
+        columns: Columns that both have.
 
     Returns:
         None without columns, or if one has no test.
@@ -263,9 +279,15 @@ def build_report(
     """Compute a report.
 
     Args:
+        results: Results of runs.
         metric: Metric of the matrix. None takes the main metric of each set.
+        reference: Published numbers.
+        audit: Leak audit.
         split: Split of the columns, as for `build_matrix`.
         runs: Folder of the results, in which the next run is put.
+
+    Returns:
+        The report.
 
     Raises:
         UserError: No result has the metric or the split.
@@ -340,8 +362,14 @@ def write_report(
     """Write all files of a report. Without matplotlib, pictures are left out with a notice.
 
     Args:
+        report: The report.
+        folder: Folder for the files.
+        title: Title of the page.
         worst: Worst pairs of each set to quote on the page.
         is_chinese: Write report.md in Chinese. The page has both languages.
+
+    Returns:
+        The paths.
     """
     texts = {
         **{
@@ -444,6 +472,7 @@ def fill_pages(pages: Sequence[Path], report: Report, *, tell: Callable[[str], N
 
     Args:
         pages: Markdown files. One without markers is named and not changed.
+        report: The report.
         tell: Called with a line about a page without markers.
     """
     for page in pages:

@@ -49,6 +49,7 @@ def read_mteb(folder: Path, *, report: Callable[[str], None]) -> dict[Path, Resu
 
     Args:
         folder: Folder that mteb, or `juzhen mteb`, wrote to, or one above it.
+        report: Called with a line about each skipped file.
 
     Returns:
         model_meta.json → the scores of its model, which count as untrained: mteb does not record training data.
@@ -108,6 +109,14 @@ def collect(*folders: str | Path, report: Callable[[str], None], with_debug: boo
     """Read the results below some folders, of runs and of the package mteb.
 
     Results of debug runs are left out if there are others.
+
+    Args:
+        folders: Folders with runs, at any depth.
+        report: Called with a line about each skipped file.
+        with_debug: Keep results of debug runs.
+
+    Returns:
+        The results, in the order of their paths.
     """
     found: dict[Path, Result] = {}
     for folder in folders:
@@ -126,6 +135,7 @@ def read_all(folder: str | Path, *, report: Callable[[str], None]) -> dict[Path,
     """Read the results below a folder, without superseded attempts.
 
     Args:
+        folder: Folder with runs, at any depth.
         report: Called with a line about each unreadable file, which is skipped.
 
     Returns:
@@ -176,8 +186,15 @@ def read_report(
     """Compute the report of the runs below some folders.
 
     Args:
+        folders: Folders with runs, at any depth.
+        metric: Metric of the matrix.
+        split: Split of the columns.
         reference: Folder of published numbers. None takes the included ones.
         leaks: File of a leak audit. None takes the included one.
+        with_debug: Keep results of debug runs.
+
+    Returns:
+        The report.
     """
     audit_file = leaks or (SHIPPED_AUDIT if SHIPPED_AUDIT.exists() else None)
     audit = Audit.read(audit_file) if audit_file else None
@@ -193,6 +210,14 @@ def export(folder: Path, target: Path, *, report: Callable[[str], None]) -> int:
 
     Tables and reports can be made from the copy. Weights, logs and texts are not copied, and folders of this machine
     lose their parents: /home/me/data → data.
+
+    Args:
+        folder: Folder with runs, at any depth.
+        target: Folder for the copies.
+        report: Called with a line about each skipped file.
+
+    Returns:
+        The number of results.
 
     Raises:
         UserError: No results, or `target` is inside `folder`.
@@ -218,6 +243,12 @@ def export(folder: Path, target: Path, *, report: Callable[[str], None]) -> int:
 
 def without_parents(value: Any) -> Any:
     """Shorten absolute paths in plain data to their last part, also in words `key=/path`.
+
+    Args:
+        value: Plain data.
+
+    Returns:
+        The data with short paths.
 
     Example:
         >>> without_parents({"data_dir": "/home/me/data", "command": ["train.py", "init_from=/home/me/runs/a"], "n": 1})

@@ -101,6 +101,13 @@ class Reference:
 def figure(source: str, line: Mapping[str, str]) -> Published:
     """Read a line of a file. Missing and empty columns have defaults.
 
+    Args:
+        source: Name of the source.
+        line: Column → text.
+
+    Returns:
+        The figure.
+
     Raises:
         ValueError: A value is wrong.
     """
@@ -131,6 +138,9 @@ def load_reference(folder: Path | None) -> Reference:
 
     Args:
         folder: Folder with CSV files. None takes the included ones.
+
+    Returns:
+        Numbers, and names without a translation.
 
     Raises:
         UserError: A folder or file cannot be read.
@@ -245,6 +255,13 @@ def compare(matrix: Matrix, published: Iterable[Published]) -> list[Comparison]:
     Comparable means equal model family, training, loss, split, set and metric. A training is the sets of each stage and
     their row types. A source that does not name its loss is compared with any loss. Backbones may differ: both setups
     are named, and the reader judges. A number that a source repeats in several tables appears once.
+
+    Args:
+        matrix: The transfer matrix.
+        published: Published numbers.
+
+    Returns:
+        A comparison for each cell.
     """
     references = [number for number in published if number.standing == MEASURED]
     compared = []
@@ -320,6 +337,13 @@ def beside_claims(matrix: Matrix, published: Iterable[Published]) -> list[Compar
     A claim without evidence is never a reference, but may be a goal. A comparable row has its model family, and its
     training, loss and supervision if the claim names them. The initial weights may differ, unless the claim excludes
     labels. A column without such a row names the nearest row with a reason.
+
+    Args:
+        matrix: The transfer matrix.
+        published: Published numbers and claims.
+
+    Returns:
+        A comparison for each claim.
     """
     compared = []
     trainings = {row.label: training_of(row.latest) for row in matrix.rows if row.is_trained}
@@ -355,7 +379,15 @@ def _unlike_claim(claim: Published, training: Training | None, column: str, metr
 
 
 def comparison_tables(matrix: Matrix, published: Sequence[Published]) -> list[ReportTable]:
-    """Make a table for each source with a number for a cell of ours, then one of cells without, then one of claims."""
+    """Make a table for each source with a number for one of our cells, then one of cells without, then one of claims.
+
+    Args:
+        matrix: The transfer matrix.
+        published: Published numbers and claims.
+
+    Returns:
+        The tables.
+    """
     compared = compare(matrix, published)
     tables = []
     for source in dict.fromkeys(entry.published.source for entry in compared if entry.published):

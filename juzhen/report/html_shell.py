@@ -33,7 +33,14 @@ def render(
     """Fill a template of PARTS. All texts are escaped.
 
     Args:
+        template: Name of the template.
+        values: Values for the template.
+        scripts: Script files that form one program, in order.
+        rules: Style rules of this page.
         words: Texts in two languages, which a template includes with `say`.
+
+    Returns:
+        The page or picture.
     """
     environment = Environment(
         loader=FunctionLoader(part),

@@ -303,6 +303,9 @@ def row_costs(matrix: Matrix) -> pd.DataFrame:
     Seeds count if every stage has a result. Of several results of a stage the latest counts. A stage that several runs
     share counts in each of them.
 
+    Args:
+        matrix: The transfer matrix.
+
     Returns:
         Label of a row → values of COSTS.
     """
@@ -414,6 +417,7 @@ def gain_and_loss(
     """Compare a merged model with its parents.
 
     Args:
+        merged: Scores of the merged model.
         parents: For each parent its training sets and its scores.
 
     Returns:

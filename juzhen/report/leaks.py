@@ -111,6 +111,8 @@ class Audit:
         """Find the largest leak from any of the training sets.
 
         Args:
+            column: `split/dataset`.
+            trained: Training sets.
             fingerprint: Fingerprint of the scored evaluation rows, or None if unknown.
 
         Returns:
@@ -140,7 +142,18 @@ def _column(name: str) -> str:
 def leak_of(
     seeds: Sequence[Sequence[Result]], key: str, sets: Sequence[str], result: Result, audit: Audit | None
 ) -> Leak | None:
-    """Find the leak of a cell. Counts of the runs win over the audit."""
+    """Find the leak of a cell. Counts of the runs win over the audit.
+
+    Args:
+        seeds: Results of each seed, oldest first.
+        key: `split/dataset/metric`.
+        sets: Training sets of the row.
+        result: A result that measured the cell.
+        audit: Leak audit.
+
+    Returns:
+        The leak, or None if neither has it.
+    """
     column = key.rpartition("/")[0]
     if leak := _counted_leak(seeds, key) if sets else None:
         return leak

@@ -152,6 +152,11 @@ class KeptRows:
     def gap(self, column: str, first: Cell, other: Cell) -> Gap | None:
         """Subtract two cells row by row.
 
+        Args:
+            column: `split/dataset`.
+            first: The first cell.
+            other: The other cell.
+
         Returns:
             `first` minus `other` as fractions, or None if a run lacks scores, or has other rows.
         """
@@ -242,8 +247,13 @@ def build_matrix(
     seed the latest counts.
 
     Args:
+        results: Results of runs.
         metric: Metric of all columns. None takes the main metric of each set.
         split: dev, test, or both for two columns per set. None takes the split with values for most rows, or test.
+        audit: Leak audit.
+
+    Returns:
+        The matrix.
 
     Raises:
         UserError: No result has the metric, or the split.

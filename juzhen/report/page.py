@@ -26,7 +26,12 @@ def html(report: Report, *, title: str, worst: int = 0) -> str:
     """Make the page of a report.
 
     Args:
+        report: The report.
+        title: Title of the page.
         worst: Worst pairs of each set to quote, if runs and data files are available.
+
+    Returns:
+        The page.
     """
     rows = sorted(report.matrix.rows, key=lambda row: not row.is_trained)  # who opens the page asks for these
     matrix = replace(report.matrix, rows=rows)

@@ -46,6 +46,9 @@ def page_data(report: Report) -> Plain:
 
     Rows and columns are numbers in the matrix. Scores and differences are points, ×100.
 
+    Args:
+        report: The report.
+
     Returns:
         `columns`: name, short name and own metric. `rows`: label, setup, costs, stand-ins and cells. `orders`: rows and
             columns with similar ones side by side. `sizes`: embedding sizes and curves. `undecided`: column → best row
@@ -267,8 +270,15 @@ def scored_sets(
     """Collect score histograms, threshold, worst pairs and slices of a row, from its first seed that has them.
 
     Args:
+        row: Row of the matrix.
+        columns: Columns of the page.
+        kept: Stored scores of single rows.
+        sentences: Texts of the sets.
         worst: Worst pairs of each set. 0 reads no texts, and finds no slices.
         starts: Rows of its initial weights, the most similar one first.
+
+    Returns:
+        A mapping for each column.
     """
     sets: dict[str, Plain] = {}
     for seed, results in row.results.items():
@@ -462,6 +472,10 @@ Points = list[tuple[int, float]]
 def panels(report: Report, *, worst: int) -> dict[int, Plain]:
     """Collect the panel of each row.
 
+    Args:
+        report: The report.
+        worst: Worst pairs of each set.
+
     Returns:
         Number of the row → data of its panel. Rows without data are absent.
     """
@@ -506,6 +520,9 @@ def read_curves(folder: Path) -> dict[str, Points]:
     """Read the metrics that a run logged in training.
 
     A resumed run has a table for each attempt. Where two have the same step, the later one counts.
+
+    Args:
+        folder: A run folder.
 
     Returns:
         Quantity, such as dev/csts/spearman or train/loss → curve.

@@ -50,7 +50,15 @@ STYLE: dict[Any, Any] = {"svg.fonttype": "none", "font.size": 9}
 
 
 def save_picture(figure: Figure, *paths: Path) -> list[Path]:
-    """Write a figure as .svg or .png, atomically. The same figure gives the same file."""
+    """Write a figure as .svg or .png, atomically. The same figure gives the same file.
+
+    Args:
+        figure: The figure.
+        paths: Files to write.
+
+    Returns:
+        The paths.
+    """
     boxes: dict[str, None] = {}
     for path in paths:
         is_svg = path.suffix == ".svg"
@@ -121,7 +129,14 @@ def draw_heat_map(
     gain they show the score.
 
     Args:
+        matrix: The transfer matrix.
+        rows: Rows from top to bottom.
+        columns: Columns from left to right.
         gains: Row label and column → gain, in points.
+        folder: Folder for the files.
+
+    Returns:
+        The paths. Empty without scores.
     """
     columns = [column for column in columns if any(column in row.cells for row in rows)]
     rows = [row for row in rows if row.cells.keys() & set(columns)]
@@ -189,6 +204,10 @@ def _annotate(axes: Axes, cell: Cell | None, x: int, y: int, colour: str) -> Non
 
 def draw_dots(matrix: Matrix, path: Path) -> None:
     """Draw the columns of the table as .svg or .png: a panel for each set, with rows in order of their values.
+
+    Args:
+        matrix: The transfer matrix.
+        path: File to write.
 
     Raises:
         UserError: No run has a score.

@@ -63,6 +63,9 @@ FIRST = (
 def row_name(result: Result) -> str:
     """Name that a sweep gave to the row of a result.
 
+    Args:
+        result: Result of a stage.
+
     Returns:
         The name, or "" for an earlier stage, or without a name.
     """
@@ -77,7 +80,11 @@ def label_rows(identities: Sequence[Identity], names: Sequence[str] = ()) -> lis
     """Make a distinct label for each row: its name, and the settings that distinguish it from rows of that name.
 
     Args:
+        identities: Identity of each row.
         names: Names from sweeps, or "". A row without a name is named by its training.
+
+    Returns:
+        The labels.
     """
     names = [
         name or _name(row) for name, row in zip(names or [""] * len(identities), identities, strict=True)

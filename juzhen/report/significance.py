@@ -33,6 +33,9 @@ TURNED = {name: name for name in VERDICTS} | {"higher": "lower", "lower": "highe
 def differences(matrix: Matrix) -> pd.DataFrame:
     """Test every pair of rows in every common column, as one family for Holm's correction (1979).
 
+    Args:
+        matrix: The transfer matrix.
+
     Returns:
         A frame: `first` and `second` row, `column`, `points` (first minus second, ×100), `tested_by` (one of TESTS, or
             "" without a test, and then p is NaN), `p` and `p_holm` before and after correction, and `verdict` of the
@@ -64,6 +67,9 @@ def beaten(matrix: Matrix) -> dict[tuple[str, str], str]:
     """Find the rows that each cell beats significantly.
 
     A row has the letter of its place in the matrix. After ranx (Bassani 2022, https://github.com/AmenRa/ranx).
+
+    Args:
+        matrix: The transfer matrix.
 
     Returns:
         (label, column) → letters. Empty with too many rows.

@@ -26,7 +26,15 @@ ROOM, GAP = 420, 24
 
 
 def write_space(space: EmbeddingAnalysis, folder: str | Path) -> list[Path]:
-    """Write the page and the picture into a folder."""
+    """Write the page and the picture into a folder.
+
+    Args:
+        space: The analysis.
+        folder: Folder for index.html and space.svg.
+
+    Returns:
+        The paths.
+    """
     folder = Path(folder)
     paths = {folder / PAGE: html(space), folder / PICTURE: svg(space)}
     folder.mkdir(parents=True, exist_ok=True)

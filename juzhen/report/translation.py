@@ -127,6 +127,7 @@ class Words:
         """Return the English text, and add its Chinese to the page.
 
         Args:
+            text: English text.
             name: The text may be a name, which has no Chinese.
         """
         translated = chinese(text.strip())

@@ -36,7 +36,12 @@ class Compute(Protocol):
 
 @dataclass(eq=False)
 class Ticket:
-    """The inputs of one request and their tokens. Clients take turns."""
+    """The inputs of one request.
+
+    Args:
+        client: Key by which requests take turns.
+        lengths: Tokens of each input.
+    """
 
     client: str
     engine: Compute
@@ -63,8 +68,11 @@ Item = tuple[Ticket, int]
 class Batcher:
     """The queue and its thread. `submit` belongs to the event loop that it was made in.
 
-    A round, and a batch with padding, has `batch_tokens`; `queue_tokens` may wait or be computed, for `seconds` at
-    most. `watch` is called with the texts and tokens of each batch.
+    Args:
+        batch_tokens: Tokens of a round, and of a batch with padding.
+        queue_tokens: Tokens that may wait or be computed.
+        seconds: Longest time of a request.
+        watch: Called with the texts and tokens of each batch.
     """
 
     def __init__(
@@ -93,7 +101,11 @@ class Batcher:
     def submit(
         self, client: str, engine: Compute, inputs: Sequence[Any], lengths: Sequence[int]
     ) -> "asyncio.Future[list[np.ndarray]]":
-        """Return one result per input, in order. A cancelled request is dropped. Raises RequestError when full."""
+        """Return one result per input, in order. A cancelled request is dropped.
+
+        Raises:
+            RequestError: The queue is full, or the request has more tokens than it can hold.
+        """
         tokens = int(sum(lengths))
         if tokens > self.queue_tokens:
             raise RequestError(

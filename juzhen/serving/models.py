@@ -63,7 +63,15 @@ class ServedThreshold:
     def of_encoder(cls, encoder: ThresholdMixin, chosen: str | None = None) -> Self:
         """Return the threshold of the chosen set or number, else the encoder's own, if any.
 
-        Raises UserError if the chosen set has no threshold, or no score reaches the number.
+        Args:
+            encoder: The encoder.
+            chosen: Name of a set, or a number as text. None: the encoder's own.
+
+        Returns:
+            The threshold.
+
+        Raises:
+            UserError: The chosen set has no threshold, or no score reaches the number.
         """
         with suppress(ValueError):
             if chosen is not None and isfinite(number := float(chosen)):
@@ -77,7 +85,11 @@ class ServedThreshold:
         return cls(value, name)
 
     def facts(self) -> dict[str, Any]:
-        """Return threshold and set for the page and for /info."""
+        """Return threshold and set for the page and for /info.
+
+        Returns:
+            A dict for JSON.
+        """
         return {"threshold": self.value, "set": self.of}
 
 
@@ -111,7 +123,15 @@ class Embedder:
             raise UserError(f"{name}: {error}. Replace the weights, or choose the back end torch.") from error
 
     def reader(self, prompt_name: str | None, input_type: str | None) -> SentenceEncoder:
-        """Return the encoder with the requested prompt. Raises RequestError for an unknown prompt."""
+        """Return the encoder with the requested prompt. Raises RequestError for an unknown prompt.
+
+        Args:
+            prompt_name: Name of a prompt of the encoder.
+            input_type: "query" or "document", as clients of Cohere and Jina send it.
+
+        Returns:
+            The encoder.
+        """
         key = prompt_name, input_type
         if key not in self._readers:
             if prompt_name is not None and input_type is not None:
@@ -131,6 +151,15 @@ class Embedder:
         """Return the inputs of `compute` for each text, their lengths, and the number of truncated texts.
 
         Raises RequestError for a text that is longer than the encoder reads, unless it may be truncated.
+
+        Args:
+            texts: The texts.
+            reader: The encoder with its prompt.
+            param: Name of the field, for messages.
+            truncate: Truncate long texts instead of refusing them.
+
+        Returns:
+            Inputs, lengths in tokens, and the number of truncated texts.
         """
         check_texts(texts, called=f"{param}: text")
         table = reader.tokenize(texts)
@@ -152,6 +181,13 @@ class Embedder:
         """Return the inputs of `compute` for lists of token ids, and their lengths. The ids are not changed.
 
         Raises RequestError for token ids of another tokenizer.
+
+        Args:
+            lists: Lists of token ids.
+            param: Name of the field, for messages.
+
+        Returns:
+            Inputs, and lengths in tokens.
         """
         before, after = self._special
         for number, ids in enumerate(lists):
@@ -170,12 +206,26 @@ class Embedder:
         return [(ids, 0) for ids in table], self.encoder.input_lengths(table)
 
     def shares(self, scores: Any) -> np.ndarray:
-        """Scores from 0 to 1: (1 + cosine) / 2, of a learnt form its sigmoid."""
+        """Scores from 0 to 1: (1 + cosine) / 2, of a learnt form its sigmoid.
+
+        Args:
+            scores: Scores of the encoder.
+
+        Returns:
+            Array of the same shape.
+        """
         scores = np.asarray(scores, dtype=np.float64)
         return np.clip((1 + scores) / 2, 0, 1) if self.encoder.score_head is None else expit(scores)
 
     def compute(self, inputs: Sequence[tuple[np.ndarray, int]]) -> np.ndarray:
-        """Encode token ids, each with its number of unpooled tokens. Equal inputs are encoded once."""
+        """Encode token ids, each with its number of unpooled tokens. Equal inputs are encoded once.
+
+        Args:
+            inputs: Output of `tokens`.
+
+        Returns:
+            float32 array (texts, dim).
+        """
         keys = [(unpooled, ids.tobytes()) for ids, unpooled in inputs]
         distinct = dict(zip(keys, inputs, strict=True))
         rows = {key: row for row, key in enumerate(distinct)}
@@ -203,7 +253,15 @@ class Reranker:
         self.lock = threading.Lock()
 
     def tokens(self, query: str, documents: Sequence[str]) -> tuple[list[Any], np.ndarray, int]:
-        """Return the inputs of `compute` for each pair, their lengths, and the number of truncated pairs."""
+        """Return the inputs of `compute` for each pair, their lengths, and the number of truncated pairs.
+
+        Args:
+            query: The query.
+            documents: The documents.
+
+        Returns:
+            Inputs, lengths in tokens, and the number of truncated pairs.
+        """
         check_texts([query], called="query: text")
         check_texts(documents, called="documents: text")
         query_table, table = self.encoder.tables([query], documents)
@@ -214,13 +272,27 @@ class Reranker:
         return [(query_table[0], ids) for ids in table], lengths, num_cut
 
     def pair_tokens(self, pairs: Sequence[tuple[str, str]]) -> tuple[list[Any], np.ndarray, int]:
-        """The same of pairs that share no query."""
+        """The same of pairs that share no query.
+
+        Args:
+            pairs: Pairs of query and document.
+
+        Returns:
+            As of `tokens`.
+        """
         inputs, lengths, cut = zip(*(self.tokens(first, [second]) for first, second in pairs), strict=True)
         return [joint for (joint,) in inputs], np.concatenate(lengths), sum(cut)
 
     @torch.inference_mode()
     def compute(self, inputs: Sequence[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
-        """Score tokenised pairs. Equal inputs are scored once."""
+        """Score tokenised pairs. Equal inputs are scored once.
+
+        Args:
+            inputs: Output of `tokens`.
+
+        Returns:
+            float32 array (pairs,).
+        """
         first, second = (TokenTable.of([pair[side] for pair in inputs]) for side in (0, 1))
         orders = [(first, second), (second, first)] if self.encoder.symmetric else [(first, second)]
         device = self.encoder.inner.device
@@ -231,7 +303,14 @@ class Reranker:
         return raw
 
     def shares(self, scores: Any) -> np.ndarray:
-        """Scores from 0 to 1."""
+        """Scores from 0 to 1.
+
+        Args:
+            scores: Scores of the reranker.
+
+        Returns:
+            Array of the same shape.
+        """
         return np.asarray(expit(np.asarray(scores, dtype=np.float64)))
 
 
@@ -267,7 +346,17 @@ class Corpus:
     def search(
         self, queries: list[str], body: SearchBody, depth: int, vectors: np.ndarray | None
     ) -> list[list[IndexHit]]:
-        """Search the index. Raises RequestError for a filter or a mode that does not suit it."""
+        """Search the index. Raises RequestError for a filter or a mode that does not suit it.
+
+        Args:
+            queries: The queries.
+            body: The parsed request.
+            depth: Number of hits for each query.
+            vectors: Embeddings of the queries, (queries, dim). None for lexical search.
+
+        Returns:
+            The hits of each query.
+        """
         where = body.filter or None
         with naming("mode", "filter", "per_document"):
             return self.index.search(
@@ -280,7 +369,14 @@ class Corpus:
             )
 
     def facts(self, *, reranks: bool) -> dict[str, Any]:
-        """Return the facts for /index."""
+        """Return the facts for /index.
+
+        Args:
+            reranks: True if the server has a reranker.
+
+        Returns:
+            A dict for JSON.
+        """
         return {"name": self.name, **self.index.facts(), "reranks": reranks}
 
 

@@ -485,9 +485,12 @@ class InfinityModelsReply(BaseModel):
 
 
 def parsed(kind: type[Any], content: bytes, *, most_values: int = MOST_VALUES) -> Any:
-    """Parse and check the body of a request. Raises RequestError, which names the first wrong field.
+    """Parse and check the body of a request.
 
     Parsing holds the interpreter, so values are counted first: a million short lists would take seconds.
+
+    Raises:
+        RequestError: Names the first wrong field.
     """
     _require_few(content, most_values)
     try:

@@ -56,9 +56,12 @@ SPARE_FILES = 64
 
 @dataclass
 class Connections:
-    """State shared by all connections of a server, of which at most `most` are open.
+    """State shared by all connections of a server.
 
-    `seconds` limits a request, and again reading its answer.
+    Args:
+        seconds: Limit of a request, and again of reading its answer.
+        most: Maximal number of open connections.
+        turned_away: Number of connections closed to keep this limit.
     """
 
     seconds: float
@@ -543,7 +546,10 @@ def serve_workers(
     """Serve with one process per socket. Each loads the models for itself.
 
     SIGTERM, Ctrl-C and SIGHUP are passed to all of them. If one ends by itself, the others finish their requests and
-    end, and UserError is raised.
+    end.
+
+    Raises:
+        UserError: A process has ended by itself.
     """
     context, stopped = get_context("spawn"), False
     processes: list[BaseProcess] = []

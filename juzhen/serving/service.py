@@ -54,8 +54,10 @@ class Word:
 def words_of(encoder: SentenceEncoder, text: str, *, param: str) -> tuple[np.ndarray, list[Word]]:
     """Return the token ids of a text with its prompt, and the words they form. Special tokens belong to no word.
 
-    Tokens within a run of letters, and tokens that share a character, form one word. Raises RequestError for too many
-    words, or a tokenizer without character offsets.
+    Tokens within a run of letters, and tokens that share a character, form one word.
+
+    Raises:
+        RequestError: Too many words, or a tokenizer without character offsets.
     """
     if not encoder.tokenizer.is_fast:
         raise RequestError(
@@ -130,9 +132,12 @@ PATIENCE = 0.5
 
 @dataclass
 class RequestLog:
-    """Facts about one request for the log, without its texts. Some are truncated or have unknown characters.
+    """Facts about one request for the log, without its texts.
 
-    `gone` waits until the client has closed its connection, after the body was read.
+    Args:
+        gone: Waits until the client has closed its connection, after the body was read.
+        cut: Number of truncated texts.
+        unknown: Number of texts with unknown characters.
     """
 
     client: str

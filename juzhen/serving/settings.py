@@ -77,7 +77,11 @@ class Keys:
     def read(cls, file: Path | None) -> "Keys":
         """The lines of a file, else the words of JUZHEN_API_KEYS. Raises UserError for a key that can be guessed.
 
-        Keys are separated by white space or commas.
+        Args:
+            file: File of keys, separated by white space or commas. None reads the variable.
+
+        Returns:
+            The keys.
         """
         text = os.environ.get(KEYS_VARIABLE, "") if file is None else read_text(file)
         keys = text.replace(",", " ").split()
@@ -95,7 +99,14 @@ class Keys:
         return bool(self._digests)
 
     def number(self, authorization: str) -> int | None:
-        """Return the number of the key in an Authorization header, in constant time, or None."""
+        """Return the number of the key in an Authorization header, in constant time, or None.
+
+        Args:
+            authorization: Value of the header.
+
+        Returns:
+            The number, from 0, or None.
+        """
         scheme, _, key = authorization.partition(" ")
         digest = sha256(key.strip().encode("utf-8", "surrogatepass")).digest()
         matches = [hmac.compare_digest(digest, stored) for stored in self._digests]

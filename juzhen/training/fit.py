@@ -352,9 +352,11 @@ def read_by(loss: Loss, encoder: SentenceEncoder, batch: Batch) -> dict[str, Ten
 
 
 def named_loss(name: str) -> type[Loss]:
-    """Return the class in `juzhen.losses` with this name in any spelling: cosent, CoSENT, or an option of `loss=`.
+    """Return the class in `juzhen.losses` with this name in any spelling: cosent, CoSENT, info_nce, or an option of
+    `loss=`.
 
-    Raises UserError for an unknown name, with the nearest one.
+    Raises:
+        UserError: An unknown name. The message has the nearest one.
     """
     kinds = _losses()
     names = {plain(each).removesuffix("classifier"): kind for each, kind in kinds.items()}

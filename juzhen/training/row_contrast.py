@@ -33,7 +33,8 @@ def compares(examples: Examples, rows: np.ndarray, loss: Loss) -> bool:
 def require_equal_lists(examples: Examples, loss: Loss, said: str) -> None:
     """Raise UserError if rows have different numbers of negatives and the loss cannot read a mask.
 
-    `said` names the loss in the message, such as `loss=triplet`.
+    Args:
+        said: Name of the loss for the message, such as `loss=triplet`.
     """
     if examples.missing is None or "negatives" not in loss.inputs or "text_ids" in loss.inputs:
         return

@@ -139,6 +139,10 @@ CALLS = {
         lambda folder: as_examples(table(folder, {"anchor": "甲", "positive": "乙"}), sheet=2),
         "sheet=.2.",
     ),
+    "rows learnt that are no Examples": (
+        lambda folder: evaluate("lexical", [("a", "b", 1), ("c", "d", 0)], trained_on=[("a", "b")]),
+        "trained_on:",
+    ),
     "vectors of texts": (
         lambda folder: evaluate(lambda texts: texts, [("a", "b", 1), ("c", "d", 0)]),
         "encode: ",

@@ -44,7 +44,17 @@ def bar_chart(
     """Draw bars from 0.
 
     Args:
+        bars: From top to bottom.
+        title: Title of the file.
+        heading: Bold text above the bars.
+        left: Pixels for the labels.
+        unit: Pixels of 1.
+        ticks: Values of the grid lines.
         reference: Bars below it are orange. A tick of this value is dark.
+        digits: Digits after the point.
+
+    Returns:
+        The text of the SVG.
     """
     width, height = round(left + ticks[-1] * unit) + 90, TOP + STEP * len(bars) + 30
     parts = [

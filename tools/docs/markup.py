@@ -45,7 +45,12 @@ def as_markdown(text: str, parameters: Collection[str] = (), *, section: str = "
     """Rewrite blocks of `name  meaning`, and indented blocks without a heading as code.
 
     Args:
+        text: A docstring.
         parameters: Names of the section. A block with other names becomes a list.
+        section: Heading of the section.
+
+    Returns:
+        The docstring with sections in Google style.
     """
     return "\n\n".join(_paragraph(block, parameters, section) for block in BLANK.split(text.strip("\n")))
 

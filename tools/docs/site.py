@@ -40,32 +40,17 @@ PAGES: Mapping[str, tuple[str, str]] = {
         "juzhen.encoders.compile_layers juzhen.encoders.search.Hit juzhen.encoders.backbone_config.BackboneConfig "
         "juzhen.encoders.embedding_cache.EmbeddingCache juzhen.encoders.pooling juzhen.backends.open_backend",
     ),
-    "training": ("Training from Python", "juzhen.fit juzhen.data.rows.as_examples"),
+    "training": ("Training from Python", "juzhen.fit juzhen.data.rows"),
     "evaluation": (
         "Evaluation",
-        "juzhen.evaluate juzhen.evaluation.Evaluation juzhen.analyze_embeddings "
-        "juzhen.evaluation.two_stage.two_stage juzhen.evaluation.two_stage.RerankedScores "
-        "juzhen.evaluation.settings.EvaluationSettings juzhen.evaluation.settings.EvaluationConfig "
-        "juzhen.evaluation.settings.HardwareConfig",
+        "juzhen.evaluate juzhen.evaluation.Evaluation juzhen.analyze_embeddings juzhen.evaluation.scoring "
+        "juzhen.evaluation.two_stage juzhen.evaluation.settings",
     ),
-    "metrics": (
-        "Metrics",
-        "juzhen.metrics.correlation.spearman juzhen.metrics.correlation.spearman_interval "
-        "juzhen.metrics.correlation.mean_interval juzhen.metrics.ranking.score_ranking "
-        "juzhen.metrics.classification.classify juzhen.metrics.classification.v_measure "
-        "juzhen.metrics.threshold.fit_threshold juzhen.metrics.threshold.decision_quality "
-        "juzhen.metrics.lexical.BM25 juzhen.metrics.lexical.lexical_scores juzhen.metrics.geometry.measure_space "
-        "juzhen.metrics.geometry.alignment juzhen.metrics.geometry.uniformity "
-        "juzhen.metrics.geometry.effective_rank juzhen.metrics.geometry.iso_score juzhen.metrics.geometry.linear_cka "
-        "juzhen.metrics.comparison.paired_gap juzhen.metrics.matrix_statistics.two_way",
-    ),
+    "metrics": ("Metrics", "juzhen.metrics"),
     "data": (
         "Data",
-        "juzhen.load_ranking juzhen.read_search juzhen.core.kinds.Kind juzhen.core.examples.Examples "
-        "juzhen.data.rankings.RankingSet juzhen.data.rankings.StandardQuestions juzhen.data.rankings.as_ranking "
-        "juzhen.data.rankings.as_standard_questions juzhen.data.source.load_examples juzhen.data.spec.configured_set "
-        "juzhen.data.spec.DatasetConfig juzhen.data.spec.LayoutConfig juzhen.data.spec.HubConfig "
-        "juzhen.data.convert.convert_rows juzhen.data.sampler.BatchStream juzhen.data.sampler.BatchRows",
+        "juzhen.load_ranking juzhen.read_search juzhen.core.examples juzhen.data.loading juzhen.data.rankings "
+        "juzhen.data.readers juzhen.data.sampler juzhen.data.convert juzhen.data.spec",
     ),
     "mining": (
         "Mining and distillation",
@@ -87,9 +72,7 @@ PAGES: Mapping[str, tuple[str, str]] = {
     "serving": ("Serving", "juzhen.serving.models juzhen.serving.settings juzhen.serving.server.run"),
     "results": (
         "Results and errors",
-        "juzhen.core.result.Result juzhen.core.result.Score juzhen.core.result.Threshold juzhen.core.errors.UserError "
-        "juzhen.core.errors.require_choice juzhen.core.errors.require_number juzhen.calibration.calibration "
-        "juzhen.calibration.pair_scorer",
+        "juzhen.core.result juzhen.core.errors juzhen.calibration.calibration juzhen.calibration.pair_scorer",
     ),
 }
 """Page → title and members: exported names, or paths of classes, functions and modules. A package is its modules."""

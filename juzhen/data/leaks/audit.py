@@ -52,8 +52,11 @@ def audit_pairs(
     """Compare every training set with every evaluation split: common pairs and sentences, and contradictory labels.
 
     Args:
+        train: Training sets.
+        evaluation: Evaluation splits.
         absent: `set/split` without a file, for the record.
         threshold: Jaccard index of near duplicates. None: the usual one.
+        detail: Level of detail.
 
     Returns:
         The report: `sets` with facts about each, `cells` with the overlap of two.

@@ -406,6 +406,7 @@ class SentenceSearch:
         """Find sentences in lines.
 
         Args:
+            lines: The lines.
             advance: Called with the number of lines done since the last call.
 
         Returns:
@@ -534,6 +535,7 @@ class Seen:
 
     Args:
         rows: Indices of the seen rows, int64, sorted. For judgements those of the queries, from 0.
+        share: Their share of the split.
         by_set: Training set → number of these rows in it. Sets without any are left out, and sets may
             overlap.
     """

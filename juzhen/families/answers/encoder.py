@@ -77,10 +77,12 @@ CHANGES = ("final_logit_softcapping", "logit_scale", "logits_scaling", "logits_s
 
 @dataclass(frozen=True)
 class AnswerLayout:
-    """Settings of a folder besides the model and its chat template. Its default prompt is the system message.
+    """Settings of a folder besides the model and its chat template.
 
-    `answers` are the tokens of yes and no, or of yes alone if its logit is the score. A `format` of None is the
-    template's.
+    Attributes:
+        answers: Token numbers of yes and no. Yes alone if its logit is the score.
+        prompts: The default prompt is the instruction, sent as the system message.
+        format: As in `GenerativeReranker`. None: as the template takes it.
     """
 
     answers: tuple[int, ...]
@@ -276,10 +278,19 @@ class GenerativeReranker(PairEncoder):
 
     @classmethod
     def of_folder(cls, inner: SentenceEncoder, folder: Path, *, has_weights: bool = True) -> Self:
-        """Build the encoder of a folder around its model. `has_weights`: they were read from the folder, and not drawn.
+        """Build the encoder of a folder around its model.
 
-        Raises UserError if the weights were read but no file holds the head. The token embeddings would give other
-        scores.
+        Args:
+            inner: The model of the folder.
+            folder: The folder with the settings.
+            has_weights: True if the weights were read from the folder, False if they were drawn.
+
+        Returns:
+            The reranker.
+
+        Raises:
+            UserError: The weights were read, but no file holds the head. The token embeddings would give
+                other scores.
         """
         layout = read_answers(folder)
         encoder = cls(inner, answers=layout.answers, prompts=layout.prompts, format=layout.format)
@@ -305,9 +316,19 @@ class GenerativeReranker(PairEncoder):
     ) -> Self:
         """Build a new encoder from any language model. Without a head, it uses the token embeddings as one.
 
-        Answers are one token each, yes and no by default. The default template and instruction are those of
-        Qwen3-Reranker, without turn markers if the tokenizer has none. Raises UserError for an answer that is not a
-        token.
+        Args:
+            inner: The language model.
+            true_answer: The answer for a match, one token. None: yes.
+            false_answer: The other answer, one token. None: no.
+            template: Text with {query}, {document} and optionally {instruction}. None: that of
+                Qwen3-Reranker, without turn markers if the tokenizer has none.
+            instruction: None: that of Qwen3-Reranker.
+
+        Returns:
+            The reranker.
+
+        Raises:
+            UserError: An answer that is not a token.
         """
         tokenizer = inner.tokenizer
         require_answering(inner.backbone.config, shown=tokenizer.name_or_path or "this encoder")
@@ -376,7 +397,11 @@ class GenerativeReranker(PairEncoder):
         self.set_instruction(text)
 
     def set_instruction(self, text: str | None) -> None:
-        """Set the instruction. Raises UserError for a template without a place for it."""
+        """Set the instruction. Raises UserError for a template without a place for it.
+
+        Args:
+            text: The instruction. None: that of the template.
+        """
         texts = {name: value for name, value in self.prompts.texts.items() if name != NAME}
         prompts = Prompts(texts | {NAME: text}, NAME) if text else Prompts(texts)
         template = self._template_of(text or None)
@@ -416,7 +441,11 @@ class GenerativeReranker(PairEncoder):
             return functional.linear(pooled.float(), self.direction().float())
 
     def direction(self) -> Float[Tensor, "1 dim"]:
-        """The vector multiplied with the last state: the row of yes minus the row of no."""
+        """The vector multiplied with the last state: the row of yes minus the row of no.
+
+        Returns:
+            Tensor (1, dim).
+        """
         if self.rows is not None:
             first, *other = self.rows
         else:
@@ -425,7 +454,11 @@ class GenerativeReranker(PairEncoder):
         return (first - other[0] if other else first).unsqueeze(0)
 
     def whole_head(self) -> Float[Tensor, "vocabulary dim"] | None:
-        """The head with its current rows. None: it is tied to the token embeddings."""
+        """The head with its current rows. None: it is tied to the token embeddings.
+
+        Returns:
+            Tensor (vocabulary, dim), or None.
+        """
         if self.rows is None or self._stored.head is None:
             return None
         head = self._stored.head.to(self.backbone.dtype).clone()
@@ -433,7 +466,13 @@ class GenerativeReranker(PairEncoder):
         return head
 
     def write_files(self, folder: Path, card: dict[str, Any], place: str) -> None:
-        """Fill an empty folder as `save` does."""
+        """Fill an empty folder as `save` does.
+
+        Args:
+            folder: The empty folder.
+            card: Facts for the README.
+            place: Name of the encoder in the README.
+        """
         write_answers(self, folder, card, place=place)
 
 

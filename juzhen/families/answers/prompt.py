@@ -76,8 +76,12 @@ def _pieces(text: str) -> list[tuple[str, bool]]:
 class AnswerPrompt:
     """`before query between document after`, tokenised in two parts.
 
-    The query has the first `cut` characters of `between`. `tail` are the last tokens, equal for all documents.
-    `margins` and `num_special` are those of `PairTemplate`, where the text around a side counts as part of the side.
+    Attributes:
+        cut: Number of characters of `between` tokenised with the query.
+        format: As in a chat template.
+        tail: The last tokens, which are equal for all documents.
+        fixed: Number of tokens of the text without query and document.
+        margins, num_special: As in `PairTemplate`. The text around a side counts as part of the side.
     """
 
     before: str
@@ -94,9 +98,15 @@ class AnswerPrompt:
     def of(
         cls, tokenizer: PreTrainedTokenizerBase, instruction: str | None, *, format: Format | None = None
     ) -> "AnswerPrompt":
-        """Build the prompt from the tokenizer's chat template, in the given format or as the template takes it.
+        """Build the prompt from the tokenizer's chat template.
 
-        Raises UserError for a template without places for both texts, or whose tokens do not split into two parts.
+        Args:
+            tokenizer: Its chat template is read.
+            instruction: Goes into the template. None: no instruction.
+            format: None: as the template takes it.
+
+        Raises:
+            UserError: A template without places for both texts, or whose tokens do not split into two parts.
         """
         label = tokenizer.name_or_path or "this encoder"
         if not isinstance(tokenizer.chat_template, str):
@@ -142,7 +152,13 @@ class AnswerPrompt:
     def lengths(
         self, first: np.ndarray, second: np.ndarray, *, max_length: int
     ) -> tuple[Int[np.ndarray, "rows"], Int[np.ndarray, "rows"]]:
-        """Remaining tokens of each side. The document is truncated first, then the query, and never the tail."""
+        """Remaining tokens of each side. The document is truncated first, then the query, and never the tail.
+
+        Args:
+            first: Number of tokens of each query with the text around it.
+            second: Number of tokens of each document with the text around it.
+            max_length: Tokens of a pair.
+        """
         is_cut = first + second >= max_length
         room = np.where(is_cut, np.minimum(first, max_length - len(self.tail)), first)
         return room, np.where(is_cut, max_length - room, second)

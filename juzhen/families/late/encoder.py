@@ -121,9 +121,21 @@ class MultiVectorEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEnco
     ) -> Self:
         """Build a new encoder over the transformer of a sentence encoder, without pooling and projections.
 
-        The weights of an adapter are merged. The projection to `dim` is drawn with `seed`. The tokens [Q] and [D]
-        come before queries and documents if the encoder has no such prompts. Raises UserError for lengths that the
-        transformer cannot read, or a static encoder.
+        The weights of an adapter are merged.
+
+        Args:
+            encoder: The sentence encoder.
+            dim: Dimension of a token vector. The projection is drawn with `seed`.
+            reading: Lengths of queries and documents, and other settings of the family.
+            markers: Put the tokens [Q] and [D] before queries and documents if the encoder has no such
+                prompts.
+            seed: Seed of the projection.
+
+        Returns:
+            The encoder.
+
+        Raises:
+            UserError: Lengths that the transformer cannot read, or a static encoder.
         """
         encoder = merged(encoder)
         if isinstance(encoder.backbone, StaticTokens):
@@ -191,7 +203,13 @@ class MultiVectorEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEnco
         return encoder.to(place).eval()
 
     def write_files(self, folder: Path, card: dict[str, Any], place: str) -> None:
-        """Fill an empty folder as `save` does. An adapter is merged into the weights."""
+        """Fill an empty folder as `save` does. An adapter is merged into the weights.
+
+        Args:
+            folder: The empty folder.
+            card: Facts for the README.
+            place: Name of the encoder in the README.
+        """
         write_multi_vector(merged(self), folder, card, place=place)
 
     @property
@@ -226,13 +244,27 @@ class MultiVectorEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEnco
         return filled_up(table, self.expanded_to, self._expansion) if self.expanded_to else table
 
     def forward(self, tokens: Tokens) -> Float[Tensor, "sentences length dim"]:
-        """Vectors of length 1 in the order in which texts were collated, 0 where no token is scored."""
+        """Vectors of length 1 in the order in which texts were collated, 0 where no token is scored.
+
+        Args:
+            tokens: Packed tokens, as from `collate`.
+
+        Returns:
+            Vectors, (sentences, length, dim).
+        """
         vectors = self.token_vectors(tokens) * self.scored(tokens).unsqueeze(-1)
         padded = vectors.new_zeros(len(tokens), tokens.longest, vectors.shape[1])
         return padded.index_put(tokens.places, vectors)[tokens.inverse_permutation]
 
     def token_vectors(self, tokens: Tokens) -> Float[Tensor, "tokens dim"]:
-        """The vector of each token, in packed order, float32."""
+        """The vector of each token, in packed order, float32.
+
+        Args:
+            tokens: Packed tokens, as from `collate`.
+
+        Returns:
+            Vectors, (tokens, dim).
+        """
 
         def vectors(piece: Tokens) -> Tensor:
             return F.normalize(self._projected(self._layers(piece)[-1]), dim=-1)
@@ -240,7 +272,14 @@ class MultiVectorEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEnco
         return self._in_micro_batches(vectors, tokens)
 
     def scored(self, tokens: Tokens) -> Bool[Tensor, "tokens"]:
-        """Mask of scored tokens: all of a query, and those of a document outside the skip list."""
+        """Mask of scored tokens: all of a query, and those of a document outside the skip list.
+
+        Args:
+            tokens: Packed tokens, as from `collate`.
+
+        Returns:
+            bool tensor (tokens,).
+        """
         if not len(self._skipped):
             return torch.ones_like(tokens.input_ids, dtype=torch.bool)
         return self._of_queries(tokens) | ~torch.isin(tokens.input_ids, self._skipped)
@@ -328,14 +367,28 @@ class MultiVectorEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEnco
     def infer_tokens(
         self, tokens: Tokens
     ) -> tuple[Float[np.ndarray, "tokens dim"], Int[np.ndarray, "sentences"]]:
-        """Vectors of the scored tokens, text after text as collated, and their number per text."""
+        """Vectors of the scored tokens, text after text as collated, and their number per text.
+
+        Args:
+            tokens: Packed tokens, as from `collate`.
+
+        Returns:
+            Vectors (tokens, dim), and the number of each text, (sentences,).
+        """
         with evaluating(self):
             return self.scored_vectors(tokens.to(self.device))
 
     def scored_vectors(
         self, tokens: Tokens
     ) -> tuple[Float[np.ndarray, "tokens dim"], Int[np.ndarray, "sentences"]]:
-        """As `infer_tokens`, on the device of the encoder, with dropout in training mode."""
+        """As `infer_tokens`, on the device of the encoder, with dropout in training mode.
+
+        Args:
+            tokens: Packed tokens, as from `collate`.
+
+        Returns:
+            As of `infer_tokens`.
+        """
         vectors, counts = self.token_vectors(tokens), self.scored(tokens)
         of_texts = counts.cpu().numpy()
         sentences = tokens.sentence_of_token.cpu().numpy()
@@ -513,7 +566,14 @@ class QueryDocumentEncoder(AsymmetricEncoder, ThresholdMixin):
         return f"{self.query.prompts} {self.query.normalize} {self.document.normalize}"
 
     def reading(self, side: Side) -> Self:
-        """The same weights for queries. Returns itself for documents, and if it already reads queries."""
+        """The same weights for queries. Returns itself for documents, and if it already reads queries.
+
+        Args:
+            side: Read the texts as queries or as documents.
+
+        Returns:
+            An encoder.
+        """
         if not self.sides[side]:
             return self
         other = copy.copy(self)
@@ -521,11 +581,25 @@ class QueryDocumentEncoder(AsymmetricEncoder, ThresholdMixin):
         return other
 
     def prompted(self, texts: Sequence[str]) -> list[str]:
-        """Texts for the tokenizer."""
+        """Texts for the tokenizer.
+
+        Args:
+            texts: The texts.
+
+        Returns:
+            The texts with prompt.
+        """
         return self._reader.prompted(texts)
 
     def beginning(self, text: str) -> str:
-        """As `PooledEncoder.beginning`, for the current side."""
+        """As `PooledEncoder.beginning`, for the current side.
+
+        Args:
+            text: The text.
+
+        Returns:
+            Its start, or all of it.
+        """
         return self._reader.beginning(text)
 
     def tokenize(self, texts: Sequence[str], *, progress: bool | None = False) -> TokenTable:
@@ -556,7 +630,14 @@ class QueryDocumentEncoder(AsymmetricEncoder, ThresholdMixin):
         return tokens
 
     def forward(self, tokens: Tokens) -> Float[Tensor, "sentences dim"]:
-        """Embeddings in the order in which the texts were collated, each by the encoder of its side."""
+        """Embeddings in the order in which the texts were collated, each by the encoder of its side.
+
+        Args:
+            tokens: Packed tokens, as from `collate`.
+
+        Returns:
+            Embeddings, (sentences, dim).
+        """
         texts = tokens.input_ids[: int(tokens.lengths.sum())].split(tokens.lengths.tolist())
         marks = torch.as_tensor(tokens.unpooled).expand(len(texts)).tolist()
         found: list[Tensor | None] = [None] * len(texts)
@@ -595,6 +676,13 @@ class QueryDocumentEncoder(AsymmetricEncoder, ThresholdMixin):
     def scored_vectors(
         self, tokens: Tokens
     ) -> tuple[Float[np.ndarray, "sentences dim"], Int[np.ndarray, "sentences"]]:
-        """One vector of length 1 for each text as collated, and that number."""
+        """One vector of length 1 for each text as collated, and that number.
+
+        Args:
+            tokens: Packed tokens, as from `collate`.
+
+        Returns:
+            Vectors (sentences, dim), and 1 for each text.
+        """
         vectors = functional.normalize(self(tokens), dim=-1)
         return vectors.float().cpu().numpy(), np.ones(len(vectors), dtype=np.int64)

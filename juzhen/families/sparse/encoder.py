@@ -315,8 +315,20 @@ class SparseEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEncoder):
     ) -> Self:
         """Build a new encoder over the transformer of a sentence encoder, without pooling and projections.
 
-        The weights of an adapter are merged. The head comes from the transformer's folder. Without one, a head is
-        drawn with `seed` and set by `name_what_is_there`. Raises UserError for an architecture without such a head.
+        The weights of an adapter are merged. The head comes from the transformer's folder. Without one,
+        a head is drawn with `seed` and set by `name_what_is_there`.
+
+        Args:
+            encoder: The sentence encoder.
+            strategy: "max" or "sum" over the tokens of a text.
+            activation: "relu" or "log1p_relu".
+            seed: Seed of a new head.
+
+        Returns:
+            The encoder.
+
+        Raises:
+            UserError: An architecture without such a head.
         """
         encoder = merged(encoder)
         backbone = encoder.backbone
@@ -392,7 +404,13 @@ class SparseEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEncoder):
         return encoder.to(place).eval()
 
     def write_files(self, folder: Path, card: dict[str, Any], place: str) -> None:
-        """Fill an empty folder as `save` does. An adapter is merged into the weights."""
+        """Fill an empty folder as `save` does. An adapter is merged into the weights.
+
+        Args:
+            folder: The empty folder.
+            card: Facts for the README.
+            place: Name of the encoder in the README.
+        """
         write_sparse(merged(self), folder, card, place=place)
 
     @property
@@ -413,7 +431,15 @@ class SparseEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEncoder):
     def pair_scores(
         self, first: Float[Tensor, "batch dim"], second: Float[Tensor, "batch dim"]
     ) -> Float[Tensor, "batch"]:
-        """The dot product of each pair of vectors."""
+        """The dot product of each pair of vectors.
+
+        Args:
+            first: Vectors of the first texts, (batch, vocabulary).
+            second: Vectors of the second texts.
+
+        Returns:
+            One score for each pair.
+        """
         return (first.float() * second.float()).sum(dim=-1)
 
     def _pooled(self, layers: tuple[Tensor, ...], tokens: Tokens) -> Float[Tensor, "sentences vocabulary"]:
@@ -430,7 +456,14 @@ class SparseEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEncoder):
         )
 
     def sparse_rows(self, tokens: Tokens) -> sparse.csr_array:
-        """Vectors of the texts as collated, as the encoder is: on its device, with or without dropout."""
+        """Vectors of the texts as collated, as the encoder is: on its device, with or without dropout.
+
+        Args:
+            tokens: Packed tokens, as from `collate`.
+
+        Returns:
+            Sparse array (texts, vocabulary).
+        """
         rows = []
         for part in self._parts(self._layers(tokens)[-1], tokens):
             places = part.nonzero()
@@ -474,7 +507,17 @@ class SparseEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEncoder):
     def vectors(
         self, texts: Sequence[str], side: Side, batch_tokens: int = BATCH_TOKENS, progress: bool | None = None
     ) -> SparseVectors:
-        """Vectors of texts, read as queries or as documents."""
+        """Vectors of texts, read as queries or as documents.
+
+        Args:
+            texts: The texts.
+            side: Read the texts as queries or as documents.
+            batch_tokens: Tokens of a batch, padding included.
+            progress: Progress bar. None shows it on a terminal once the work has taken some seconds.
+
+        Returns:
+            The vectors of all texts.
+        """
         warn_forked()
         reader = self.reading(side)
         vectors, table = SparseVectors(len(texts), self.dim), reader.tokenize(texts)
@@ -489,7 +532,14 @@ class SparseEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEncoder):
 
     @torch.inference_mode()
     def infer_sparse(self, tokens: Tokens) -> sparse.csr_array:
-        """Compute `sparse_rows` without dropout, on the device of the weights."""
+        """Compute `sparse_rows` without dropout, on the device of the weights.
+
+        Args:
+            tokens: Packed tokens, as from `collate`.
+
+        Returns:
+            Sparse array (texts, vocabulary).
+        """
         with evaluating(self):
             return self.sparse_rows(tokens.to(self.device))
 
