@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from typer import Argument, Option
 
 from juzhen.cli import options
+from juzhen.core.errors import UserError
 from juzhen.core.file_guard import check_claimable
 from juzhen.core.paths import DATASETS
 from juzhen.core.process import without_hub
@@ -56,8 +57,9 @@ def mine(
         Option(metavar="SET", help="fit the maximal score on the 0/1 pairs of this set's dev split"),
     ] = None,
     false_negative_rate: Annotated[
-        float, Option(help="share of the pairs with label 1 that a fitted threshold keeps")
-    ] = 0.05,
+        float | None,
+        Option(help="share of the pairs with label 1 that a fitted threshold keeps", show_default="0.05"),
+    ] = None,
     exclude_from: Annotated[
         list[str] | None,
         Option(metavar="SET…", help="drop sentences of these sets' dev and test splits"),
@@ -86,6 +88,10 @@ def mine(
     check_place(
         out, f"mined/{Path(dataset).name.partition('.')[0]}", ending="hard", other_endings=[".parquet"]
     )
+    if false_negative_rate is not None and calibrate_on is None:
+        raise UserError(
+            "--false-negative-rate needs --calibrate-on SET. Add it, or leave --false-negative-rate out"
+        )
     shards = out.with_suffix(".shards")
     check_claimable(shards)
     rules = replace(rules, seed=seed, range_max=range_max or rules.range_max)
@@ -98,7 +104,7 @@ def mine(
     from juzhen.encoders.resolve_path import encoder_folder
     from juzhen.mining import negatives as miner
     from juzhen.mining.candidates import load_source
-    from juzhen.mining.result import misfit, report_lines
+    from juzhen.mining.result import NoNegativesError, misfit, report_lines
 
     folder = options.data_folder(data_dir)
     where: dict[str, Any] = {"data_dir": folder, "config_dir": config_dir, "on_bad_row": table.on_bad_row}
@@ -126,13 +132,17 @@ def mine(
         cross_encoder=None if cross_encoder is None else CrossEncoder.load(cross_encoder),
         exclude_from=excluded,
         calibrate_on=pairs,
-        false_negative_rate=false_negative_rate,
+        false_negative_rate=0.05 if false_negative_rate is None else false_negative_rate,
         query_prompt=query_prompt,
         document_prompt=document_prompt,
         batch_tokens=batch_tokens,
         cache=None if cache is None else EmbeddingCache(cache),
     )
-    yaml, count = mined.write(out, like=config)
+    try:
+        yaml, count = mined.write(out, like=config)
+    except NoNegativesError:
+        miner.clear_shards(shards)  # other rules may follow
+        raise
     report = mined.report()
     miner.clear_shards(shards)
     sizes = (

@@ -126,6 +126,10 @@ class MiningReport(dict[str, Any]):
         return "\n".join(report_lines(self))
 
 
+class NoNegativesError(UserError):
+    """No query has a negative by the rules of a mining."""
+
+
 @dataclass(frozen=True)
 class MiningResult:
     """A finished mining run.
@@ -241,7 +245,7 @@ class MiningResult:
             Path of the configuration, and the number of rows.
 
         Raises:
-            UserError: No query has a negative. The candidates are written all the same.
+            NoNegativesError: No query has a negative. The candidates are written all the same.
         """
         names = ["anchor", "positive", *negative_columns(self.options.num_negatives)]
         count = 0
@@ -254,7 +258,7 @@ class MiningResult:
                 writer.writerow(row + [""] * (len(names) - len(row)))
                 count += 1
             if not count:
-                raise UserError(self._nothing(path))
+                raise NoNegativesError(self._nothing(path))
         source = f"{self.ranking.name}/{self.ranking.split}"
         most = "up to " * bool(self._sizes["fewer"])
         yaml = write_description(

@@ -74,8 +74,24 @@ def test_faulty_rows_are_left_out_where_that_is_typed(own_set, monkeypatch):
     assert len(load_ranking("tiny", "train", on_bad_row="drop", **where).queries) == 10
 
 
+def test_milder_rules_follow_a_mining_without_negatives(own_set, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    out = own_set / "of_tests_tiny_hard.tsv"
+    words = ["mine", "tiny", "bm25", "--out", str(out), "--num-negatives", "1"]
+    words += ["--data-dir", str(own_set), "--config-dir", str(own_set / "conf")]
+    assert main([*words, "--max-score", "-1"]) == 2
+    assert not out.exists()
+    assert main(words) == 0
+    assert out.is_file()
+
+
 @pytest.mark.parametrize(
-    "words", [["space", "--data", "tiny"], ["transfer", "tiny"], ["shrink", "--dataset", "tiny"]]
+    "words",
+    [
+        ["space", "--data", "tiny"],
+        ["transfer", "tiny"],
+        ["shrink", "--dataset", "tiny", "--vocabulary", "300"],
+    ],
 )
 def test_every_verb_that_reads_sets_reads_those_of_a_further_folder(own_set, words, tmp_path, monkeypatch):
     read = []

@@ -148,7 +148,11 @@ VERBS = [
                 "exclude-from=lcqm: unknown set. Did you mean",
             ),
             ("demo_qmc builtin/mini_zh --limit 9 --out of_tests_x.tsv --min-score 7", "--min-score 7.0: "),
-            ("demo_qmc bm25 --out of_tests_x.tsv --false-negative-rate 3", "--false-negative-rate 3.0: "),
+            (
+                "demo_qmc builtin/mini_zh --out of_tests_x.tsv --calibrate-on demo_qmc --false-negative-rate 3",
+                "--false-negative-rate 3.0: ",
+            ),
+            ("demo_qmc bm25 --out of_tests_x.tsv --false-negative-rate 0.1", "needs --calibrate-on"),
             (
                 "demo_qmc bm25 --out of_tests_x.tsv --relative-margin 2",
                 "--relative-margin 2.0: .*0 to below 1",
