@@ -80,6 +80,7 @@ FILES = {
     "score x --file {good} --output x.parquet": "--output x.parquet",
     "encode x {good} --output x.csv": "--output x.csv",
     "encode x {good} --output {empty}/x.npy --cut-report {empty}/../empty/x.npy": "two outputs",
+    "encode x {good} --output -": "-: results go to files",
     **{
         f"{words} --{option}": f"--{option.split()[0]}"
         for words in (

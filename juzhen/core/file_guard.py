@@ -83,6 +83,8 @@ def check_overwritable(*paths: str | Path, are_folders: bool = False) -> None:
     """
     places = [os.path.realpath(path) for path in paths]
     for path in map(Path, paths):
+        if str(path) == "-":
+            raise UserError("-: results go to files, not to standard output. Name a file")
         if places.count(os.path.realpath(path)) > 1:
             raise UserError(f"{path}: two outputs would be this file. Give each a name of its own")
         require_writable(path if are_folders else path.parent)
