@@ -134,8 +134,9 @@ PAGES = (
         "results/decide/README.md results/decide/scores.csv results/decide/decisions.csv results/decide/decisions.svg "
         "results/decide/confidence.csv results/decide/prior.csv",
         "python -m tools.decide_page build/results/decide/runs results/decide",
-        f"results/decide/{ARCHIVE} results/decide/cheap_scores.csv results/decide/head.txt {_TRANSFER}/{ARCHIVE} "
-        f"{_TRANSFER}/differences.csv results/leaks/pairs.json juzhen/report/published/chinese_transfer.csv",
+        f"results/decide/{ARCHIVE} results/decide/cheap_scores.csv results/decide/log_me.csv results/decide/head.txt "
+        f"{_TRANSFER}/{ARCHIVE} {_TRANSFER}/differences.csv results/leaks/pairs.json "
+        "juzhen/report/published/chinese_transfer.csv",
     ),
     Page(
         f"{_TRANSFER}/report.md {_TRANSFER}/*.csv {_TRANSFER}/matrix.svg",
