@@ -150,7 +150,7 @@ def test_lines_of_another_encoding_are_encoded_as_the_same_texts(run, tmp_path, 
         (b"a\tb\na\tb\n", ["--columns", "a", "a"], "expected two columns"),
         (b"a\ta\tb\n1\t2\t3\n", ["--columns", "a", "b"], "the column a 2 times"),
         (b"sentence1\tsentence2\na\tb\x00\n", [], r"pairs.tsv:2: binary data"),
-        (b"sentence1\tsentence2\na\tb\n", ["--output", "{folder}/pairs.tsv"], "the file that is read"),
+        (b"sentence1\tsentence2\na\tb\n", ["--output", "{folder}/pairs.tsv"], "the input file"),
     ],
 )
 def test_a_bad_file_is_named_and_nothing_is_written(run, tmp_path, capsys, content, more, message):

@@ -55,7 +55,7 @@ def calibrate(
     juzhen score runs/NAME --calibration runs/NAME/analysis/calibration-lcqmc.json --file pairs.tsv
     """
     if not data:
-        table.reading.require_unread(run)
+        table.reading.require_unread(run, "Name a table by --data, or leave it out")
     elif foreign := "--sets" if sets else "--data-dir" if data_dir else None:
         raise UserError(f"{foreign}: --data FILE replaces the sets of the run. Leave out one of the two")
     if not no_plot:

@@ -202,13 +202,11 @@ class TableReading:
         if self.split_cells == "":
             raise UserError(f"{self.spell('split_cells', '')}: expected a separator, such as ||")
 
-    def require_unread(self, place: str) -> None:
+    def require_unread(self, place: str, way_out: str = "Leave it out") -> None:
         """Raises UserError for an option of tables where `place` is none."""
         for name in ("columns", "header", "quoted", "sheet", "split_cells"):
             if (value := getattr(self, name)) not in (None, {}):
-                raise UserError(
-                    f"{self.spell(name, value)}: for tables, and {place} is not one. Leave it out"
-                )
+                raise UserError(f"{self.spell(name, value)}: for tables, and {place} is not one. {way_out}")
 
 
 AS_IT_LOOKS = TableReading()

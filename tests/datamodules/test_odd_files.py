@@ -193,7 +193,7 @@ REFUSED = {
         "train.tsv",
         "甲\t乙\t1\n丙\t丁\t0\n",
         {"columns": BY_POSITION},
-        r"train\.tsv:1: .*label 1. .*`header: false`",
+        r"train\.tsv:1: .*label 1\b.*`header: false`",
     ),
     # JSON
     "not JSON": ("train.json", as_json(ROWS) + "\n{oops\n", {}, r"train\.json:5: not JSON"),

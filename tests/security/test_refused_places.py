@@ -308,7 +308,7 @@ STORES = [
         ],
     ),
     (lambda f: a_folder_of_jobs(f, linked=True), "a link"),
-    (lambda f: a_folder_of_jobs(f, linked=False), "of another user"),
+    (lambda f: a_folder_of_jobs(f, linked=False), "another user"),
 ]
 
 
