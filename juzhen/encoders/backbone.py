@@ -390,7 +390,9 @@ def read_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         if lower_cases(folder):
             before = tokenizer.backend_tokenizer.normalizer
-            parts = before if isinstance(before, normalizers.Sequence) else [] if before is None else [before]
+            parts: Any = (
+                before if isinstance(before, normalizers.Sequence) else [] if before is None else [before]
+            )
             # sentence-transformers keeps a Lowercase where it stands: what comes before it may read capitals.
             if not any(isinstance(part, normalizers.Lowercase) for part in parts):
                 tokenizer.backend_tokenizer.normalizer = normalizers.Sequence(

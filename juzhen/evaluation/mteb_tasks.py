@@ -129,7 +129,7 @@ def open_tasks(names: Sequence[str], sets: ConfiguredSets, *, split: str | None)
     tasks = [_named(name) for name in names]
     opened = []
     for name, task in zip(names, tasks, strict=True):
-        key = LOCAL_SETS.get(name)
+        key = LOCAL_SETS.get(name, "")
         splits = (sets.load(key, each) for each in ([split] if split else SPLITS)) if key else ()
         if (rows := next(filter(None, splits), None)) is not None:
             _fill(task, rows, sets.load(key, "train") if rows.kind == Kind.LABELLED_TEXT else None)
