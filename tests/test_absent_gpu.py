@@ -86,7 +86,9 @@ MOST_CALLS = 2400
 
 def test_few_calls_are_made_whatever_the_batch(outcomes, tmp_path):
     with random_bert("thin") as folder:
-        jobs = [["loss=cosent", f"training.batch_size={rows}", "debug_rows=null", BF16] for rows in (8, 64, 512)]
+        jobs = [
+            ["loss=cosent", f"training.batch_size={rows}", "debug_rows=null", BF16] for rows in (8, 64, 512)
+        ]
         found = outcomes(jobs, folder)
     assert {type(calls) for calls in found.values()} == {int}, found
     assert len(set(found.values())) == 1, found
