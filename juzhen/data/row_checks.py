@@ -69,7 +69,8 @@ def verified(
             for number, word in enumerate(table.class_names(column))
             if word in (config.labels or {})
         }
-        gold = [spelt.get(value, value) if isinstance(value, int) else value for value in gold]
+        if spelt:
+            gold = [spelt.get(value, value) if isinstance(value, int) else value for value in gold]
         targets, keep = read_targets(gold, table, config, key=key, faults=faults)
     documents = [TEACHER_SCORE.format(field) for field in fields[1:]]
     scored = {field: raw_values(table, field, columns[field], key) for field in documents if field in columns}

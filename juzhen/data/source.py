@@ -397,9 +397,8 @@ def _rows(request: SplitRequest) -> Examples | None:
         retrieval = None if pairs is None else as_retrieval(pairs)
         if retrieval is None or config.kind == Kind.RETRIEVAL:
             return retrieval
-        return replace(
-            retrieval, kind=Kind.RERANKING, documents=None
-        )  # each query has the documents of its pairs
+        # For reranking each query has the documents of its pairs.
+        return replace(retrieval, kind=Kind.RERANKING, documents=None)
     if request.source == Source.HUB:
         return _from_hub(request)
     folder = BUILTIN_DATA if request.source == Source.BUILTIN else Path(request.data_dir).expanduser()

@@ -179,9 +179,8 @@ def why_padded(architecture: PretrainedConfig) -> str | None:
     if getattr(architecture, "is_decoder", False):
         return f"{name} is configured as a decoder"
     settings: Any = getattr(architecture, "rope_parameters", None) or {}
-    kinds = (
-        [settings, *settings.values()] if isinstance(settings, dict) else []
-    )  # each type of layer may have one
+    # Each type of layer may have settings of its own.
+    kinds = [settings, *settings.values()] if isinstance(settings, dict) else []
     types = {str(kind.get("rope_type")) for kind in kinds if isinstance(kind, dict)}
     if rotations := sorted(types & set(BY_LENGTH)):
         return f"its rotary positions ({', '.join(rotations)}) depend on the longest sentence of a batch"

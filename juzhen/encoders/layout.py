@@ -71,8 +71,7 @@ def modules_of(
 
 def _route(side: Side | None, routes: Mapping[str, Any], parameters: Mapping[str, Any], path: Path) -> str:
     """The route of a text in the order in which sentence-transformers looks for one."""
-    mappings = (parameters.get("route_mappings") or {}).items()
-    rules = {ast.literal_eval(key[:200]): str(route) for key, route in mappings}  # the text "('query', None)"
+    rules = {_rule(key): str(route) for key, route in (parameters.get("route_mappings") or {}).items()}
     for rule in ((side, TEXT), (side, None), (None, TEXT), (None, None)):
         if rule in rules:
             return rules[rule]
@@ -87,6 +86,12 @@ def _route(side: Side | None, routes: Mapping[str, Any], parameters: Mapping[str
     if default is None and parameters.get("allow_empty_key") is False:  # they read no such text at all
         return _route("document", routes, parameters, path)
     return str(default or next(iter(routes)))
+
+
+def _rule(key: str) -> tuple[Any, Any]:
+    """('query', None) of the text "('query', None)"."""
+    task, modality = ast.literal_eval(key[:200])
+    return task, modality
 
 
 MODULES_FILE = "modules.json"

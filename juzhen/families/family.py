@@ -80,7 +80,7 @@ class Family(ABC):
             folder: A new folder.
             card: Facts for the README, as in `save_encoder`.
         """
-        return save_encoder(encoder, folder, card=card)
+        raise UserError(f"{type(encoder).__name__}: encoders of this kind are not saved")
 
     def collate(
         self,
@@ -179,7 +179,14 @@ class Family(ABC):
         raise UserError(f"{self.described} is not exported as a graph. {self.instead_of_export}")
 
 
-class BiEncoders(Family):
+class SavedEncoders(Family):
+    """Families whose encoders `save_encoder` writes."""
+
+    def save(self, encoder: Any, folder: Path, *, card: dict[str, Any]) -> Path:
+        return save_encoder(encoder, folder, card=card)
+
+
+class BiEncoders(SavedEncoders):
     """Encoders of single sentences to embeddings."""
 
     encoder_type = SentenceEncoder
@@ -206,7 +213,7 @@ class TemplateEncoders(BiEncoders):
         return TemplateCollator(tokenize, encoder)
 
 
-class AskingEncoders(Family):
+class AskingEncoders(SavedEncoders):
     """Encoders of queries and documents. The first text of a row is the query, the others are documents."""
 
     has_embeddings = False
@@ -233,7 +240,7 @@ class AskingEncoders(Family):
         return replace(most, looked_at=sum(c.looked_at for c in cuts), cut=sum(c.cut for c in cuts))
 
 
-class CrossEncoders(Family):
+class CrossEncoders(SavedEncoders):
     """Encoders of two sentences as one input."""
 
     unscored = PairEvaluator.unscored

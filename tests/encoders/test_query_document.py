@@ -138,6 +138,10 @@ NOT_READ = [
         ),
         "no settings of a Router",
     ),
+    (
+        lambda f: SentenceEncoder.load(changed(f, parameters={"route_mappings": {"('query',)": "doc"}})),
+        "no settings of a Router",
+    ),
     (lambda f: QueryDocumentEncoder.load(without_its_prompt(f)), "include_prompt=false"),
 ]
 

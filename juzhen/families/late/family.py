@@ -18,7 +18,7 @@ from juzhen.core.kinds import UNSCORED_BY_SIDES, UNSCORED_BY_TOKENS
 from juzhen.data.loading import TransferTask
 from juzhen.encoders.layout import gives_routes, gives_tokens
 from juzhen.evaluation.encoding_plan import NOTHING, EncodingPlan, Evaluator, Matcher, Sets, Tables
-from juzhen.families.family import AskingEncoders
+from juzhen.families.family import AskingEncoders, Family
 from juzhen.families.late.encoder import MultiVectorEncoder, QueryDocumentEncoder
 from juzhen.families.late.scores import TokenVectors
 from juzhen.metrics.ranking import COSINE_TEMPERATURE
@@ -166,6 +166,7 @@ class QueryDocumentEncoders(AskingEncoders):
     unscored = QueryDocumentEvaluator.unscored
     described = "an encoder with separate weights for queries and documents"
     instead_of_export = "Copy its folder, which sentence-transformers opens"
+    save = Family.save
     encoder_type = QueryDocumentEncoder
     evaluator_type = QueryDocumentEvaluator
 
