@@ -144,7 +144,7 @@ def _require_own_folders(cells: Sequence[SweepCell], configs: Sequence[DictConfi
         if other is not config and run_key(other) != run_key(config):
             raise UserError(
                 f"run_dir={cell.run_dir}: several runs of this sweep would be called {cell.name}. Leave run_dir out "
-                "(output_dir=… is the folder above them, name=… the begin of their names)"
+                "(output_dir=… is the folder above them, name=… the beginning of their names)"
             )
 
 
