@@ -19,7 +19,7 @@ from typer import Argument, Option
 
 from juzhen.cli.options import Columns, LongTexts, Overlap, data_folder
 from juzhen.core.atomic_write import write_json
-from juzhen.core.errors import UserError
+from juzhen.core.errors import UserError, setting
 from juzhen.core.file_guard import check_overwritable
 from juzhen.core.kinds import (
     MEASURES,
@@ -518,7 +518,7 @@ def _today(options: SimpleNamespace) -> "JobConfig":
             raise UserError(
                 f"--dataset {name}: a file, and not the name of a set. Type it without --dataset, behind the encoder"
             )
-    overrides = [f"dataset=[{','.join(options.dataset)}]", f"benchmark={options.benchmark or 'none'}"]
+    overrides = [setting("dataset", options.dataset), f"benchmark={options.benchmark or 'none'}"]
     overrides += [f"hardware={options.hardware}"] if options.hardware else []
     overrides += [f"on_bad_row={options.on_bad_row}"] if options.on_bad_row else []
     today = checked_job(overrides, conf_dir=CONFIGURATION, extra=options.config_dir)

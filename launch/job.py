@@ -17,7 +17,7 @@ from conf.job import Duration, JobConfig, OptimizerConfig, StageConfig, Training
 from conf.own_classes import LOSSES, declared_losses, keys_of, own_class, own_targets, refusal
 from juzhen import identity
 from juzhen.core.aliases import current_key, note_once, require_set, with_current_keys
-from juzhen.core.errors import UserError, nearest
+from juzhen.core.errors import UserError, command, nearest, setting
 from juzhen.core.examples import Kind
 from juzhen.core.kinds import CLASS_MEANS, CORRELATIONS, MEASURES, OF_ANY_TEXT, V_MEASURE
 from juzhen.core.machine import HARDWARE, found_hardware
@@ -368,7 +368,7 @@ def _plan(name: str, job: JobConfig) -> StagePlan:
             where = "schedule.order" if stage_config.dataset is None else f"{key}.dataset"
             raise ConfigError(
                 f"{where}: this job has no set {each}. {nearest(each, job.dataset)} "
-                f"Or choose it too: 'dataset=[{','.join([*job.dataset, each])}]'"
+                f"Or choose it too: {command(setting('dataset', [*job.dataset, each]))}"
             )
     if not datasets or len(set(datasets)) < len(datasets):
         raise ConfigError(f"{key}.dataset={datasets}: expected each set once, and at least one")

@@ -271,7 +271,8 @@ class Groups:
             return (
                 f"{word}: unknown key. Keys are in English, as in optimizer.lr=1e-3: python train.py --help"
             )
-        meant = command(setting(key, value.strip("'\"")))
+        texts = [each.strip(" '\"") for each in value.strip("[]").split(",")]
+        meant = command(setting(key, texts if value.startswith("[") else value.strip("'\"")))
         return f"{word}: cannot be read ({reason.partition(' expecting ')[0]}). Write {meant}"
 
 
@@ -454,7 +455,8 @@ def _unknown_key(
     if word in siblings and owner:
         hint = f"this key is not set yet. Add it with a +: '+{path}=…'"
     elif path.count(".") == 1 and owner in ("dataset", "evaluate"):
-        hint = f"this job has no such set. Choose it, 'dataset=[{word}]', or a benchmark with it, benchmark=…"
+        chosen = command(setting("dataset", [word]))
+        hint = f"this job has no such set. Choose it, {chosen}, or a benchmark with it, benchmark=…"
     elif meant := setting_meant(whole, typed.get(whole)):
         hint = f"unknown key. Type {meant}"
     elif elsewhere:

@@ -7,7 +7,8 @@ import pytest
 from forks import ROOT
 from omegaconf import OmegaConf
 
-from juzhen.core.errors import command, setting
+from juzhen.core.errors import UserError, command, setting
+from juzhen.core.paths import CONFIGURATION
 
 NAMES = ["plain", "a b", "a,b", "中文", "a=b", "{a}", "[x]", "it's", 'a"b', "back\\", 'a\\"b', "${seed}", "1e5", "null",
          "True", "#x", "a;b", "$HOME", "(x)", "*", "~", "-", "a:b", "@x", "é%20"]  # fmt: skip
@@ -22,6 +23,20 @@ def test_hydra_reads_a_printed_word_as_the_text_that_it_is(name):
         read = OverridesParser.create().parse_override(word)
         assert not read.is_sweep_override()
         assert OmegaConf.create({"seed": 1, "data_dir": read.value()}).data_dir == text
+    (word,) = shlex.split(command(setting("dataset", ["csts", name])))
+    read = OverridesParser.create().parse_override(word)
+    assert [*OmegaConf.create({"seed": 1, "dataset": read.value()}).dataset] == ["csts", name]
+
+
+def test_names_of_a_list_are_offered_one_by_one():
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    from launch.check import checked_job
+
+    with pytest.raises(UserError, match="Write ") as told:
+        checked_job(["dataset=[csts, 客服]"], conf_dir=CONFIGURATION, extra=None)
+    (word,) = shlex.split(str(told.value).rpartition("Write ")[2])
+    assert OverridesParser.create().parse_override(word).value() == ["csts", "客服"]
 
 
 @pytest.mark.parametrize("name", ["my 数据", "a,b={c}"])

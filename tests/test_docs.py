@@ -6,6 +6,7 @@ import re
 import shlex
 import shutil
 import sys
+import tomllib
 from pathlib import Path
 from textwrap import indent
 
@@ -212,6 +213,17 @@ def test_markers_and_extras_named_in_contributing_are_declared():
         )
     for extra in re.findall(r'"\.\[([\w,]+)\]"', text + "\n".join(commands("README.md"))):
         assert all(re.search(rf"^{one} = \[", project, flags=re.MULTILINE) for one in extra.split(","))
+
+
+@pytest.mark.parametrize("name", ["docs/start/install.md", "docs/start/install.zh.md"])
+def test_extras_above_the_empty_row_are_those_of_make_install(name):
+    extras = tomllib.loads(page("pyproject.toml"))["project"]["optional-dependencies"]
+    installed = set(re.findall(r"juzhen-embeddings\[(\w+)\]", " ".join(extras["dev"])))
+    above, below = re.split(r"^\| \| \|$", page(name), flags=re.MULTILINE)
+    above, below = (set(re.findall(r"^\| `(\w+)` \|", part, flags=re.MULTILINE)) for part in (above, below))
+    assert {"suite", "search", "serve"} <= above <= installed
+    assert below
+    assert below <= extras.keys() - installed
 
 
 @pytest.mark.parametrize("name", PAGES)

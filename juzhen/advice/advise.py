@@ -29,9 +29,9 @@ from juzhen.advice.target import (
     read_sources,
     read_target,
 )
-from juzhen.advice.trials import OWN, Recipe, Trials, passes
+from juzhen.advice.trials import OWN, Trials, passes
 from juzhen.core.atomic_write import write_json, write_text
-from juzhen.core.errors import UserError, require_number
+from juzhen.core.errors import UserError, command, require_number, setting
 from juzhen.core.examples import JUDGED, Examples, Kind
 from juzhen.core.file_guard import require_writable
 from juzhen.core.kinds import metric_title
@@ -159,7 +159,7 @@ def answer_of(
         f"{counted(len(trials.made) - 1, 'trainings')}{reused} in "
         f"{time_in_words(60 * search.minutes - search.left)}; "
         f"it ended because {search.stopped_by}. A score is {metric_title(target.metric)} in points: that of the "
-        f"untrained encoder on {counted(target.num_scored, unit)}, plus the gain.",
+        f"untrained encoder on {counted(target.num_scored, unit)}, plus the gain. An arrow: first one, then the other.",
     ]
     if search.not_tried:
         named = ", ".join(search.not_tried)
@@ -219,7 +219,7 @@ def _verdict(search: Search, lines: list[Line], contenders: list[Stages]) -> lis
     others = contenders[1:]
     found = search.behind_best()[others[0]]
     rows, seeds = search.needed(found)
-    more = rows - search.trials.target.num_scored
+    more = int(float(f"{rows - search.trials.target.num_scored:.2g}"))
     study = f"{more:,} more scored rows, or {seeds} seeds a side," if more > 0 else f"{seeds} seeds a side"
     enough = "too small to matter" if abs(found.value) < 0.5 else f"{found} points"
     first = (
@@ -227,10 +227,12 @@ def _verdict(search: Search, lines: list[Line], contenders: list[Stages]) -> lis
         if best.gain.low > 0
         else f"Undecided whether to train at all. Best so far: {gain}."
     )
+    named = [_words(stages) for stages in others]
+    listed = ", ".join(named[:4]) + (f" and {len(named) - 4} more" if len(named) > 4 else "")
     return [
         first,
-        f"Undecided against {_listed(others)}: the difference to {_words(others[0])} is {enough}. About "
-        f"{study} would decide one of that size.",
+        f"Undecided against {listed}. The difference to the first of these is {enough}. About {study} would "
+        "decide one of that size.",
     ]
 
 
@@ -294,25 +296,19 @@ def _words(stages: Stages) -> str:
     return " → ".join(f"{name} ({counted(count, 'rows')})" for name, count in stages) or "nothing"
 
 
-def _listed(recipes: list[Stages]) -> str:
-    named = [str(Recipe(stages, 0)) for stages in recipes]
-    return ", ".join(named[:4]) + (f" and {len(named) - 4} more" if len(named) > 4 else "")
-
-
 def command_of(stages: Stages, target: Target, sources: dict[str, TrainingSet], encoder: str) -> str:
     """The command that trains a recipe: of the suite, after the files have become sets."""
     if not stages:
-        return f"juzhen encode {encoder} texts.txt"
+        return command("juzhen", "encode", encoder, "texts.txt")
     names, words, tables = [], [], []
     for source, count in stages:
         training_set = sources[source]
-        name = (
-            training_set.rows.name
-            if training_set.place is not None
-            else (target.name if source == OWN else source)
-        )
-        if training_set.place is not None:
-            tables.append(training_set.made_by or f"juzhen dataset {training_set.place}")
+        place, name = training_set.place, target.name if source == OWN else source
+        if place is not None:
+            of_file = training_set.rows.name
+            name = of_file if of_file.isascii() else f"set_{len(names) + 1}"  # train.py has keys in ASCII
+            options = training_set.made_by or ("--name", name) * (name != of_file)
+            tables.append(command("juzhen", "dataset", name if training_set.made_by else place, *options))
         names.append(name)
         if source != OWN or training_set.place is None:
             words.append(f"dataset.{name}.limit={count}")
@@ -323,9 +319,9 @@ def command_of(stages: Stages, target: Target, sources: dict[str, TrainingSet], 
     start = (
         "backbone=mini_zh"
         if encoder.startswith("builtin/mini_zh")
-        else f"backbone=local backbone.path={encoder}"
+        else command("backbone=local", setting("backbone.path", encoder))
     )
-    words = [f"'dataset=[{','.join(names)}]'", "schedule=serial", "loss=by_kind", start, *words]
+    words = [command(setting("dataset", names)), "schedule=serial", "loss=by_kind", start, *words]
     return " && ".join([*tables, f"python train.py {' '.join(words)} training.batch_size=32"])
 
 

@@ -18,7 +18,7 @@ import zstandard
 
 from juzhen.core.aliases import require_set
 from juzhen.core.atomic_write import atomic_write
-from juzhen.core.errors import UserError, command
+from juzhen.core.errors import UserError
 from juzhen.core.examples import JUDGED, Examples, Kind
 from juzhen.core.kinds import UNSCORED, chooses, main_metric
 from juzhen.core.lazy_names import offered
@@ -198,7 +198,7 @@ class TrainingSet:
         rows: In the kind that the loss takes.
         loss: Option of `fit`.
         place: The file of a source that is not a set, or None.
-        made_by: Command that makes a set of the file. "": `juzhen dataset` with its path.
+        made_by: Options of `juzhen dataset` that make a set of several files.
         total: Rows that the source has without leaks, of which `rows` are at most MOST_TRAIN.
         leaky: Rows left out because the target has them too, of at most twice MOST_TRAIN that were compared.
         config: Description of the set.
@@ -211,7 +211,7 @@ class TrainingSet:
     leaky: int = 0
     place: Path | None = None
     config: DatasetConfig | None = None
-    made_by: str = ""
+    made_by: tuple[object, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -340,7 +340,7 @@ def read_search_target(tables: Mapping[str, Path], reading: Reading) -> Target:
     words = [word for part, path in tables.items() for word in (f"--{part}", path)]
     own = replace(
         source_of(train, place=tables["queries"], config=config),
-        made_by=command("juzhen", "dataset", name, *words, "--dev", "0.1", "--test", "0.1"),
+        made_by=(*words, "--dev", "0.1", "--test", "0.1"),
     )
     return Target(name, dev, own, np.ones(len(dev), bool), _metric(dev.kind), tables["queries"], config)
 

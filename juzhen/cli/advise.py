@@ -50,7 +50,7 @@ def advise(
     ] = None,
     out: Annotated[
         Path | None,
-        Option(metavar="FOLDER", help="where to write", show_default="runs/advice/<target>"),
+        Option(metavar="FOLDER", help="where to write", show_default="advice/<target>"),
     ] = None,
     learning_rate: Annotated[
         float | None, Option(help="peak learning rate", show_default="by the size of the encoder")
@@ -88,7 +88,7 @@ def advise(
         split_cells=split_cells,
         on_bad_row=on_bad_row,
     )
-    folder = out or Path("runs") / "advice" / set_name(Path(target))
+    folder = out or Path("advice") / set_name(Path(target))
     answer = find_out(
         target,
         corpus=corpus,

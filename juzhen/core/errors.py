@@ -182,7 +182,7 @@ WORDS_OF_YAML = ("null", "true", "false", "nan", "inf")
 
 
 def setting(key: str, value: object) -> str:
-    """Return `key=value` for one text. A value with a comma, a space, = or {} is quoted.
+    """Return `key=value` for one text, or for a list of them. A text that Hydra would read otherwise is quoted.
 
     Args:
         key: Dotted name of the setting.
@@ -191,9 +191,11 @@ def setting(key: str, value: object) -> str:
     Returns:
         Text for a command line.
 
-    >>> setting("data_dir", "/data/a,b")
-    'data_dir="/data/a,b"'
+    >>> setting("data_dir", "/data/a,b"), setting("dataset", ["csts", "客服"])
+    ('data_dir="/data/a,b"', 'dataset=[csts,"客服"]')
     """
+    if isinstance(value, list):
+        return f"{key}=[{','.join(setting('', each)[1:] for each in value)}]"
     text = str(value)
     if PLAIN.fullmatch(text) and text.lower() not in WORDS_OF_YAML:
         return f"{key}={text}"

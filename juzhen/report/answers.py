@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from juzhen.core.aliases import current_word
-from juzhen.core.errors import command
+from juzhen.core.errors import command, setting
 from juzhen.metrics.comparison import points
 from juzhen.metrics.matrix_statistics import LEVEL, expected_improvement, holm
 from juzhen.report.insights import Transfer, single_set_rows
@@ -374,8 +374,8 @@ def _pair_words(first: Row, second: Row) -> list[str]:
     own = (r"dataset=", r"schedule", r"sweep_row=", r"seed=")
     words = [word for word in _words(second) if not word.startswith(own)]
     words += [word for word in _words(first) if word.startswith("dataset.") and word not in words]
-    sets = ",".join((*first.sets, *second.sets))
-    return [*words, f"dataset=[{sets}]", "schedule=serial", f"seed={next(iter(second.results))}"]
+    sets = setting("dataset", [*first.sets, *second.sets])
+    return [*words, sets, "schedule=serial", f"seed={next(iter(second.results))}"]
 
 
 def _next(proposal: Proposal | None) -> Phrase:

@@ -4,6 +4,7 @@ import pytest
 
 import juzhen.advice.advise
 from juzhen.advice.advise import advise
+from juzhen.cli.main import main
 from juzhen.core.errors import UserError
 
 
@@ -53,3 +54,17 @@ def test_a_source_that_is_the_target_is_said(target, unread, tmp_path, monkeypat
     table(tmp_path / "t.csv", pairs(200, lambda n: n % 2))
     with pytest.raises(UserError, match=f"sources=./{target}: is the target"):
         advise(target, sources=["demo_qmc", f"./{target}"])
+
+
+def test_its_trainings_are_not_read_as_runs_of_the_user(monkeypatch):
+    """`juzhen table runs` reads all results below runs/."""
+    places = []
+
+    def stop(target, *, out, **options):
+        places.append(out)
+        raise UserError("stopped")
+
+    monkeypatch.setattr(juzhen.advice.advise, "advise", stop)
+    main(["advise", "faq.csv"])
+    assert places[0].name == "faq"
+    assert "runs" not in places[0].parts
