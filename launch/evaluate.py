@@ -94,7 +94,8 @@ def measure_encoders(options: SimpleNamespace, today: "JobConfig") -> None:
         )
     encoders = [name for name in options.runs if not _is_file_of_rows(name)]
     if not encoders:
-        raise UserError(f"{options.runs[0]}: rows to score, and no encoder. Name one before it")
+        table = options.runs[0]
+        raise UserError(f"{table}: a file of rows, not an encoder. Type juzhen evaluate <run or folder> {table}")
     found = {name: _scores(name, sets, options, today) for name in encoders}
     if not any(found.values()):
         raise UserError("nothing was scored. Name another encoder or set")

@@ -398,7 +398,7 @@ def option_hint(group: str, option: str, options: Iterable[str]) -> str:
     else:
         hint = nearest(option.lower(), options)
         hint += "" if hint.startswith("Known") else f" Options of {group}: {', '.join(options)}"
-    return f"{group}={option}: unknown option. {hint}"
+    return f"{group}={option}: unknown {'set' if group == 'dataset' else 'option'}. {hint}"
 
 
 class UnknownKeyError(ConfigError):

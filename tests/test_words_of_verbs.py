@@ -28,8 +28,8 @@ def test_a_class_of_python_becomes_an_option_or_a_verb():
     [
         (
             "evaluate",
-            "dataset=x: unknown option. Type dataset=y",
-            "--dataset x: unknown option. Type dataset=y",
+            "dataset=x: unknown set. Type dataset=y",
+            "--dataset x: unknown set. Type dataset=y",
         ),
         ("mine", "calibrate_on=x: of another kind", "--calibrate-on x: "),
         ("space", "maps=umap: unknown", "--maps umap: "),

@@ -141,7 +141,8 @@ def fit(
     require_number("layer_decay", layer_decay, 0, 1, open_low=True, optional=True)
     if not isinstance(loss, str | Loss) and not (isinstance(loss, type) and issubclass(loss, Loss)):
         got = loss.__name__ if isinstance(loss, type) else type(loss).__name__
-        raise UserError(f"loss={got}: not a loss of juzhen.losses. Give one, its class or its name.")
+        ours = named_loss(got).__name__  # refuses unknown names, with ours for names of other libraries
+        raise UserError(f"loss={got}: a class of another library. Type loss={ours!r}.")
     kind = named_loss(loss) if isinstance(loss, str) else loss
     device = open_device(device)
     if isinstance(adapter, str):

@@ -140,6 +140,8 @@ CALLS = [
     (lambda table: fit("builtin/encoder", ROWS, loss="mnrl"), "info_nce"),
     (lambda table: fit("builtin/encoder", ROWS, loss="MultipleNegativesRankingLoss"), "info_nce"),
     (lambda table: fit("builtin/encoder", ROWS, loss="tripplet"), "triplet"),
+    (lambda table: fit("builtin/encoder", ROWS, loss=type("CachedGISTEmbedLoss", (), {})), "info_nce_guided"),
+    (lambda table: fit("builtin/encoder", ROWS, loss=type("CoSENTLoss", (), {})()), "'CoSENT'"),
     (lambda table: open_corpus(table, None), "juzhen index build … --columns text=a"),
     (lambda table: require_set("set", "bqcorpus", ["csts"]), "Known: csts"),  # it is not proposed
 ]

@@ -259,8 +259,8 @@ def test_of_many_options_the_nearest_three_are_named_and_where_all_are_shown() -
     many = [f"set_{number}" for number in range(40)]
     options = ["csts", "lcqmc", "lcqmc_mined", "lcqmc_retrieval", *many]
     hint = option_hint("dataset", "lcqcm", options)
-    assert hint.startswith("dataset=lcqcm: unknown option. Did you mean lcqmc or lcqmc_mined? All 44: ")
-    assert option_hint("dataset", "nothing", options).startswith("dataset=nothing: unknown option. All 44: ")
+    assert hint.startswith("dataset=lcqcm: unknown set. Did you mean lcqmc or lcqmc_mined? All 44: ")
+    assert option_hint("dataset", "nothing", options).startswith("dataset=nothing: unknown set. All 44: ")
 
 
 def test_a_further_folder_of_configurations_is_searched(tree: Path, tmp_path: Path) -> None:
