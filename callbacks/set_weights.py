@@ -313,9 +313,10 @@ class Uncertainty(SetWeights):
         self.lr = validated(Positive, lr, f"{KEY}.lr")
 
     def begin(self, module: pl.LightningModule) -> None:
-        module.log_variances = nn.ParameterDict({name: nn.Parameter(torch.zeros(())) for name in self.names})
-        self._learnt = module.log_variances
-        parameters = list(module.log_variances.values())
+        module.log_variances = nn.ParameterDict()
+        self._learnt: dict[str, Any] = module.log_variances._parameters  # a set may have the name of a method
+        self._learnt |= {name: nn.Parameter(torch.zeros(())) for name in self.names}
+        parameters = list(module.log_variances.parameters())
         module.apart = [{"params": parameters, "lr": self.lr, "weight_decay": 0.0}]
 
     def weigh(self, task: str, loss: Tensor) -> Tensor:

@@ -5,12 +5,13 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from jobs import interrupt, logged, module_of, run_job, weights
+from jobs import interrupt, logged, module_of, run_job, typed_job, weights
 
 from callbacks.set_weights import LossRatio, Uncertainty, by_mean_loss
 from callbacks.training_record import SetCounts
 from juzhen.core.result import Result
 from launch.console import set_lines
+from lightning_modules.loss_factory import build_losses, match_losses
 
 TWO = (
     "dataset=[demo_sts,demo_qmc]",
@@ -96,6 +97,23 @@ def test_learnt_weights_of_sets_are_no_weights_of_the_model(tiny_backbone):
     trainer = SimpleNamespace(precision_plugin=None, accumulate_grad_batches=2)
     counts.on_after_backward(trainer, module)
     assert counts.lengths["demo_sts"][0] == 6.0  # of the batch, which is half of a step
+
+
+def test_sets_with_names_of_methods_are_trained_and_weighed(tiny_backbone):
+    module, weighing = module_of(tiny_backbone), Uncertainty(lr=0.1)
+    weighing.names = ["train", "values"]  # train.csv is the usual name of a table
+    matches = match_losses(typed_job("benchmark=none", "dataset=[demo_sts]"))
+    losses = build_losses(
+        dict.fromkeys(weighing.names, matches["demo_sts"]), dim=4, num_classes={"train": 2, "values": 2}
+    )
+    assert list(losses) == weighing.names
+    assert losses["train"] is losses["values"]
+    weighing._fixed = [1.0, 2.0]
+    weighing.begin(module)
+    assert weighing.current().tolist() == [1.0, 2.0]
+    weighing.weigh("values", torch.tensor(3.0)).backward()
+    assert module.state_dict()["log_variances.train"].item() == 0.0
+    assert [one.grad is None for one in module.log_variances.parameters()] == [True, False]
 
 
 @pytest.mark.slow
