@@ -94,8 +94,7 @@ def measure_encoders(options: SimpleNamespace, today: "JobConfig") -> None:
         )
     encoders = [name for name in options.runs if not _is_file_of_rows(name)]
     if not encoders:
-        table = options.runs[0]
-        raise UserError(f"{table}: a file of rows, not an encoder. Type juzhen evaluate <run or folder> {table}")
+        raise UserError(f"{options.runs[0]}: a file of rows, not an encoder. Type the encoder before it")
     found = {name: _scores(name, sets, options, today) for name in encoders}
     if not any(found.values()):
         raise UserError("nothing was scored. Name another encoder or set")

@@ -271,6 +271,8 @@ class Groups:
             return (
                 f"{word}: unknown key. Keys are in English, as in optimizer.lr=1e-3: python train.py --help"
             )
+        if value.endswith(","):
+            return f"{word}: a value is missing after the comma. Type all in quotes: '{key}=[{value}<second value>]'"
         texts = [each.strip(" '\"") for each in value.strip("[]").split(",")]
         meant = command(setting(key, texts if value.startswith("[") else value.strip("'\"")))
         return f"{word}: cannot be read ({reason.partition(' expecting ')[0]}). Write {meant}"

@@ -68,13 +68,14 @@ MODELS = _by_name(
         "model=lexical": "tfidf",
         "model=guided": "gist",
         "model=views loss=info_nce": "crops",
+        "backbone=bert_en (Chinese: bert_zh)": "bert",
     }
 )
 BACKBONES = _by_name(
     {
         "backbone=bert_zh": "bertbasechinese",
         "backbone=bert_en": "bertbaseuncased",
-        "backbone=bert_en (Chinese: bert_zh)": "bertbase",
+        "backbone=bert_en (Chinese: bert_zh)": "bertbase bert",
         "backbone=roberta_wwm_zh": "chineserobertawwmext robertawwmext",
         "backbone=macbert_zh": "chinesemacbertbase macbert",
         "backbone=bge_small_zh": "bgesmallzhv15",

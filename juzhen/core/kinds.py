@@ -119,8 +119,7 @@ DEEPEST = 10_000
 """Largest cut-off of a ranking metric."""
 
 UNSCORED: Mapping[Kind, str] = {
-    Kind.SENTENCE: "a sentence alone has nothing that it could be compared with; a masked language model measures "
-    "how well its hidden tokens are named"
+    Kind.SENTENCE: "single sentences cannot be compared. Only model=mlm scores them, by their hidden tokens"
 }
 """Kinds without a metric for any embedding, with the reason."""
 

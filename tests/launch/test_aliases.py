@@ -45,6 +45,20 @@ def command(*words):
     return check_command_line([*words, "benchmark=none"], conf_dir=CONF)
 
 
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [
+        ("model=bert", "backbone=bert_en"),
+        ("backbone=bert", "bert_zh"),
+        ("dataset=demo_sts,", "'dataset=[demo_sts,"),
+        ("dataset=nothing", "unknown set"),
+    ],
+)
+def test_a_slip_is_answered_with_what_to_type(word, meant):
+    with pytest.raises(UserError, match=re.escape(meant)):
+        command(word)
+
+
 def options(group):
     return {path.stem for path in (CONF / group).glob("*.yaml")}
 
