@@ -119,7 +119,7 @@ DEEPEST = 10_000
 """Largest cut-off of a ranking metric."""
 
 UNSCORED: Mapping[Kind, str] = {
-    Kind.SENTENCE: "single sentences cannot be compared. Only model=mlm scores them, by their hidden tokens"
+    Kind.SENTENCE: "single sentences cannot be compared. A masked language model scores their hidden tokens"
 }
 """Kinds without a metric for any embedding, with the reason."""
 
