@@ -85,7 +85,8 @@ def show_tables(tables: Iterable[ReportTable], notes: Iterable[str] = ()) -> Non
     """Print tables with titles, and then notes, drawn for a terminal or as Markdown."""
     console = for_people()
     for table in tables:
-        about = list(filter(None, [". ".join(filter(None, [table.title, table.note]))]))
+        words = ". ".join(filter(None, [table.title, table.note])).replace("?. ", "? ")
+        about = [words] if words else []
         if console:
             for text in (*about, table.console()):
                 console.print(text, highlight=False)

@@ -64,7 +64,7 @@ def test_the_table_shows_it_with_what_it_gained_and_forgot(merged, capsys):
     assert main(["table", str(merged.parent), "--debug"]) == 0
     printed = capsys.readouterr().out.replace("\\", "")
     assert printed.count("linear of demo_qmc + demo_sts") == 2
-    assert "What do merged models gain, and forget?" in printed
+    assert "What do merged models gain, and forget? " in printed  # a note follows, without a full stop
 
 
 def test_a_base_is_found_where_the_runs_started_alike(parents, tmp_path, tiny_backbone):
