@@ -34,6 +34,8 @@ def test_a_class_of_python_becomes_an_option_or_a_verb():
         ("mine", "calibrate_on=x: of another kind", "--calibrate-on x: "),
         ("space", "maps=umap: unknown", "--maps umap: "),
         ("shrink", "layers=9: expected a number from 1 to 4", "--layers 9: "),
+        ("index", "chunk_tokens=200: expected a whole number", "--chunk-tokens 200: "),
+        ("encode", "prompt=<text>", "--prompt <text>"),
     ],
 )
 def test_a_parameter_becomes_the_option_of_the_verb(verb, message, start):

@@ -111,7 +111,7 @@ def build(
     Later texts and queries are read in the same way.
 
     juzhen index build indexes/faq runs/NAME faq.csv --text question --id number --metadata answer
-    juzhen index build indexes/laws runs/NAME laws.jsonl --id title --chunk-tokens 200 --overlap 20
+    juzhen index build indexes/laws runs/NAME laws.jsonl --id title --chunk-tokens 100 --overlap 20
     """
     if chunk_tokens is not None and long_texts == "chunk":
         raise UserError(

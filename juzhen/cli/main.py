@@ -20,7 +20,7 @@ PROGRAM = "juzhen"
 PARAMETER = re.compile(
     r"(?<![\w.\"'{-])(?<!\+ )(dev|test|name|minutes|sources|on_bad_row|data_dir|config_dir|truncate_dim|prompt_name"
     r"|batch_tokens|long_texts|metric|threshold|range_min|range_max|num_negatives|relative_margin|absolute_margin|max_score|min_score"
-    r"|hard_share|positive_reference|false_negative_rate|temperature|learning_rate|workers|overlap|calibrate_on|maps|layers|dim|^dataset)="
+    r"|hard_share|chunk_tokens|prompt|positive_reference|false_negative_rate|temperature|learning_rate|workers|overlap|calibrate_on|maps|layers|dim|^dataset)="
 )
 """Parameters in library messages that are options of several verbs."""
 
