@@ -55,6 +55,7 @@ PROGRAMS = (
 PAIRS = "question,similar_question,same\n" + "".join(f"问题{n},问法{n},{n % 2}\n" for n in range(100))
 TABLES = {
     "pairs.csv": PAIRS,
+    "variants.csv": PAIRS,
     "faq.csv": PAIRS,
     "mined.jsonl": "".join(
         f'{{"query": "问题{n}", "pos": ["问法{n}"], "neg": ["别的{n}"]}}\n' for n in range(100)

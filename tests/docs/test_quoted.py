@@ -92,6 +92,26 @@ def test_the_table_of_a_sweep_has_the_columns_of_today():
         assert tuple(head.replace("┃", " ").split()) == status.COLUMNS
 
 
+WRITES = re.compile(r"> ([\w./]+)|open\(\"([^\"]+)\", \"w\"|index build (\S+)")
+
+
+@pytest.mark.parametrize("ending", [".md", ".zh.md"])
+def test_pages_that_follow_each_other_do_not_write_the_same_file(ending):
+    """A reader of README, the first pages and the tutorials stays in one clone."""
+    first = [name for name in site_pages() if name.startswith(("docs/start/", "docs/tutorials/"))]
+    writers = {}
+    for name in (
+        f"README{ending}",
+        *(one for one in first if one.endswith(".zh.md") == (ending == ".zh.md")),
+    ):
+        for block in blocks(name):
+            if block.language in ("bash", "python"):
+                for found in WRITES.findall(block.body):
+                    writers.setdefault("".join(found), set()).add(name)
+    assert len(writers) >= 5
+    assert [path for path, names in writers.items() if len(names) > 1] == []
+
+
 READ_RESULTS = ("juzhen compare", "juzhen gate")
 
 
