@@ -325,7 +325,7 @@ def _length(encoder: SentenceEncoder, text: str, vector: np.ndarray) -> str:
 
 
 def _padded(encoder: SentenceEncoder) -> Encode:
-    from juzhen.backends.padded import PaddedEncoder
+    from juzhen.backends.graph_backends import PaddedEncoder
     from juzhen.encoders.forward import padded_inputs
 
     module = PaddedEncoder(copy.deepcopy(encoder)).eval()

@@ -179,7 +179,7 @@ def test_an_embedding_does_not_depend_on_the_calls(graph, opened, monkeypatch):
 
 
 def test_rows_are_scaled_one_by_one():
-    from juzhen.backends.padded import RowScaledLinear
+    from juzhen.backends.graph_backends import RowScaledLinear
 
     linear = torch.nn.Linear(6, 3)
     states = torch.randn(2, 4, 6) * torch.logspace(-4, 4, 4)[None, :, None]

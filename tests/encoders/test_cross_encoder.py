@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-from juzhen.backends.padded import PaddedCrossEncoder
+from juzhen.backends.graph_backends import PaddedCrossEncoder
 from juzhen.core.examples import Examples, Kind
 from juzhen.data.readers import read_table
 from juzhen.encoders import load_backbone

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from juzhen.backends.padded import PaddedSentences
+from juzhen.backends.graph_backends import PaddedSentences
 from juzhen.encoders import SentenceEncoder, save_encoder
 from juzhen.encoders.forward import PackedSentences, pack
 from juzhen.encoders.pooling import POOLINGS, Pooling

@@ -9,8 +9,8 @@ from jobs import logged, run_job, typed_job
 from torch import nn
 
 from juzhen.backends import require_packages
+from juzhen.backends.graph_backends import PaddedEncoder
 from juzhen.backends.names import BackendName
-from juzhen.backends.padded import PaddedEncoder
 from juzhen.calibration.run_scores import ScoredRun
 from juzhen.cli.distill import shrink
 from juzhen.cli.encode import encode
