@@ -11,8 +11,8 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
+import conf
 from callbacks.trial import TrialAddress
-from conf import resolvers
 from conf.job import Duration, JobConfig, OptimizerConfig, StageConfig, TrainingConfig
 from conf.own_classes import LOSSES, declared_losses, keys_of, own_class, own_targets, refusal
 from juzhen import identity
@@ -84,7 +84,7 @@ def this_machine(key: str) -> Any:
 
 def register_resolvers() -> None:
     """Makes the resolvers of `conf/` known to OmegaConf. May be called again."""
-    resolvers.register()
+    conf.register()
     for name, resolver in {
         "this_machine": this_machine,
         "run_key": lambda *, _root_: run_key(_root_),

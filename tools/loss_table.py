@@ -19,8 +19,8 @@ from typing import Any
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
+import conf
 import juzhen.losses
-from conf import resolvers
 from conf.job import JobConfig
 from conf.own_classes import own_class
 from juzhen.cli.program import run_program
@@ -34,8 +34,8 @@ from launch.job import read_job, register_resolvers
 from lightning_modules.loss_factory import NEEDS, build_loss, declared_loss, match_losses
 
 FAMILIES = {
-    resolvers.COSINE: ("biencoder", "distill", "guided"),
-    resolvers.LOGIT: ("crossencoder", "splade"),
+    conf.COSINE: ("biencoder", "distill", "guided"),
+    conf.LOGIT: ("crossencoder", "splade"),
 }
 """What scores are → models whose scores are that; together they read every loss."""
 
@@ -65,7 +65,7 @@ def losses_for(model: Mapping[str, Any], **typed: Any) -> dict[str, dict[str, An
 
 @cache
 def _resolved(choice: str) -> dict[str, dict[str, Any]]:
-    resolvers.register()
+    conf.register()
     (model, typed), losses = json.loads(choice), options("loss")
     for loss in losses.values():
         loss |= {key: value for key, value in typed.items() if key in loss}
@@ -90,7 +90,7 @@ def _with_other_unit(model: Mapping[str, Any], loss: str, numbers: Mapping[str, 
     """The numbers of a loss, and its temperature in the unit that its file does not choose."""
     plain = {key: value for key, value in numbers_of(numbers).items() if key != INNER}
     if "temperature_unit" in plain:
-        other = "score" if plain["temperature_unit"] == resolvers.SPREAD else resolvers.SPREAD
+        other = "score" if plain["temperature_unit"] == conf.SPREAD else conf.SPREAD
         elsewhere = losses_for(model, temperature_unit=other)[loss]
         plain[f"temperature (temperature_unit={other})"] = elsewhere["temperature"]
     return plain

@@ -6,8 +6,7 @@ import pytest
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from conf import resolvers
-from conf.resolvers import unit_of_scores
+from conf import register, unit_of_scores
 
 
 @pytest.mark.parametrize(
@@ -32,7 +31,7 @@ def test_a_model_from_elsewhere_is_not_run_to_ask_it(tmp_path, monkeypatch):
 
 
 def test_a_number_without_a_model_is_refused():
-    resolvers.register()
+    register()
     config = OmegaConf.create({"loss": {"temperature": "${for_scores:{cosine:0.05,logit:1}}"}})
     with pytest.raises(OmegaConfBaseException, match="no model is chosen"):
         OmegaConf.to_container(config, resolve=True)

@@ -7,8 +7,8 @@ from forks import ROOT
 from jobs import compose_job
 from omegaconf import OmegaConf
 
+from conf import unit_of_scores
 from conf.own_classes import own_class
-from conf.resolvers import unit_of_scores
 from juzhen.core.examples import Kind
 from juzhen.core.nodes import numbers_of
 from launch.check import check_command_line

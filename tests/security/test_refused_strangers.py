@@ -16,8 +16,8 @@ from test_secrets import PLAIN, SECRET, TOKEN
 
 from callbacks.reporting import PruneOnDev
 from callbacks.trial import TrialAddress
+from conf import READABLE
 from conf.own_classes import own_class
-from conf.resolvers import READABLE
 from juzhen import SentenceEncoder
 from juzhen.cli.program import status_of
 from juzhen.core import safe_open

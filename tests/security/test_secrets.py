@@ -9,8 +9,8 @@ import pytest
 from forks import python
 
 from callbacks.reporting import build_loggers
+from conf import READABLE
 from conf.job import LoggerConfig
-from conf.resolvers import READABLE
 from datamodules.datamodule import only_stage
 from juzhen.core.result import Result
 from juzhen.core.secrets import REDACTED, hide_in_logs, redacted
