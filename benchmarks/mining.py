@@ -19,8 +19,7 @@ from juzhen.core.paths import BUILTIN
 from juzhen.data.rankings import RankingSet
 from juzhen.encoders.embedding_cache import EmbeddingCache
 from juzhen.encoders.pooling import unit
-from juzhen.mining.filters import Known
-from juzhen.mining.shard import WRITING
+from juzhen.mining.filters import WRITING, Known
 
 ENCODER = BUILTIN / "mini_zh@2"
 DEPTH, NEGATIVES, MARGIN = 100, 5, 0.05

@@ -44,10 +44,9 @@ from juzhen.mining.candidates import (
     Scores,
     load_source,
 )
-from juzhen.mining.filters import REASONS, Known, Reason, chosen
+from juzhen.mining.filters import REASONS, Known, Miner, Reason, chosen
 from juzhen.mining.negatives import SHARD_QUERIES
 from juzhen.mining.options import OWN, MiningOptions, PositiveReference
-from juzhen.mining.shard import Miner
 from juzhen.models import settings_of
 from lightning_modules.biencoder import BiEncoder
 from lightning_modules.loss_factory import Match, declared_loss

@@ -28,10 +28,9 @@ from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.thresholds import require_reachable
 from juzhen.encoders.tokens import BATCH_TOKENS
 from juzhen.mining.candidates import AsymmetricRetriever, BM25Retriever, DenseRetriever, Retriever
-from juzhen.mining.filters import Known
+from juzhen.mining.filters import WRITING, Judge, Known, Miner, require_shard
 from juzhen.mining.options import IDENTITY, MiningOptions
 from juzhen.mining.result import MiningResult
-from juzhen.mining.shard import WRITING, Judge, Miner, require_shard
 
 BM25 = "bm25"
 

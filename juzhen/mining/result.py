@@ -19,10 +19,9 @@ from juzhen.core.examples import Kind, negative_columns
 from juzhen.core.text import counted, percent
 from juzhen.data.rankings import RankingSet
 from juzhen.data.spec import DatasetConfig, made_from
-from juzhen.mining.filters import REASONS, SUSPECTED, Reason
+from juzhen.mining.filters import COUNTS, REASONS, SUSPECTED, WRITING, Reason
 from juzhen.mining.options import OWN, MiningOptions
 from juzhen.mining.sets import write_description
-from juzhen.mining.shard import COUNTS, WRITING
 
 FEWEST_ROWS, FEWEST_REFUSED = 0.1, 0.001
 """Shares, of the rows that there would be without a fitted threshold and of the candidates that come to it, below which
