@@ -18,8 +18,7 @@ from juzhen.metrics.matrix_statistics import LEVEL, expected_improvement, holm
 from juzhen.report.insights import Transfer, single_set_rows
 from juzhen.report.matrix import Matrix, Row
 from juzhen.report.significance import CellDifference, contrast
-from juzhen.report.table import MISSING, ReportTable, heading, percent
-from juzhen.report.translation import Phrase, phrase
+from juzhen.report.table import MISSING, Phrase, ReportTable, heading, percent, phrase
 
 MOST = 6
 """Targets that a sentence names."""

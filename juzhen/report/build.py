@@ -41,18 +41,20 @@ from juzhen.report.significance import both_ways, contrast, differences, signifi
 from juzhen.report.table import (
     LEGEND,
     MISSING,
+    Phrase,
     ReportTable,
     caption,
     chinese_caption,
     heading,
+    in_chinese,
     marked_text,
     matrix_table,
     mean_and_deviation,
     signed,
+    table_in_chinese,
     to_csv,
     undefined,
 )
-from juzhen.report.translation import Phrase, in_chinese, table_in_chinese
 
 LEAST_MEASURED = 4
 """Cells that a row and a column need for predictions."""

@@ -10,7 +10,7 @@ from typing import Any
 from jinja2 import Environment, FunctionLoader
 from markupsafe import Markup
 
-from juzhen.report.translation import Words
+from juzhen.report.table import Words
 
 PARTS = files(__package__) / "page"
 LIBRARIES = ("vendor/d3.min.js", "vendor/plot.min.js")

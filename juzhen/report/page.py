@@ -10,13 +10,13 @@ from juzhen.report.matrix import BELOW, LEAKY, Cell, Row
 from juzhen.report.page_data import column_names, drawn_columns, page_data, panels
 from juzhen.report.table import (
     MISSING,
+    Words,
     interval,
     mean_and_deviation,
     of_measures,
     percent,
     undefined,
 )
-from juzhen.report.translation import Words
 
 SCRIPTS = ("page.js", "figure.js", "grid.js", "figures.js", "panel.js", "tables.js")
 """Files that form one program, in order."""

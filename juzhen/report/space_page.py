@@ -9,8 +9,7 @@ import numpy as np
 from juzhen.core.atomic_write import write_text
 from juzhen.core.space import TITLES, EmbeddingAnalysis, WordPairs
 from juzhen.report.html_shell import part, render
-from juzhen.report.table import MISSING
-from juzhen.report.translation import Words
+from juzhen.report.table import MISSING, Words
 
 SCRIPTS = ("page.js", "figure.js", "space.js", "tables.js")
 """Files that form one program, in order."""

@@ -11,7 +11,7 @@ from chromium import browse, require_chromium
 from juzhen.data.loading import Probe
 from juzhen.evaluation.space import TextSet, study
 from juzhen.report.space_page import html, scaled, shown_groups, write_space
-from juzhen.report.translation import Words
+from juzhen.report.table import Words
 
 ATTACK = "</script><script>window.hit=1</script><img src=x onerror=window.hit=1>&<svg/onload=window.hit=1>"
 READY = ["until", "performance.getEntriesByName('charts').length"]

@@ -19,7 +19,7 @@ from juzhen.report.html_shell import part
 from juzhen.report.leaks import Audit
 from juzhen.report.page import SCRIPTS, html
 from juzhen.report.space_page import SCRIPTS as SPACE_SCRIPTS
-from juzhen.report.translation import HOLE, SAID, Words, chinese, pairs, table_in_chinese
+from juzhen.report.table import HOLE, SAID, Words, chinese, pairs, table_in_chinese
 
 NUMBER = re.compile(r"\d[\d.,]*\d|\d")
 ENGLISH = re.compile(r"(?<![\w./@=-])[a-z]{2,}(?: [a-z]{2,}){2,}")
