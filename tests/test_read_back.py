@@ -24,7 +24,7 @@ from juzhen.encoders.resolve_path import check_weights_index
 from juzhen.export import loaders
 from juzhen.identity import identify
 from juzhen.mining.negatives import _claim
-from juzhen.report.leaks import Audit, parts_of
+from juzhen.report.training import Audit, parts_of
 from launch import run_folder
 from launch.stage_store import StageEntry
 from tools.archives import unpacked

@@ -34,7 +34,6 @@ from juzhen.report.insights import (
     size_tables,
     unknown_table,
 )
-from juzhen.report.leaks import Audit
 from juzhen.report.matrix import BELOW, LEAKY, Matrix, Row, build_matrix
 from juzhen.report.profiles import clustered, complement_tables, fidelity_table, shape_fidelity
 from juzhen.report.significance import both_ways, contrast, differences, significance_table
@@ -55,6 +54,7 @@ from juzhen.report.table import (
     to_csv,
     undefined,
 )
+from juzhen.report.training import Audit
 
 LEAST_MEASURED = 4
 """Cells that a row and a column need for predictions."""

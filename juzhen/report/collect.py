@@ -17,7 +17,7 @@ from juzhen.core.safe_open import read_json, read_shaped
 from juzhen.core.schema import Number, Text
 from juzhen.identity import identify
 from juzhen.report.compare import load_reference
-from juzhen.report.leaks import Audit
+from juzhen.report.training import Audit
 
 if TYPE_CHECKING:
     from juzhen.report.build import Report

@@ -13,11 +13,10 @@ from juzhen.core.kinds import main_metric_keys
 from juzhen.core.result import Result, without_size
 from juzhen.core.text import time_in_words
 from juzhen.identity import PROMPT_KEYS, deciding_choices
-from juzhen.report.leaks import Leak
 from juzhen.report.matrix import BASELINES, LEAKY, Cell, Matrix, Row
 from juzhen.report.significance import both_ways
 from juzhen.report.table import MISSING, ReportTable, heading, percent, signed, with_interval
-from juzhen.report.training import training_of
+from juzhen.report.training import Leak, training_of
 
 WEIGHTS = ("path", "layers", "initialize")
 READING = ("pooling", *PROMPT_KEYS)

@@ -17,8 +17,8 @@ from juzhen.core.result import WITHOUT_LEAKS, Result, without_size
 from juzhen.core.row_scores import ROWS_FILE, RowScores, SetRows
 from juzhen.identity import Identity, as_read, deciding_choices, identify
 from juzhen.metrics.correlation import Gap
-from juzhen.report.leaks import Audit, Leak, leak_of, parts_of
 from juzhen.report.row_identity import fitted_labels, label_rows, row_name
+from juzhen.report.training import Audit, Leak, leak_of, parts_of
 
 if TYPE_CHECKING:
     from juzhen.metrics.comparison import Scored

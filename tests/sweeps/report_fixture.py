@@ -13,8 +13,8 @@ from juzhen.data.source import load_examples
 from juzhen.data.spec import configured_set
 from juzhen.report.build import Report, build_report
 from juzhen.report.compare import Reference
-from juzhen.report.leaks import Audit
 from juzhen.report.matrix import Matrix, build_matrix
+from juzhen.report.training import Audit
 
 AUDIT = {
     "format_version": 1,

@@ -13,7 +13,6 @@ from juzhen.core.errors import UserError
 from juzhen.core.result import Score
 from juzhen.report.collect import collect
 from juzhen.report.compare import Published, load_reference
-from juzhen.report.leaks import Audit
 from juzhen.report.profiles import (
     ALL,
     CENTRED,
@@ -23,6 +22,7 @@ from juzhen.report.profiles import (
     shape_fidelity,
 )
 from juzhen.report.significance import differences
+from juzhen.report.training import Audit
 
 SETS = ("csts", "lcqmc", "bq", "pawsx_zh")
 

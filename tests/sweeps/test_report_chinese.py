@@ -16,10 +16,10 @@ from juzhen.report.build import build_report, markdown
 from juzhen.report.collect import collect
 from juzhen.report.compare import load_reference
 from juzhen.report.html_shell import part
-from juzhen.report.leaks import Audit
 from juzhen.report.page import SCRIPTS, html
 from juzhen.report.space_page import SCRIPTS as SPACE_SCRIPTS
 from juzhen.report.table import HOLE, SAID, Words, chinese, pairs, table_in_chinese
+from juzhen.report.training import Audit
 
 NUMBER = re.compile(r"\d[\d.,]*\d|\d")
 ENGLISH = re.compile(r"(?<![\w./@=-])[a-z]{2,}(?: [a-z]{2,}){2,}")

@@ -9,9 +9,9 @@ from report_fixture import AUDIT, COUNTS, counted, matrix_of, report_of, scored
 
 from juzhen.core.result import Score
 from juzhen.report.build import markdown
-from juzhen.report.leaks import Audit
 from juzhen.report.page import html
 from juzhen.report.table import to_csv
+from juzhen.report.training import Audit
 
 REST = Score(0.48, 0.46, 0.50, 9500)
 
