@@ -26,7 +26,6 @@ from juzhen.core.atomic_write import atomic_write, remove_file, remove_folder
 from juzhen.core.errors import UserError, require_choice, require_number
 from juzhen.core.examples import Examples, Kind, negative_columns
 from juzhen.core.file_guard import claim_dir
-from juzhen.core.nodes import name_of
 from juzhen.core.safe_open import require_file
 from juzhen.core.schema import validated
 from juzhen.data.rankings import as_ranking, as_retrieval
@@ -48,6 +47,7 @@ from juzhen.mining.filters import REASONS, Known, Miner, Reason, chosen
 from juzhen.mining.negatives import SHARD_QUERIES
 from juzhen.mining.options import OWN, MiningOptions, PositiveReference
 from juzhen.models import settings_of
+from juzhen.models.settings import name_of
 from lightning_modules.biencoder import BiEncoder
 from lightning_modules.loss_factory import Match, declared_loss
 

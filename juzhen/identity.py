@@ -19,14 +19,25 @@ from typing import Any
 
 from juzhen.core.aliases import with_current_keys, with_old_keys, with_old_options
 from juzhen.core.errors import UserError
-from juzhen.core.nodes import LATER_NUMBERS, OFF, name_of, numbers_of
 from juzhen.core.paths import as_recorded, is_here
 from juzhen.core.result import Result
 from juzhen.core.safe_open import open_regular_file
 from juzhen.encoders.layout import read_layout
 from juzhen.encoders.resolve_path import ADAPTER, ADAPTER_WEIGHTS, BASE_FILE, encoder_source
 from juzhen.models import settings_of
-from juzhen.models.settings import AS_IT_IS, GONE, Job, ModelSettings, Unread, idle_sizes
+from juzhen.models.settings import (
+    AS_IT_IS,
+    GONE,
+    OFF,
+    Job,
+    ModelSettings,
+    Unread,
+    idle_sizes,
+    name_of,
+    numbers_of,
+    without,
+    without_later_numbers,
+)
 
 # Unread keys.
 
@@ -79,7 +90,7 @@ def as_read(job: Job) -> dict[str, Any]:
     for pattern, value in instead.items():
         if value is not AS_IT_IS:
             read = _replaced(read, pattern.split("."), value)
-    return _without_later_numbers(read)
+    return without_later_numbers(read)
 
 
 def is_below(key: str, pattern: str) -> bool:
@@ -243,17 +254,6 @@ def _value_at(node: Mapping[str, Any], key: str) -> Any:
     for word in key.split("."):
         value = value.get(word) if isinstance(value, Mapping) else None
     return value
-
-
-def _without_later_numbers(node: Mapping[str, Any]) -> dict[str, Any]:
-    """Copy losses without their `LATER_NUMBERS`, so that runs of earlier versions keep their keys."""
-    later = LATER_NUMBERS.get(str(node.get("name")), {}) if "_target_" in node else {}
-    kept = _without(node, later).items()
-    return {key: _without_later_numbers(one) if isinstance(one, Mapping) else one for key, one in kept}
-
-
-def _without(settings: Mapping[str, Any], later: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in settings.items() if key not in later or value != later[key]}
 
 
 def _replaced(node: Mapping[str, Any], parts: Sequence[str], value: Any) -> dict[str, Any]:
@@ -450,7 +450,7 @@ def deciding_settings(config: Job) -> dict[str, Any]:
         deciding["backbone"] = deciding_backbone(config["backbone"])
     for group, later in LATER.items():
         if isinstance(config.get(group), Mapping):
-            deciding[group] = _without(config[group], later)
+            deciding[group] = without(config[group], later)
     for group in ("dataset", "evaluate"):
         if isinstance(config.get(group), Mapping):
             deciding[group] |= {
@@ -496,7 +496,7 @@ def stage_settings(
         rows: Digests of training rows, and of rows that choose weights.
         weights: Factor for the loss of each set, or nothing.
     """
-    training = _without(vars(job.training), LATER["training"])
+    training = without(vars(job.training), LATER["training"])
     training.pop("checkpoint_every")
     schedule = job.schedule
     sampling = [
@@ -511,7 +511,7 @@ def stage_settings(
         "model": deciding_model(job.model),
         "loss": {name: [kind, without_paths(loss)] for name, (kind, loss) in losses.items()},
         "training": training,
-        "optimizer": _without(vars(job.optimizer), LATER["optimizer"]),
+        "optimizer": without(vars(job.optimizer), LATER["optimizer"]),
         "sampling": sampling if len(losses) > 1 or schedule.sets else [],
         **rows,
     }
@@ -611,7 +611,7 @@ def identify(result: Result, *, before_training: bool) -> Identity:
         # Without a dev set the last weights were used, whatever the validations.
         chosen = result.training.get("selected_on", True)
         idle = {"checkpoint_every", *(() if chosen else CHOICE)}
-        kept = _without(training, LATER["training"])
+        kept = without(training, LATER["training"])
         settings["training"] = {key: value for key, value in kept.items() if key not in idle}
     if is_trained and not merge:
         # The conversion or limit of a set decides too, for sets that this stage has seen.

@@ -27,7 +27,6 @@ from juzhen.core.atomic_write import remove_file
 from juzhen.core.errors import INTERRUPTED, INTERRUPTED_STATUS
 from juzhen.core.examples import Examples, Kind
 from juzhen.core.machine import describe_environment, limit_threads
-from juzhen.core.nodes import name_of
 from juzhen.core.result import Result, Score, weights_digest
 from juzhen.core.row_scores import ROWS_FILE, RowScores, SetRows
 from juzhen.core.text import counted, percent
@@ -52,6 +51,7 @@ from juzhen.evaluation.run import (
 from juzhen.evaluation.scoring import fitted_thresholds
 from juzhen.evaluation.settings import device_name
 from juzhen.metrics.comparison import judge_training
+from juzhen.models.settings import name_of
 from launch.hydra_internals import words_of_job
 from launch.job import history, plan_job
 from launch.memory import fit_memory

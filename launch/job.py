@@ -21,7 +21,6 @@ from juzhen.core.errors import UserError, command, nearest, setting
 from juzhen.core.examples import Kind
 from juzhen.core.kinds import CLASS_MEANS, CORRELATIONS, MEASURES, OF_ANY_TEXT, V_MEASURE
 from juzhen.core.machine import HARDWARE, found_hardware
-from juzhen.core.nodes import INNER, name_of
 from juzhen.core.paths import DATASETS, newest
 from juzhen.core.result import Result
 from juzhen.core.safe_open import read_yaml
@@ -31,6 +30,7 @@ from juzhen.data.spec import smallest
 from juzhen.evaluation.saved_run import SavedRun
 from juzhen.identity import with_language
 from juzhen.models import settings_of
+from juzhen.models.settings import INNER, name_of
 from launch.overrides import broken_reference, leaves
 
 

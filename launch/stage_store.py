@@ -32,7 +32,6 @@ from juzhen.core.atomic_write import clear_leftovers, new_link, remove_folder, w
 from juzhen.core.errors import UserError, command
 from juzhen.core.examples import Examples, Side
 from juzhen.core.file_guard import claim_dir, refuse_links
-from juzhen.core.nodes import INNER
 from juzhen.core.result import Score, Scores
 from juzhen.core.row_scores import RowScores
 from juzhen.core.safe_open import read_json, read_text, require_file
@@ -44,6 +43,7 @@ from juzhen.encoders.pooled_encoder import PooledEncoder
 from juzhen.encoders.resolve_path import ENCODER_FOLDER
 from juzhen.identity import deciding_model, stage_settings
 from juzhen.models import settings_of
+from juzhen.models.settings import INNER
 from lightning_modules.loss_factory import Match
 
 RECORD = "stage.json"

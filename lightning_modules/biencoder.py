@@ -16,7 +16,6 @@ from juzhen.backends.names import BackendName
 from juzhen.core.batch import Batch, row_tensors
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Side
-from juzhen.core.nodes import name_of
 from juzhen.encoders import (
     SentenceEncoder,
     checkpoint_layers,
@@ -34,7 +33,7 @@ from juzhen.evaluation.encoding_plan import CosinePlan, EmbeddingEvaluator
 from juzhen.evaluation.evaluators import embedding_cache_dir
 from juzhen.families.registry import family_of
 from juzhen.losses.matryoshka import Nested
-from juzhen.models.settings import BiEncoderSettings, ViewEncoderSettings
+from juzhen.models.settings import BiEncoderSettings, ViewEncoderSettings, name_of
 from lightning_modules.base import SentenceModule
 from lightning_modules.init_from import require_start, tell_of_templates
 from lightning_modules.loss_factory import Match, build_loss, chosen_losses, declared_loss

@@ -10,7 +10,6 @@ from conf.job import JobConfig
 from juzhen.core.batch import Batch
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
-from juzhen.core.nodes import name_of
 from juzhen.core.text import counted
 from juzhen.encoders.backbone import evaluating
 from juzhen.encoders.preflight import prompt_at_start
@@ -18,7 +17,7 @@ from juzhen.encoders.prompts import TEMPLATES, Templates, refuse_prompt
 from juzhen.encoders.sentence_encoder import PromptEncoder
 from juzhen.losses.loss import LossOutput
 from juzhen.metrics.geometry import mean_cosine
-from juzhen.models.settings import CotEncoderSettings
+from juzhen.models.settings import CotEncoderSettings, name_of
 from lightning_modules.biencoder import BiEncoder
 from lightning_modules.loss_factory import Match, declared_loss
 

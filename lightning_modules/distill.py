@@ -16,7 +16,6 @@ from conf.job import JobConfig
 from juzhen.core.batch import Batch, Sharing
 from juzhen.core.errors import UserError, require_number
 from juzhen.core.examples import Examples
-from juzhen.core.nodes import name_of
 from juzhen.core.progress import progress_bar
 from juzhen.core.text_warnings import collected, reported
 from juzhen.encoders import SentenceEncoder
@@ -34,6 +33,7 @@ from juzhen.models.distill import (
     GuidedSettings,
     TaughtSettings,
 )
+from juzhen.models.settings import name_of
 from lightning_modules.biencoder import BiEncoder, augmentation_of, nested_losses
 from lightning_modules.loss_factory import Match, build_loss
 

@@ -13,13 +13,12 @@ from conf.own_classes import keys_of, own_class
 from juzhen.core.errors import UserError, require_choice
 from juzhen.core.examples import NLI_CLASSES, NLI_GRADES, TARGET_COLUMN, TEACHER_SCORE, Kind
 from juzhen.core.kinds import CONVERSIONS, choose_conversion
-from juzhen.core.nodes import INNER, WITHOUT_BATCH, name_of, numbers_of
 from juzhen.core.paths import CONFIGURATION
 from juzhen.data.spec import DatasetConfig, LearningConfig, Source
 from juzhen.encoders.augmentation import TextViews, Views
 from juzhen.losses.loss import Loss
 from juzhen.models import settings_of
-from juzhen.models.settings import ModelSettings
+from juzhen.models.settings import INNER, WITHOUT_BATCH, ModelSettings, name_of, numbers_of
 from juzhen.training.optimizer import eight_bit_adamw
 from lightning_modules.sharding import check_sharding
 

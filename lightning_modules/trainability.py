@@ -16,12 +16,12 @@ from datamodules.datamodule import SentenceDataModule
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
 from juzhen.core.kinds import text_roles
-from juzhen.core.nodes import name_of
 from juzhen.core.text import counted, percent
 from juzhen.data.sampler import BatchStream, stratified
 from juzhen.data.spec import DatasetConfig
 from juzhen.losses.loss import Contrast, Loss
 from juzhen.metrics.metric_support import undefined_reason
+from juzhen.models.settings import name_of
 from juzhen.training.row_contrast import compares, differ, require_equal_lists
 from lightning_modules.loss_factory import Match, build_loss, class_grades
 

@@ -6,9 +6,8 @@ import pytest
 from omegaconf import OmegaConf
 
 from conf.own_classes import HEAD, keys_of, own_class, own_targets
-from juzhen.core.nodes import LATER_NUMBERS, OFF
 from juzhen.models import all_settings, settings_of
-from juzhen.models.settings import ATTRIBUTES
+from juzhen.models.settings import ATTRIBUTES, LATER_NUMBERS, OFF
 from launch.job import check_target, run_name
 
 

@@ -28,8 +28,8 @@ from juzhen.core.atomic_write import write_text
 from juzhen.core.batch import TENSORS
 from juzhen.core.errors import UserError
 from juzhen.core.examples import TEACHER_SCORE, Kind
-from juzhen.core.nodes import INNER, numbers_of
 from juzhen.core.paths import CONFIGURATION
+from juzhen.models.settings import INNER, numbers_of
 from launch.job import read_job, register_resolvers
 from lightning_modules.loss_factory import NEEDS, build_loss, declared_loss, match_losses
 

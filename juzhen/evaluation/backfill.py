@@ -10,7 +10,6 @@ from typing import Any
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
 from juzhen.core.machine import describe_environment
-from juzhen.core.nodes import name_of, numbers_of
 from juzhen.core.result import Result, Score
 from juzhen.core.row_scores import ROWS_FILE, RowScores
 from juzhen.data.leaks import Seen, SeenRows
@@ -21,6 +20,7 @@ from juzhen.evaluation.saved_run import Descriptions, SavedRun, is_lexical, trai
 from juzhen.evaluation.scoring import STS_SETS, Evaluation, fitted_thresholds
 from juzhen.evaluation.settings import EvaluationSettings, HardwareConfig, device_name
 from juzhen.families.registry import FAMILIES, family_in, open_encoder
+from juzhen.models.settings import name_of, numbers_of
 
 Start = Callable[[SavedRun, Result], Any]
 """Loads the starting encoder of a stage. Raises UserError if it is missing."""

@@ -9,7 +9,6 @@ from typing import Any
 from juzhen.core.atomic_write import KEPT_ASIDE
 from juzhen.core.errors import UserError
 from juzhen.core.examples import TEXT_COLUMNS, Examples, Kind
-from juzhen.core.nodes import name_of
 from juzhen.core.paths import files_below
 from juzhen.core.result import RESULT_FILE, STAGES, Result, weights_digest
 from juzhen.core.schema import validated
@@ -18,7 +17,7 @@ from juzhen.data.readers import has_split
 from juzhen.encoders.backbone_config import BackboneConfig
 from juzhen.encoders.resolve_path import ENCODER_FOLDER
 from juzhen.evaluation.settings import EvaluationSettings
-from juzhen.models.settings import LEXICAL
+from juzhen.models.settings import LEXICAL, name_of
 
 Descriptions = dict[str, dict[str, Any]]
 """Dataset key → a DatasetConfig as plain containers."""

@@ -10,8 +10,7 @@ from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any
 
-from juzhen.core.nodes import class_of, name_of
-from juzhen.models.settings import ModelSettings
+from juzhen.models.settings import ModelSettings, class_of, name_of
 
 
 @cache

@@ -14,13 +14,13 @@ from typing_extensions import TypedDict
 
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
-from juzhen.core.nodes import BY_KIND, WITHOUT_BATCH, name_of
 from juzhen.core.result import WITHOUT_LEAKS, Column, Result, Score
 from juzhen.core.safe_open import read_json
 from juzhen.core.schema import Text, Whole, require_form
 from juzhen.core.text import short
 from juzhen.data.spec import parents
 from juzhen.identity import is_curriculum
+from juzhen.models.settings import BY_KIND, WITHOUT_BATCH, name_of
 
 CUSTOMARY = {
     "scored_pair": "cosine",

@@ -10,7 +10,7 @@ from omegaconf import OmegaConf
 from conf import unit_of_scores
 from conf.own_classes import own_class
 from juzhen.core.examples import Kind
-from juzhen.core.nodes import numbers_of
+from juzhen.models.settings import numbers_of
 from launch.check import check_command_line
 from lightning_modules.loss_factory import declared_loss
 from tools import loss_table
