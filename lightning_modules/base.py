@@ -1,10 +1,15 @@
-"""Base class of all trained models: the step, the optimizer and the evaluation. A model adds `encode` and `plan`."""
+"""Base class of all trained models: the step, the optimizer and the evaluation. A model adds `encode` and `plan`.
 
+`load_encoder` of each model chooses where it starts: the stage before, `init_from`, or the backbone. Checks of
+`init_from` are at the end.
+"""
+
+import logging
 import math
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -18,14 +23,18 @@ from torchmetrics import Metric
 from conf.job import JobConfig
 from datamodules.datamodule import blends, loss_weights
 from juzhen.core.batch import TENSORS, Batch, Sharing
-from juzhen.core.errors import UserError
+from juzhen.core.errors import UserError, setting
 from juzhen.core.examples import TEXT_COLUMNS, Examples, Kind
+from juzhen.core.lazy_names import offered
 from juzhen.core.result import Score
 from juzhen.core.row_scores import SetRows
 from juzhen.data.leaks import Seen
 from juzhen.data.loading import TransferTask
+from juzhen.encoders import SentenceEncoder, load_backbone, load_encoder
 from juzhen.encoders.backbone import has_dropout
 from juzhen.encoders.base_weights import frozen_names
+from juzhen.encoders.layout import gives_answers, gives_tokens, gives_weights, read_layout
+from juzhen.encoders.resolve_path import encoder_folder, scores_pairs
 from juzhen.evaluation.encoding_plan import EncodingPlan, Evaluator
 from juzhen.evaluation.scoring import Evaluation, assemble_outputs, measure, score_set
 from juzhen.families.registry import family_of
@@ -34,6 +43,8 @@ from juzhen.models.settings import ATTRIBUTES, ModelSettings
 from juzhen.training.optimizer import adamw, learning_rates
 from lightning_modules.loss_factory import Match
 from lightning_modules.sharding import shard, whole_tensor
+
+log = logging.getLogger(__name__)
 
 
 class RowOutputs(Metric):
@@ -493,3 +504,57 @@ def seed_draws(module: pl.LightningModule, index: int, *, alike: bool) -> None:
         0 if alike else 1 + trainer.global_rank,
     ]
     torch.manual_seed(int(np.random.SeedSequence(entropy).generate_state(1, np.uint64)[0] >> np.uint64(1)))
+
+
+HEADED: dict[str, tuple[Callable[[Path], bool], str]] = {
+    "reranker": (gives_answers, "a language model that scores by its answer"),
+    "colbert": (gives_tokens, "a ColBERT, which has a vector for each token"),
+    "splade": (gives_weights, "a sparse encoder, which has a weight for each token of the vocabulary"),
+    "crossencoder": (scores_pairs, "a cross-encoder with a head of its own"),
+}
+"""Model that alone goes on with an encoder → how the folder of one is known, and what it is."""
+
+
+def require_start(init_from: str | None, model: str) -> None:
+    """Raise UserError if only a model other than `model` can continue this start. Loads no weights."""
+    if init_from is None:
+        return
+    folder = encoder_folder(init_from)
+    held = next((name for name, (holds, _) in HEADED.items() if holds(folder)), None)
+    if held not in (None, model):
+        out = f"Type model={held} to go on with it"
+        if held == "crossencoder" and model != "reranker":
+            alone = f"backbone=local {setting('backbone.path', str(folder))}"
+            out += f", or start from its transformer alone: {alone} in place of init_from"
+        raise UserError(f"init_from={init_from}: holds {HEADED[held][1]}. {out}")
+
+
+def require_mergeable(job: JobConfig, model: str) -> None:
+    """Raise UserError for an adapter on quantized weights. Such a model saves it merged into them."""
+    if (adapter := job.backbone.adapter) is not None and adapter.base != "float32":
+        raise UserError(
+            f"backbone.adapter.base={adapter.base}: model={model} is saved with the adapter merged into the weights, "
+            "which needs float32. Type backbone.adapter.base=float32"
+        )
+
+
+def start_without_adapter(job: JobConfig, start: str | Path | None) -> SentenceEncoder:
+    """Load the encoder of sentences in `start`, or the job's backbone. `put_adapter` adds adapters later."""
+    if start is not None:
+        return load_encoder(start)
+    return load_backbone(replace(job.backbone, adapter=None), seed=job.seed)
+
+
+def put_adapter(encoder: Any, job: JobConfig) -> Any:
+    """Add a new adapter if the job has one. The saved folder will hold it merged into the weights."""
+    if job.backbone.adapter is not None:
+        offered("adapters", "add_merged")(encoder.backbone, job.backbone.adapter, seed=job.seed)
+    return encoder
+
+
+def tell_of_templates(init_from: str | None) -> None:
+    """Warn that a start with templates still reads sentences through them."""
+    if init_from is not None and read_layout(encoder_folder(init_from)).templates is not None:
+        log.warning(
+            "init_from=%s: sentences are read through the templates that it was saved with", init_from
+        )

@@ -34,8 +34,7 @@ from juzhen.evaluation.evaluators import embedding_cache_dir
 from juzhen.families.registry import family_of
 from juzhen.losses.matryoshka import Nested
 from juzhen.models.settings import BiEncoderSettings, ViewEncoderSettings, name_of
-from lightning_modules.base import SentenceModule
-from lightning_modules.init_from import require_start, tell_of_templates
+from lightning_modules.base import SentenceModule, require_start, tell_of_templates
 from lightning_modules.loss_factory import Match, build_loss, chosen_losses, declared_loss
 
 

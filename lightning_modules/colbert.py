@@ -17,9 +17,14 @@ from juzhen.families.late.family import MaxSimEvaluator
 from juzhen.families.late.folder import DOCUMENT_LENGTH, PUNCTUATION, QUERY_LENGTH, MultiVectorSettings
 from juzhen.families.registry import family_of
 from juzhen.models.colbert import ColBERTSettings
-from lightning_modules.base import SentenceModule
+from lightning_modules.base import (
+    SentenceModule,
+    put_adapter,
+    require_mergeable,
+    require_start,
+    start_without_adapter,
+)
 from lightning_modules.biencoder import fitted
-from lightning_modules.init_from import put_adapter, require_mergeable, require_start, start_without_adapter
 from lightning_modules.loss_factory import Match
 
 DIM = 128

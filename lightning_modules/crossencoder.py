@@ -23,9 +23,8 @@ from juzhen.encoders.resolve_path import is_cross_encoder
 from juzhen.evaluation.evaluators import PairEvaluator, pair_logits
 from juzhen.families.registry import family_of
 from juzhen.models.settings import CrossEncoderModuleSettings
-from lightning_modules.base import SentenceModule
+from lightning_modules.base import SentenceModule, require_start
 from lightning_modules.biencoder import augmentation_of, fitted
-from lightning_modules.init_from import require_start
 from lightning_modules.loss_factory import Match, chosen_losses, class_grades, declared_loss
 
 log = logging.getLogger(__name__)

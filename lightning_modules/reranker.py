@@ -14,10 +14,9 @@ from juzhen.encoders.resolve_path import download, encoder_folder, locate_folder
 from juzhen.families.answers.encoder import READER, GenerativeReranker
 from juzhen.families.registry import family_of
 from juzhen.models.reranker import RerankerModuleSettings
-from lightning_modules.base import SentenceModule
+from lightning_modules.base import SentenceModule, require_start
 from lightning_modules.biencoder import fitted
 from lightning_modules.crossencoder import CrossEncoderModule, require_no_embeddings
-from lightning_modules.init_from import require_start
 from lightning_modules.loss_factory import Match
 
 

@@ -18,9 +18,14 @@ from juzhen.losses.loss import LossOutput
 from juzhen.losses.regularizers import flops, mean_nonzero, warmed_up
 from juzhen.models.settings import INNER, name_of
 from juzhen.models.splade import SpladeSettings
-from lightning_modules.base import SentenceModule
+from lightning_modules.base import (
+    SentenceModule,
+    put_adapter,
+    require_mergeable,
+    require_start,
+    start_without_adapter,
+)
 from lightning_modules.biencoder import augmentation_of, fitted
-from lightning_modules.init_from import put_adapter, require_mergeable, require_start, start_without_adapter
 from lightning_modules.loss_factory import Match
 
 UNDECIDED_AT_0 = ("bce", "ce_mse", "cosent_bce")
