@@ -1,9 +1,11 @@
-"""Trainer of a stage with its callbacks."""
+"""Trainer of a stage with its callbacks, and the training facts of its Result: time, memory, rows, best validation."""
 
 import logging
 import math
+import time
 import warnings
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +22,10 @@ from callbacks.resume import AtomicCheckpointIO, ResumePoint, ValidationPoints
 from conf.job import JobConfig
 from conf.own_classes import own_class
 from datamodules.datamodule import SentenceDataModule
+from juzhen.core import machine
 from juzhen.core.batch import Batch
 from juzhen.core.errors import UserError
+from juzhen.encoders.base_weights import parameter_counts
 from lightning_modules.sharding import Sharded
 
 
@@ -211,3 +215,256 @@ def chosen_callbacks(chosen: Mapping[str, Mapping[str, Any] | None]) -> list[Cal
             callbacks.append(own_class(node["_target_"])(**numbers))
     # What looks at weights, or mines with them, finds the right ones in their place.
     return sorted(callbacks, key=lambda callback: not getattr(callback, "replaces_weights", False))
+
+
+RECENT = 100
+"""Batches of a set whose mean loss is told, and lengths of its gradient."""
+
+
+class SetCounts(pl.Callback):
+    """Counts batches and rows of each set, over all processes. Continues counting after a resume.
+
+    With several sets, it logs at each logged step the share of batches and of rows of every set so far. It
+    also logs the gradient norm of the step's sets over encoder and heads, before clipping. The result has the
+    means of the last RECENT losses and norms, of the first process if there are several.
+    """
+
+    def __init__(self) -> None:
+        self.batches: dict[str, int] = {}
+        self.rows: dict[str, int] = {}
+        self.losses: dict[str, deque[Tensor]] = {}
+        self.lengths: dict[str, deque[Tensor]] = {}
+        self._is_due = False
+        self._before: list[Tensor | None] = []
+
+    def on_train_batch_start(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Batch, index: int
+    ) -> None:
+        several = len(trainer.datamodule.train) > 1
+        self._is_due = several and (trainer.global_step + 1) % trainer.log_every_n_steps == 0
+        self._task = batch.task
+
+    def on_before_backward(self, trainer: pl.Trainer, pl_module: pl.LightningModule, loss: Tensor) -> None:
+        if self._is_due:  # what earlier batches of the step have gathered is taken off again
+            self._before = [
+                None if gradient is None else gradient.clone() for gradient in _gradients(pl_module)
+            ]
+
+    def on_after_backward(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        if not self._is_due:
+            return
+        length = gradient_length(_gradients(pl_module), self._before)
+        scaler = getattr(trainer.precision_plugin, "scaler", None)
+        length = length * trainer.accumulate_grad_batches / (1.0 if scaler is None else scaler.get_scale())
+        self._before = []
+        self.lengths.setdefault(self._task, deque(maxlen=RECENT)).append(length)
+        pl_module.log(f"train/{self._task}/gradient_norm", length, batch_size=1, rank_zero_only=False)
+
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Batch, index: int
+    ) -> None:
+        self.batches[batch.task] = self.batches.get(batch.task, 0) + 1
+        self.rows[batch.task] = self.rows.get(batch.task, 0) + len(batch) * trainer.world_size
+        if len(trainer.datamodule.train) > 1:
+            self.losses.setdefault(batch.task, deque(maxlen=RECENT)).append(pl_module.set_loss)
+        if self._is_due:
+            shares = {
+                f"train/{name}/{key}": float(counts[key])
+                for name, counts in self._shares().items()
+                for key in ("share_of_batches", "share_of_rows")
+            }
+            pl_module.log_dict(shares, batch_size=1, rank_zero_only=False)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"batches": dict(self.batches), "rows": dict(self.rows)} | {
+            key: {name: torch.stack([*values]) for name, values in kept.items()}
+            for key, kept in (("losses", self.losses), ("lengths", self.lengths))
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.batches, self.rows = dict(state["batches"]), dict(state["rows"])
+        self.losses, self.lengths = (
+            {name: deque(values.unbind(), maxlen=RECENT) for name, values in state.get(key, {}).items()}
+            for key in ("losses", "lengths")
+        )
+
+    def summary(self) -> dict[str, dict[str, float]]:
+        """Return set → batches, rows, and their shares of all (fractions). The most frequent set comes first.
+
+        With several sets it includes their mean losses and gradient norms.
+        """
+        return {
+            name: counts
+            | {
+                key: float(
+                    f"{torch.stack([value.cpu() for value in values[name]]).double().mean().item():.6g}"
+                )
+                for key, values in (("loss", self.losses), ("gradient_norm", self.lengths))
+                if name in values
+            }
+            for name, counts in self._shares().items()
+        }
+
+    def _shares(self) -> dict[str, dict[str, float]]:
+        order = sorted(self.batches, key=lambda name: (-self.batches[name], name))
+        batches, rows = sum(self.batches.values()), sum(self.rows.values())
+        return {
+            name: {
+                "batches": self.batches[name],
+                "rows": self.rows[name],
+                "share_of_batches": round(self.batches[name] / batches, 4),
+                "share_of_rows": round(self.rows[name] / rows, 4),
+            }
+            for name in order
+        }
+
+
+def _gradients(module: pl.LightningModule) -> list[Tensor | None]:
+    """Gradients of encoder and heads. A learnt set weight would be as large as all of them together."""
+    return [weights.grad for _, weights in module.named_weights()]
+
+
+def gradient_length(after: Sequence[Tensor | None], before: Sequence[Tensor | None]) -> Tensor:
+    """‖after − before‖ over all tensors. None counts as 0."""
+    grown = [
+        new if old is None else new - old for new, old in zip(after, before, strict=True) if new is not None
+    ]
+    return torch.nn.utils.get_total_norm(grown).detach()
+
+
+class PeakMemory(pl.Callback):
+    """Peak memory from the first step to the last, validations included, in this session.
+
+    Attributes:
+        mib: Peak of the CUDA device that trains, else of the whole process. None before the end of training.
+        before_mib: Memory in use before the first step: libraries, rows, weights.
+    """
+
+    def __init__(self) -> None:
+        self.mib: float | None = None
+        self.before_mib: float | None = None
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        forget_peak(pl_module.device)
+        self.before_mib = round(taken_mib(pl_module.device), 1)
+
+    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self.mib = round(peak_mib(pl_module.device), 1)
+
+
+def forget_peak(device: torch.device) -> None:
+    """Reset the peak of `peak_mib`, if the system can. Several runs may share a process."""
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+    machine.forget_peak()
+
+
+def taken_mib(device: torch.device) -> float:
+    """Return the memory in use now, in MiB."""
+    return torch.cuda.memory_allocated(device) / 2**20 if device.type == "cuda" else machine.resident_mib()
+
+
+def peak_mib(device: torch.device) -> float:
+    """Return the peak memory so far, in MiB."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device) / 2**20
+    return machine.peak_mib()
+
+
+KEPT = ("rows", "train_seconds", "validation_seconds")
+
+
+class Throughput(pl.Callback):
+    """Counts rows and seconds of training, without validation. Continues counting after a resume."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self.train_seconds = 0.0
+        self.validation_seconds = 0.0
+        self._since = 0.0
+        self._validation_since = 0.0
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self._since = time.perf_counter()
+
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Batch, index: int
+    ) -> None:
+        now = time.perf_counter()
+        self.train_seconds += now - self._since
+        self._since = now
+        self.rows += len(batch) * trainer.world_size
+
+    def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self._validation_since = time.perf_counter()
+
+    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        now = time.perf_counter()
+        self.validation_seconds += now - self._validation_since
+        self._since = now
+
+    def state_dict(self) -> dict[str, float]:
+        return {name: getattr(self, name) for name in KEPT}
+
+    def load_state_dict(self, state: dict[str, float]) -> None:
+        for name in KEPT:
+            setattr(self, name, state[name])
+
+    def summary(self) -> dict[str, float | None]:
+        """Return rows, seconds and rows per second of training, over all sessions of the stage."""
+        return {
+            "rows_seen": self.rows,
+            "train_seconds": round(self.train_seconds, 2),
+            "validation_seconds": round(self.validation_seconds, 2),
+            "rows_per_second": round(self.rows / self.train_seconds, 1) if self.train_seconds else None,
+        }
+
+
+def describe_training(trainer: pl.Trainer, data: SentenceDataModule, *, kept_step: int) -> dict[str, Any]:
+    """Describe the duration and the best validation of the stage that `trainer` has just fitted.
+
+    Args:
+        kept_step: Step of the weights that the module holds.
+    """
+    if not data.train:
+        return {}
+    module = trainer.lightning_module
+    by_type = {type(callback): callback for callback in trainer.callbacks}
+    best = by_type[BestOnDev].best_model_score if BestOnDev in by_type else None
+    watch, counts, memory = (by_type.get(kind) for kind in (Throughput, SetCounts, PeakMemory))
+    steps = trainer.fit_loop.epoch_loop.global_step
+    weights = {name: {"weight": weight} for name, weight in module.loss_weights.items()}
+    facts: dict[str, Any] = {}
+    for callback in trainer.callbacks:
+        if hasattr(callback, "weights_at"):
+            weights = callback.weights_at(kept_step, steps) or weights
+        if hasattr(callback, "training_facts"):
+            facts |= callback.training_facts()
+    sets = counts.summary() if counts else {}
+    chosen_by = data.selection.in_words if data.selection.sets else ""
+    if best is None:
+        chosen_by = "the last step" + f" ({chosen_by}: undefined at every validation)" * bool(chosen_by)
+    return {
+        "steps": steps,
+        "planned_steps": data.total_steps,
+        "steps_per_epoch": data.steps_per_epoch,
+        "selected_on": data.selecting,
+        "chosen_by": chosen_by,
+        f"best_dev_{data.selection.metric}": None if best is None else float(best),
+        "kept": LAST if best is None else BEST,
+        **(watch.summary() if watch else {}),
+        "sets": {name: of_set | weights.get(name, {}) for name, of_set in sets.items()},
+        "seconds_per_step": round(watch.train_seconds / steps, 4) if watch and steps else None,
+        **facts,
+        "parameters": parameter_counts(weights for _, weights in module.named_weights()),
+        "memory_before_mib": memory.before_mib if memory else None,
+        "peak_memory_mib": memory.mib if memory else None,
+    }
+
+
+def best_weights(trainer: pl.Trainer) -> Path | None:
+    """Return the checkpoint with the best dev score. None without a selection or without a score."""
+    for callback in trainer.callbacks:
+        if isinstance(callback, BestOnDev) and callback.best_model_path:
+            return Path(callback.best_model_path)
+    return None

@@ -18,8 +18,7 @@ from torch import nn
 from callbacks import RESUME_FILE
 from callbacks.reporting import finish_wandb, leave_if_pruned
 from callbacks.resume import read_checkpoint, saved_state
-from callbacks.trainer import build_trainer, chosen_callbacks
-from callbacks.training_record import best_weights, describe_training
+from callbacks.trainer import best_weights, build_trainer, chosen_callbacks, describe_training
 from conf.job import JobConfig
 from conf.own_classes import own_class
 from datamodules.datamodule import SentenceDataModule, Stage, loss_weights

@@ -88,7 +88,7 @@ def distribution(override: Override) -> BaseDistribution:
 
 
 BEST_DEV = "best_dev_"
-"""`callbacks/training_record.py` keeps the score that chose the weights under a key that begins so."""
+"""`callbacks/trainer.py` keeps the score that chose the weights under a key that begins so."""
 
 JUDGED_BY = "judged_by"
 """Attribute of the study: what chose the weights of its trials, in words."""

@@ -26,7 +26,7 @@ MARK = "墨竹甲"
 LONGEST = 22
 
 BESIDE = {
-    "callbacks/training_record.py": "how long training took, and its best validation",
+    "callbacks/trainer.py": "how long training took, and its best validation",
     "juzhen/evaluation/run.py": "how many rows were scored, their fingerprint, how many texts were cut",
     "launch/start_comparison.py": "which sets are compared with the start, and what scoring them would cost",
     "juzhen/losses/arguments.py": "refuses tensors that do not fit each other",

@@ -284,10 +284,11 @@ MOVED_MODULES = {
     "juzhen.losses.regularised": "juzhen.losses.regularizers",
     "lightning_modules.views": "lightning_modules.biencoder",
     "callbacks.loss_gradient": "callbacks.health",
-    "callbacks.peak_memory": "callbacks.training_record",
+    "callbacks.peak_memory": "callbacks.trainer",
     "callbacks.score_health": "callbacks.health",
-    "callbacks.set_counts": "callbacks.training_record",
-    "callbacks.throughput": "callbacks.training_record",
+    "callbacks.set_counts": "callbacks.trainer",
+    "callbacks.throughput": "callbacks.trainer",
+    "callbacks.training_record": "callbacks.trainer",
 }
 """Module that results of earlier versions name → the module that has its classes now."""
 

@@ -27,7 +27,7 @@ def test_the_default_and_what_is_left_out_or_added():
     assert chosen("callbacks=[]") == []
     (one,) = chosen("callbacks=[loss_gradient]", "callbacks.loss_gradient.high=5")
     assert one.high == 5
-    again = "+callbacks.again={_target_:callbacks.training_record.SetCounts,decides_weights:false}"
+    again = "+callbacks.again={_target_:callbacks.trainer.SetCounts,decides_weights:false}"
     assert [type(one).__name__ for one in chosen("callbacks=[]", again)] == ["SetCounts"]
 
 

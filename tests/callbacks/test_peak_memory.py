@@ -1,6 +1,6 @@
 import torch
 
-from callbacks.training_record import forget_peak, peak_mib
+from callbacks.trainer import forget_peak, peak_mib
 
 
 def test_memory_is_that_of_the_device_that_trains(monkeypatch):

@@ -8,7 +8,7 @@ import torch
 from jobs import interrupt, logged, module_of, run_job, typed_job, weights
 
 from callbacks.set_weights import LossRatio, Uncertainty, by_mean_loss
-from callbacks.training_record import SetCounts
+from callbacks.trainer import SetCounts
 from juzhen.core.result import Result
 from launch.console import set_lines
 from lightning_modules.loss_factory import build_losses, match_losses

@@ -2,14 +2,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from callbacks import training_record
-from callbacks.training_record import Throughput
+from callbacks import trainer as module
+from callbacks.trainer import Throughput
 
 
 @pytest.fixture
 def clock(monkeypatch):
     now = SimpleNamespace(seconds=100.0)
-    monkeypatch.setattr(training_record.time, "perf_counter", lambda: now.seconds)
+    monkeypatch.setattr(module.time, "perf_counter", lambda: now.seconds)
     return now
 
 

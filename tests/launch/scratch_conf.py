@@ -132,7 +132,7 @@ on_collapse: warn
 """,
     "callbacks/unmarked.yaml": """\
 # @package callbacks.unmarked
-_target_: callbacks.training_record.Throughput
+_target_: callbacks.trainer.Throughput
 """,
     "backbone/random_small.yaml": """\
 path: encoders/random_small
