@@ -104,7 +104,7 @@ def mine(
     from juzhen.encoders.resolve_path import encoder_folder
     from juzhen.mining import negatives as miner
     from juzhen.mining.candidates import load_source
-    from juzhen.mining.result import NoNegativesError, misfit, report_lines
+    from juzhen.mining.negatives import NoNegativesError, misfit, report_lines
 
     folder = options.data_folder(data_dir)
     where: dict[str, Any] = {"data_dir": folder, "config_dir": config_dir, "on_bad_row": table.on_bad_row}

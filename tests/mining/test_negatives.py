@@ -23,8 +23,8 @@ from juzhen.data.spec import DatasetConfig, configured_set, read_description
 from juzhen.encoders import load_encoder
 from juzhen.mining import negatives
 from juzhen.mining.filters import Miner
+from juzhen.mining.negatives import METADATA, misfit, report_lines
 from juzhen.mining.options import MiningOptions
-from juzhen.mining.result import METADATA, misfit, report_lines
 from launch.check import check_command_line
 
 DESCRIBED = {"name": "like", "kind": "positive_pair", "language": "zh", "license": "MIT", "origin": "nowhere"}
