@@ -16,7 +16,6 @@ from juzhen.core.errors import UserError
 from juzhen.core.examples import NLI_CLASSES, TEACHER_SCORE, negative_columns
 from juzhen.core.kinds import JUDGED, TARGET_COLUMN, TEXT_COLUMNS, Kind
 from juzhen.core.text import counted, short, text_fault
-from juzhen.data.foreign_rows import TOOLS, as_fields, format_of
 from juzhen.data.headers import (
     HYPOTHESIS_NAMES,
     ID_NAMES,
@@ -26,8 +25,11 @@ from juzhen.data.headers import (
     POSITIVE_NAMES,
     TARGET_NAMES,
     TEXT_NAMES,
+    TOOLS,
     TOPIC_NAMES,
     are_numbers,
+    as_fields,
+    format_of,
     share_of_numbers,
 )
 from juzhen.data.readers import FileTable

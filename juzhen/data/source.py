@@ -17,7 +17,7 @@ from juzhen.core.examples import JUDGED, TARGET_COLUMN, TEXT_COLUMNS, Examples, 
 from juzhen.core.process import hub_problem
 from juzhen.core.text import counted, short
 from juzhen.data.convert import with_equal_columns
-from juzhen.data.foreign_rows import as_fields
+from juzhen.data.headers import as_fields
 from juzhen.data.rankings import as_retrieval
 from juzhen.data.readers import BUILTIN_DATA, FileTable, decompressed, on_disk, present_forms, read_table
 from juzhen.data.row_checks import raw_values, refuse_faults, require_fields, verified
