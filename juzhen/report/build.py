@@ -35,8 +35,16 @@ from juzhen.report.insights import (
     unknown_table,
 )
 from juzhen.report.matrix import BELOW, LEAKY, Matrix, Row, build_matrix
-from juzhen.report.profiles import clustered, complement_tables, fidelity_table, shape_fidelity
-from juzhen.report.significance import both_ways, contrast, differences, significance_table
+from juzhen.report.significance import (
+    both_ways,
+    clustered,
+    complement_tables,
+    contrast,
+    differences,
+    fidelity_table,
+    shape_fidelity,
+    significance_table,
+)
 from juzhen.report.table import (
     LEGEND,
     MISSING,

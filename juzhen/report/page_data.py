@@ -31,8 +31,7 @@ from juzhen.report.insights import (
     without_leaks,
 )
 from juzhen.report.matrix import Cell, KeptRows, Matrix, Row
-from juzhen.report.profiles import clustered
-from juzhen.report.significance import difference_interval
+from juzhen.report.significance import clustered, difference_interval
 from juzhen.report.table import MISSING, heading, mean_and_deviation, percent, signed
 from juzhen.report.training import stand_ins
 

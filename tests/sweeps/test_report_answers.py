@@ -13,15 +13,15 @@ from juzhen.core.errors import UserError
 from juzhen.core.result import Score
 from juzhen.report.collect import collect
 from juzhen.report.compare import Published, load_reference
-from juzhen.report.profiles import (
+from juzhen.report.significance import (
     ALL,
     CENTRED,
     clustered,
     complementary_pairs,
+    differences,
     greedy_order,
     shape_fidelity,
 )
-from juzhen.report.significance import differences
 from juzhen.report.training import Audit
 
 SETS = ("csts", "lcqmc", "bq", "pawsx_zh")
