@@ -375,7 +375,7 @@ def score_sets(
         Metric key → Score.
     """
     dev = {
-        dataset.name: (values, dataset)
+        (dataset.name, dataset.kind): (values, dataset)
         for dataset, values in zip(sets, scores, strict=True)
         if dataset.split == "dev"
     }
@@ -384,7 +384,7 @@ def score_sets(
         column = f"{dataset.split}/{dataset.name}"
         left_out = np.isneginf(values) & (values.ndim > 1)  # candidates that are no wrong answer
         require_finite(values[~left_out], column)
-        fitted_on = None if dataset.split == "dev" else dev.get(dataset.name)
+        fitted_on = None if dataset.split == "dev" else dev.get((dataset.name, dataset.kind))
         metrics = score_set(values, dataset, dev=fitted_on, temperature=temperature, **sampling)
         if column in seen:
             metrics |= score_unseen(values, dataset, seen[column].rows, temperature=temperature, **sampling)

@@ -99,3 +99,12 @@ def test_a_candidate_that_is_left_out_is_no_broken_score():
     assert np.isneginf(scores[0]).sum() == 2
     found = score_sets([pairs], scores, bootstrap_samples=0, seed=0, seen={})
     assert all(np.isfinite(one.value) for one in found.values())
+
+
+def test_a_dev_split_of_another_kind_gives_no_threshold():
+    """test.csv and dev.csv of one folder are one set by their names, whatever their rows."""
+    sets = [examples("test", [0, 0, 1, 1]), examples("dev", [0.0, 0.2, 0.6, 1.0], kind=Kind.SCORED_PAIR)]
+    scores = [np.array([0.1, 0.2, 0.7, 0.8]), np.array([0.1, 0.2, 0.5, 0.9])]
+    found = score_sets(sets, scores, bootstrap_samples=0, seed=0, seen={})
+    assert found["test/lcqmc/spearman"].value is not None
+    assert found["test/lcqmc/accuracy"].value is None
