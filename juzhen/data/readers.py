@@ -127,8 +127,7 @@ def _found(
     """The path of each file of a split, None for a missing one. Empty if the layout names none."""
     is_builtin = (described.get("source") or source) == Source.BUILTIN
     folder = BUILTIN_DATA if is_builtin else Path(data_dir).expanduser()
-    layout = described["layouts"].get(described["layout"]) or {}
-    files = layout.get("files") or {}
+    files = (described["layouts"].get(described["layout"]) or {}).get("files") or {}
     named = files.get(split) or []
     named = [named] if isinstance(named, str) else named
     beside = [files[part] for part in ("queries", "corpus") if part in files] if named else []
@@ -488,7 +487,7 @@ def _looks_like_big5(raw: bytes) -> bool:
 
 
 def _is_chinese(text: str) -> bool:
-    """False for a text that GBK decodes to rare signs or kana: Shift-JIS, EUC-JP, Latin-1, and EUC-KR.
+    """False for a text that GBK decodes to rare signs or kana: Shift-JIS, EUC-JP, Latin-1, and EUC-KR, TIS-620.
 
     In 400 samples of each of seven sets 74 % of the signs or more were of GB2312's first level, in Shift-JIS none.
     """
@@ -497,6 +496,9 @@ def _is_chinese(text: str) -> bool:
     bounds = (b"\xb0", b"\xd7"), (b"\xa4", b"\xa5"), (b"\xc9", b"\xf7")
     common, kana, late = (sum(low <= code <= high for code in codes) for low, high in bounds)
     many = len(codes)  # all signs of Korean are in the first half of the first level
+    thai = re.sub("[\0-\x7f]", "", text[:SAMPLE_BYTES].encode("gb18030").decode("cp874", "replace"))
+    if len(thai) > 40 and sum(sign in "านรอกเงมยลวดทสตะัี่้ไิใ์" for sign in thai) > 0.7 * len(thai):
+        return False  # so is 1 of 116,168 lines of Chinese, and none of 33,651 times five lines
     return common >= 0.4 * many and kana <= 0.2 * many and (many < 20 or late > 0.02 * many)
 
 
@@ -528,9 +530,10 @@ def decoded(path: Path, raw: bytes) -> tuple[str, str]:
     for encoding, name in encodings.items():
         try:
             text = raw.decode(encoding)
-            if b"\x1b$" not in raw and (name != "GBK" or _is_chinese(text)):
+            escape = re.search(rb"\x1b\$|~\{(?:[0-W][!-~])+~\}", raw)  # of ISO-2022, and of HZ
+            if escape is None and (name != "GBK" or _is_chinese(text)):
                 return text.removeprefix("\ufeff"), name
-            start = next(place for place, byte in enumerate(raw) if byte > 0x7F or byte == 0x1B)
+            start = escape.start() if escape else next(place for place, byte in enumerate(raw) if byte > 0x7F)
         except UnicodeDecodeError as error:
             start = error.start
         line_numbers.append(raw.count(b"\n", 0, start) + 1)
@@ -542,11 +545,10 @@ def decoded(path: Path, raw: bytes) -> tuple[str, str]:
 def _utf16_by_zeros(raw: bytes) -> str | None:
     """The byte order in which a text with zero bytes, and without a mark, can be decoded."""
     start = raw[: 2**16]
-    if b"\0" in start:
-        for name in ("utf-16-le", "utf-16-be"):
-            text = start.decode(name, "ignore")
-            if "\0" not in text and re.search("[\t\n,]", text):
-                return name
+    for name in ("utf-16-le", "utf-16-be") if b"\0" in start else ():
+        text = start.decode(name, "ignore")
+        if "\0" not in text and re.search("[\t\n,]", text):
+            return name
     return None
 
 
