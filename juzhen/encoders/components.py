@@ -135,7 +135,7 @@ def _unlike_theirs(
         )
     for name, side in (("query", TextSide.QUERY), ("document", TextSide.DOCUMENT)):
         text, theirs = layout.prompts.of_side(side), layout.prompts.texts.get(name, "")
-        if config.prompts is None and text != theirs:
+        if config.prompts is None and name not in layout.prompts.added and text != theirs:
             yield (
                 f"each {name} is read behind {short(repr(text))}, where encode_{name} of sentence-transformers takes "
                 f"no prompt; for both name a prompt {name} in {PROMPTS_FILE}"

@@ -143,6 +143,7 @@ KEYS: dict[str, dict[str, Rule]] = {
         "default_prompt_name include_prompt max_active_dims model_type prompts similarity_fn_name truncate_dim",
         READ,
     )
+    | rules("added_prompt_names", READ)
     # A score here is a logit, before their activation.
     | rules("__version__ activation_fn keep_in_fp32_modules requirements", NEUTRAL)
     | rules("attend_to_expansion_tokens attend_to_mask_tokens do_query_expansion document_length", _OF_PYLATE)

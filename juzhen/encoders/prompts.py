@@ -20,6 +20,8 @@ QUERY, DOCUMENT = ("query",), ("document", "passage", "corpus")
 """Prompt names that encode_query and encode_document of sentence-transformers look up, in this order."""
 
 PROMPTS_FILE = "config_sentence_transformers.json"
+ADDED = "added_prompt_names"
+"""In that file: prompts that only repeat another one. Reading leaves them out."""
 
 JOINT = "two sentences in one input"
 TEMPLATES = "templates that sentences are put in"
@@ -33,11 +35,13 @@ class Prompts:
         texts: Name → text, such as {"query": "query: "}.
         default_prompt_name: Prompt of every sentence by default. None for no prompt.
         include_prompt: The tokens of the prompt count in pooling.
+        added: Names that the folder has for sentence-transformers alone. Their texts repeat others.
     """
 
     texts: Mapping[str, str] = field(default_factory=dict)
     default_prompt_name: str | None = None
     include_prompt: bool = True
+    added: tuple[str, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
         """Raise UserError for values of a wrong type, which occur in files and calls."""
@@ -126,6 +130,18 @@ class Prompts:
         """In the spelling of sentence-transformers."""
         return {"prompts": dict(self.texts), "default_prompt_name": self.default_prompt_name}
 
+    def as_dict_of_sides(self) -> dict[str, Any]:
+        """The same, with `query` and `document` where encode_query or encode_document would else take no prompt.
+
+        sentence-transformers 6 adds both names with an empty text, so that it finds `document` before `passage`.
+        """
+        from juzhen.core.examples import Side
+
+        of_side = {"query": self.of_side(Side.QUERY), "document": self.of_side(Side.DOCUMENT)}
+        added = {name: text for name, text in of_side.items() if text != self.texts.get(name, "")}
+        settings = self.as_dict() | {"prompts": {**self.texts, **added}}
+        return settings | ({ADDED: [*added]} if added else {})
+
 
 def as_prompts(value: "Prompts | Mapping[str, str]", before: Prompts) -> Prompts:
     """Convert a mapping name → text to Prompts. It keeps the default name of `before` if it has that name."""
@@ -141,10 +157,15 @@ def as_prompts(value: "Prompts | Mapping[str, str]", before: Prompts) -> Prompts
 def prompts_of(settings: Mapping[str, Any], path: Path) -> Prompts:
     """The prompts in the settings of a folder, in the spelling of sentence-transformers. path: that of the file."""
     texts = settings.get("prompts") or {}
+    added: tuple[str, ...] = ()
     if isinstance(texts, Mapping):
-        texts = {name: text for name, text in texts.items() if text is not None}
+        named, every = settings.get(ADDED), [*texts.values()]
+        if isinstance(named, list):
+            added = tuple(name for name, text in texts.items() if name in named and every.count(text) > 1)
+        texts = {name: text for name, text in texts.items() if text is not None and name not in added}
     try:
-        return Prompts(texts, settings.get("default_prompt_name"), settings.get("include_prompt", True))
+        name, include = settings.get("default_prompt_name"), settings.get("include_prompt", True)
+        return Prompts(texts, name, include, added)
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
 

@@ -282,7 +282,7 @@ def _write_files(encoder: PooledEncoder, folder: Path, card: dict[str, Any], pla
     templates, prompts = encoder.templates, encoder.prompts
     is_theirs = loads_elsewhere(encoder)
     if is_theirs:
-        settings = prompts.as_dict() | {"similarity_fn_name": "cosine"}
+        settings = prompts.as_dict_of_sides() | {"similarity_fn_name": "cosine"}
         if encoder.normalize:
             layers = {**layers, f"{len(pooling) + len(layers) + 1}_Normalize": None}
         _write_modules(encoder, folder, pooling | layers, settings)

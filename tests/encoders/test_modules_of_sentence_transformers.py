@@ -15,6 +15,7 @@ from juzhen.encoders import CrossEncoder, SentenceEncoder, load_backbone, save_e
 from juzhen.encoders.backbone_config import AdapterConfig, BackboneConfig
 from juzhen.encoders.components import embedding_size
 from juzhen.encoders.projection import BilinearScore
+from juzhen.encoders.prompts import Prompts
 from juzhen.families.answers.encoder import GenerativeReranker
 
 pytestmark = pytest.mark.oracle
@@ -499,3 +500,32 @@ def test_what_we_do_not_compute_is_refused(theirs, parts, tmp_path, kind, make, 
     folder = make(theirs, parts, tmp_path)
     with pytest.raises(UserError, match=words):
         kind.load(folder)
+
+
+@pytest.mark.parametrize("include", [True, False])
+@pytest.mark.parametrize(
+    ("prompts", "name"),
+    [
+        ({"query": "ab ", "passage": "今 "}, None),
+        ({"query": "ab ", "corpus": "今 "}, "query"),
+        ({"sts": "ab "}, "sts"),
+        ({"query": "ab "}, None),
+        ({"document": "今 "}, None),
+    ],
+)
+def test_queries_and_documents_have_our_prompts_there_too(theirs, tmp_path, prompts, name, include):
+    encoder = SentenceEncoder.load(written("bert", tmp_path / "m"), pooling="mean")
+    encoder.prompts = Prompts(prompts, name, include)
+    folder = encoder.save_pretrained(tmp_path / "saved") or tmp_path / "saved"
+    model, again = theirs.SentenceTransformer(str(folder), device="cpu"), SentenceEncoder.load(folder)
+    assert again.prompts == encoder.prompts
+    assert not [line for line in again.load_warnings if "encode_" in line]
+    for method in ("encode", "encode_query", "encode_document"):
+        expected = getattr(encoder, method)(TEXTS)
+        near(getattr(model, method)(TEXTS), expected)
+        near(getattr(again, method)(TEXTS), expected)
+    settings = json.loads((folder / "config_sentence_transformers.json").read_text())
+    edited(
+        folder, {"config_sentence_transformers.json": {"prompts": settings["prompts"] | {"document": "x "}}}
+    )
+    assert SentenceEncoder.load(folder).prompts.texts["document"] == "x "

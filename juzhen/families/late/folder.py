@@ -203,7 +203,7 @@ def written_settings(
     strategy = "fixed" if reading.is_fixed else "min"
     expansion = {"strategy": strategy, "attend": reading.attends, "token": reading.token}
     text = {"method": "forward", "method_output_name": "last_hidden_state"}
-    return settings | {"model_type": TOKEN_VECTORS, "prompts": texts}, {
+    return prompts.as_dict_of_sides() | settings | {"model_type": TOKEN_VECTORS}, {
         "transformer_task": "feature-extraction",
         "modality_config": {"text": text},
         "module_output_name": TOKENS["module_input_name"],

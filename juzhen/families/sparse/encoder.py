@@ -154,7 +154,7 @@ def write_sparse(encoder: Any, folder: Path, card: dict[str, Any], *, place: str
     )
     (folder / FOLDER).mkdir()
     rules = {"pooling_strategy": encoder.strategy, "activation_function": encoder.activation}
-    settings = {"model_type": SPARSE, "similarity_fn_name": "dot"} | encoder.prompts.as_dict()
+    settings = {"model_type": SPARSE, "similarity_fn_name": "dot"} | encoder.prompts.as_dict_of_sides()
     write_settings(folder / FOLDER / "config.json", rules | {"embedding_dimension": encoder.dim})
     write_module_list(folder, modules)
     write_model_settings(folder, settings)
