@@ -29,7 +29,7 @@ from juzhen.core.schema import validated
 from juzhen.core.text import counted
 from juzhen.core.text_warnings import reported
 from juzhen.data.convert import convert_rows
-from juzhen.data.leaks.matching import normalize, pair_columns
+from juzhen.data.leaks.matching import SeenRows, letters_only, normalize, pair_columns, used_sentences
 from juzhen.data.rows import Rows, as_examples
 from juzhen.data.sampler import BatchStream
 from juzhen.encoders.backbone_config import AdapterConfig
@@ -187,9 +187,11 @@ def fit(
     rates = learning_rates(optimizer, decay, total_steps=stream.num_batches, warmup_steps=warmup_steps)
     rounded = torch.autocast(device.type, torch.bfloat16) if bf16 else nullcontext()
     best = None if dev is None else _Best(encoder, rows_to_score(dev, **reading))
-    if best is not None and (shared := len(_pairs(best.dev) & _pairs(read_rows))):
+    if best is not None and (shared := _num_seen(best.dev, read_rows)):
         warnings.warn(
-            f"dev: {counted(shared, 'rows')} of it are trained on, which flatters. Give others.", stacklevel=2
+            f"dev: {counted(shared, 'rows')} also in the training rows, or nearly equal to one, which flatters. "
+            "Give others.",
+            stacklevel=2,
         )
     with reported() as seen:
         for each in (examples, *(() if best is None else (best.dev,))):
@@ -245,13 +247,16 @@ def fit(
     return encoder
 
 
-def _pairs(rows: Examples) -> set[tuple[str, ...]]:
-    """Pairs of rows, or texts, as the leak filter compares them: folded, and in either order."""
-    folded = [*map(normalize, rows.sentences)]
-    columns: list[tuple[np.ndarray, ...]] = [*pair_columns(rows)] or [tuple(rows.columns.values())]
-    return {
-        tuple(sorted(folded[number] for number in row)) for each in columns for row in zip(*each, strict=True)
-    }
+def _num_seen(dev: Examples, train: Examples) -> int:
+    """Number of dev rows with a pair or a text of the training rows, as the leak filter compares them."""
+    if pair_columns(dev) and pair_columns(train):
+        account = SeenRows([dev])
+        account.learn({train.name: train})
+        return sum(len(seen.rows) for seen in account.seen().values())
+    texts, learnt = (
+        [letters_only(normalize(text)) for text in used_sentences(rows)] for rows in (dev, train)
+    )
+    return 0 if pair_columns(dev) or pair_columns(train) else len({*texts} & {*learnt})
 
 
 def _sample(learner: nn.Module) -> Tensor:

@@ -216,6 +216,7 @@ def test_the_best_weights_on_dev_are_kept(encoder, monkeypatch):
         [("ＩＰＨＯＮＥ　訂單", "怎麼退貨？", 1), ("好", "不好", 0)],
         [("怎么退货？", "iphone 订单", 1), ("好", "不好", 0)],
         [("怎么退货？", "iPhone订单", "发票怎么开")],
+        [("怎么退货", "“iphone 订单”。", 1), ("好", "不好", 0)],
     ],
 )
 def test_rows_of_dev_that_are_trained_on_are_found_as_the_leak_filter_finds_them(encoder, dev):
@@ -223,3 +224,11 @@ def test_rows_of_dev_that_are_trained_on_are_found_as_the_leak_filter_finds_them
     rows = rows if len(dev) == 2 else [(a, b, "什么时候发货") for a, b, _ in rows]
     with pytest.warns(UserWarning, match="^dev: 1 row"):
         fit(encoder, rows, dev=dev, epochs=1)
+
+
+def test_texts_of_dev_that_are_trained_on_are_found_without_their_punctuation(encoder):
+    rows = [("怎么退货？", "a"), ("如何退貨", "a"), ("发票怎么开", "b"), ("开发票", "b")]
+    dev = [("怎么退货", "a"), ("如何退货!", "a"), ("甲", "b"), ("乙", "b")]
+    rows, dev = ([{"text": text, "label": label} for text, label in each] for each in (rows, dev))
+    with pytest.warns(UserWarning, match="^dev: 2 rows"):
+        fit(encoder, rows, dev=dev, loss="supcon", epochs=1)
