@@ -160,7 +160,7 @@ def test_the_reference_has_every_option_verb_and_public_name():
 
 
 def test_docstrings_in_columns_become_lists_or_sections():
-    from tools.docs.markup import as_markdown
+    from tools.docs.keys import as_markdown
 
     assert as_markdown("first, second  two texts", ["first", "second"]) == (
         "Args:\n    first: two texts\n    second: two texts"

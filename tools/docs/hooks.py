@@ -16,7 +16,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.pages import Page
 
 from juzhen.core.paths import ROOT
-from tools.docs.markup import as_markdown
+from tools.docs.keys import as_markdown
 from tools.docs.site import navigation, pages, write
 
 EQUATION = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.DOTALL)

@@ -29,7 +29,7 @@ from juzhen.core.paths import BUILTIN, PACKAGE, ROOT
 from juzhen.core.result import FORMAT_VERSION, Result, ResultForm, Score
 from juzhen.core.schema import Number, Text, Whole
 from tools.docs import keys
-from tools.docs.markup import code, plain, table
+from tools.docs.keys import code, plain, table
 
 PAGES: Mapping[str, tuple[str, str]] = {
     "encoders": (
