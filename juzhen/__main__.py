@@ -4,14 +4,21 @@ import sys
 
 
 def run() -> int:
-    """Load and run the command line, and return its exit status. Ctrl-C while it is loaded gives 130, too."""
+    """Load and run the command line, and return its exit status. Ctrl-C and SIGTERM while it is loaded, too."""
     try:
-        from juzhen.cli.main import main
+        from juzhen.cli.program import obey_sigterm, status_of
     except KeyboardInterrupt:
         from juzhen.core.errors import INTERRUPTED, INTERRUPTED_STATUS
 
         print(INTERRUPTED, file=sys.stderr)
         return INTERRUPTED_STATUS
+    obey_sigterm()
+    return status_of(_loaded)
+
+
+def _loaded() -> int:
+    from juzhen.cli.main import main
+
     return main()
 
 

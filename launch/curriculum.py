@@ -23,7 +23,7 @@ from conf.job import JobConfig
 from conf.own_classes import own_class
 from datamodules.datamodule import SentenceDataModule, Stage, loss_weights
 from juzhen.core.atomic_write import remove_file
-from juzhen.core.errors import INTERRUPTED, INTERRUPTED_STATUS
+from juzhen.core.errors import INTERRUPTED, INTERRUPTED_STATUS, TERMINATED, TERMINATED_STATUS, Terminated
 from juzhen.core.examples import Examples, Kind
 from juzhen.core.machine import describe_environment, limit_threads
 from juzhen.core.result import Result, Score, weights_digest
@@ -79,7 +79,6 @@ from lightning_modules.trainability import check_learnable, comparisons
 
 log = logging.getLogger(__name__)
 
-SIGTERM_STATUS = 128 + 15
 BYTES_PER_PARAMETER = 4 * (1 + 3 + 3 + 1)  # best, resume, the next resume while it is written, encoder
 
 
@@ -115,17 +114,17 @@ class StageRun:
         """Train and test the encoder, and write the encoder and its Result."""
         try:
             self._run()
-        except SIGTERMException:
-            # Lightning would let the process end with status 0, and a scheduler would take it for finished.
-            _say("stopped by SIGTERM. Continue with resume=auto")
-            raise SystemExit(SIGTERM_STATUS) from None
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, SIGTERMException, Terminated) as end:
+            stopped, status = INTERRUPTED, INTERRUPTED_STATUS
+            if not isinstance(end, KeyboardInterrupt):
+                # Lightning would let the process end with status 0, and a scheduler would take it for finished.
+                stopped, status = TERMINATED, TERMINATED_STATUS
             newest = saved_state(self.entry.checkpoints)
             saved = " before anything was saved"
             if newest is not None:
                 saved = f"; step {newest.steps} is saved. Continue with resume=auto"
-            _say(f"{INTERRUPTED}{saved}")
-            raise SystemExit(INTERRUPTED_STATUS) from None
+            _say(f"{stopped}{saved}")
+            raise SystemExit(status) from None
 
     def _run(self) -> None:
         job, stage = self.job, self.stage

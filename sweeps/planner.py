@@ -8,6 +8,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
+from juzhen.cli.program import on_sigterm
 from juzhen.core.errors import MISTAKE_STATUS, UserError, command
 from juzhen.core.result import Result, RunProgress
 from juzhen.core.text import counted, time_in_words
@@ -139,7 +140,7 @@ class Planner:
     def run(self) -> Summary:
         """Run all cells. On SIGTERM and Ctrl-C the running cells save their progress."""
         self._plan()
-        before = signal.signal(signal.SIGTERM, _exit)
+        before = signal.signal(signal.SIGTERM, on_sigterm)
         try:
             while self._fill() or self.waiting or self.running:
                 if not self._start_next():
@@ -251,10 +252,6 @@ class Planner:
                 self.ledger.add(Event.STOPPED, cell=turn.cell.name, seconds=turn.seconds)
         for turn in self.running:
             turn.claim.release()
-
-
-def _exit(signum: int, frame: object) -> None:
-    raise SystemExit(128 + signum)
 
 
 def last_line(log: Path) -> str:

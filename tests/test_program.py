@@ -58,6 +58,26 @@ with loading({name!r}):
     slow()
 print("went on")
 """
+SIGTERM_LINE = "stopped by SIGTERM. Finished files are kept, unfinished ones are removed\n"
+TERMINATED = """
+import os, pathlib, signal, tempfile, time
+from multiprocessing import get_context
+from juzhen.core.atomic_write import atomic_write
+with tempfile.TemporaryDirectory() as folder:
+    worker = get_context("fork").Process(target=time.sleep, args=(60,))
+    worker.start()
+    worker.terminate()  # it prints nothing
+    worker.join()
+    assert worker.exitcode == -signal.SIGTERM
+    try:
+        with atomic_write(pathlib.Path(folder, "out")) as file:
+            file.write("half")
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(60)
+    finally:
+        os.kill(os.getpid(), signal.SIGTERM)  # as `timeout` does
+        print("left:", os.listdir(folder))
+"""
 SIGNS = "print('今天 × é')\nprint('错误', file=sys.stderr)"
 FULL = "done\nerror: the output could not be written: No space left on device\n"
 ENDS = [
@@ -72,10 +92,18 @@ ENDS = [
     (SIGNS, "PYTHONIOENCODING=ascii", 0, "\\u4eca\\u5929 \\xd7 \\xe9\n", "\\u9519\\u8bef\n"),
     (SIGNS, "LC_ALL=C", 0, "今天 × é\n", "错误\n"),
     ("raise KeyboardInterrupt", "", 130, "", "stopped by Ctrl-C\n"),
+    (TERMINATED, "", 143, "left: []\n", SIGTERM_LINE),
     ("raise SystemExit(7)", "", 7, "", ""),
     ("raise SystemExit('words')", "", 1, "", "words\n"),
     ("return 3", "", 3, "", ""),
     (SWALLOWED.format(name="torch"), "", 130, "", "loading torch …\nstopped by Ctrl-C\n"),
+    (
+        SWALLOWED.replace("getpid(), signal.SIGINT", "getpid(), signal.SIGTERM").format(name="torch"),
+        "",
+        143,
+        "",
+        "loading torch …\n" + SIGTERM_LINE,
+    ),
     (SWALLOWED.format(name="os"), "", 0, "went on\n", ""),  # what is loaded already is not spoken of
 ]
 """Lines of a program, what a shell does with it, its status, its output or the end of it, what it says on stderr."""

@@ -100,7 +100,10 @@ def can_interrupt():
 
 @pytest.mark.parametrize(
     ("name", "told"),
-    [("SIGINT", "stopped by Ctrl-C; step 8 is saved. "), ("SIGTERM", "stopped by SIGTERM. ")],
+    [
+        ("SIGINT", "stopped by Ctrl-C; step 8 is saved. "),
+        ("SIGTERM", "stopped by SIGTERM; step 8 is saved. "),
+    ],
     ids=["SIGINT", "SIGTERM"],
 )
 @pytest.mark.slow
@@ -115,7 +118,7 @@ def test_a_signal_saves_and_says_so_by_its_status(
             as_program(run_job, tmp_path / "cut", tiny_backbone, *job)
     assert end.value.code == 128 + getattr(signal, name)
     said = capsys.readouterr().err
-    assert f"{told}continue with resume=auto\n" in said
+    assert f"{told}Continue with resume=auto\n" in said
     assert "Traceback" not in said
     assert left_behind(tmp_path / "cut") == 8
     assert weights(run_job(tmp_path / "cut", tiny_backbone, *job)) == weights(whole)

@@ -6,10 +6,12 @@ nothing slow, so that Ctrl-C finds the handler in place.
 
 import errno
 import io
+import math
 import os
 import signal
 import sys
 import tempfile
+import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +19,16 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from juzhen.core.errors import INTERRUPTED, INTERRUPTED_STATUS, MISTAKE_STATUS, UserError, print_error
+from juzhen.core.errors import (
+    INTERRUPTED,
+    INTERRUPTED_STATUS,
+    MISTAKE_STATUS,
+    TERMINATED,
+    TERMINATED_STATUS,
+    Terminated,
+    UserError,
+    print_error,
+)
 from juzhen.core.paths import DISTRIBUTION
 from juzhen.core.process import collect_rarely, freeze_modules
 from juzhen.core.progress import is_live, quiet_libraries
@@ -32,6 +43,12 @@ SPINS = "4000"
 
 NOBODY_READS = (errno.EPIPE, errno.EIO)
 """The reader of a pipe has stopped, or the terminal is gone. Results must not be lost for that."""
+
+STOPS = (
+    (INTERRUPTED, INTERRUPTED_STATUS),
+    (f"{TERMINATED}. Finished files are kept, unfinished ones are removed", TERMINATED_STATUS),
+)
+"""Line and exit status of Ctrl-C and of SIGTERM."""
 
 FULL_ERROR = "HYDRA_FULL_ERROR"
 """Variable of Hydra, and ours, that shows tracebacks if it is 1."""
@@ -73,9 +90,10 @@ def run_program(main: Callable[[], int | None], work: str = "") -> int:
         work: Name of the work in the line about an exception.
 
     Returns:
-        The status of `main`, 2 after a mistake of the user, 130 after Ctrl-C, and 1 after any other exception or if the
-            output could not be written, for example to a full disk.
+        The status of `main`, 2 after a mistake of the user, 130 after Ctrl-C, 143 after SIGTERM, and 1 after any other
+            exception or if the output could not be written, for example to a full disk.
     """
+    obey_sigterm()
     wait_briefly()
     collect_rarely()
     output = open_streams()
@@ -88,6 +106,43 @@ def run_program(main: Callable[[], int | None], work: str = "") -> int:
         print(f"error: the output could not be written: {output.problem.strerror}", file=sys.stderr)
         return status or 1
     return status
+
+
+def obey_sigterm() -> None:
+    """Let SIGTERM raise Terminated, so that temporary files are removed. An ignored SIGTERM stays ignored."""
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, on_sigterm)
+        # A forked worker ends without a line. Python loses a signal that comes before it has begun.
+        os.register_at_fork(
+            before=_hold_sigterm, after_in_parent=_take_sigterm, after_in_child=_die_of_sigterm
+        )
+
+
+def _hold_sigterm() -> None:
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+
+
+def _take_sigterm() -> None:
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
+
+
+def _die_of_sigterm() -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    _take_sigterm()
+
+
+def on_sigterm(signum: int, frame: object) -> None:
+    """Raise Terminated. `timeout` sends SIGTERM twice, and the second must not interrupt the removal of files."""
+    # Lightning calls this one, too, but saves after the step.
+    if "lightning" in type(signal.getsignal(signum)).__module__:
+        return
+    now = time.monotonic()
+    if now - _terminated_at[-1] > 1:
+        _terminated_at.append(now)
+        raise Terminated(TERMINATED_STATUS)
+
+
+_terminated_at = [-math.inf]
 
 
 def _in_a_line(
@@ -175,6 +230,8 @@ def status_of(main: Callable[[], int | None], work: str = "") -> int:
     """
     try:
         return main() or 0
+    except Terminated as ended:
+        return answer(ended)
     except SystemExit as ended:
         if ended.code is None or isinstance(ended.code, int):
             return ended.code or 0
@@ -200,9 +257,10 @@ def answer(error: BaseException, work: str = "") -> int:
     Returns:
         The exit status.
     """
-    if isinstance(error, KeyboardInterrupt):
-        print(INTERRUPTED, file=sys.stderr)
-        return INTERRUPTED_STATUS
+    if isinstance(error, KeyboardInterrupt | Terminated):
+        line, status = STOPS[isinstance(error, Terminated)]
+        print(line, file=sys.stderr)
+        return status
     if isinstance(error, UserError):
         print_error(error)
         return MISTAKE_STATUS
@@ -301,29 +359,31 @@ def checking() -> Iterator[None]:
 
 @contextmanager
 def loading(package: str = "torch") -> Iterator[None]:
-    """Announce the import of `package`, which takes seconds, and let Ctrl-C end the program at once.
+    """Announce the import of `package`, which takes seconds, and let Ctrl-C and SIGTERM end the program at once.
 
-    Some code within an import may swallow the exception of Ctrl-C, and the program would continue. A loaded
+    Some code within an import may swallow their exceptions, and the program would continue. A loaded
     package is not announced.
     """
     if package in sys.modules:
         yield
         return
     announce(package)
-    is_ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # and not ignored
-    if is_ours:
-        signal.signal(signal.SIGINT, _end_at_once)
+    handlers = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: on_sigterm}
+    ours = {number: each for number, each in handlers.items() if signal.getsignal(number) is each}
+    for number in ours:  # and not ignored
+        signal.signal(number, _end_at_once)
     try:
         yield
     finally:
         freeze_modules()
-        if is_ours:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
+        for number, handler in ours.items():
+            signal.signal(number, handler)
 
 
 def _end_at_once(signum: int, frame: object) -> None:
-    print(INTERRUPTED, file=sys.stderr, flush=True)
-    os._exit(INTERRUPTED_STATUS)
+    line, status = STOPS[signum == signal.SIGTERM]
+    print(line, file=sys.stderr, flush=True)
+    os._exit(status)
 
 
 INFO = ("--info", "-i")

@@ -21,8 +21,13 @@ MOST_LETTERS = 700
 MISTAKE_STATUS = 2
 """Exit status after a mistake of the user: running the same command again would not help."""
 INTERRUPTED = "stopped by Ctrl-C"
-INTERRUPTED_STATUS = 130
-"""128 + SIGINT, as shells expect."""
+TERMINATED = "stopped by SIGTERM"
+INTERRUPTED_STATUS, TERMINATED_STATUS = 130, 143
+"""128 + SIGINT and 128 + SIGTERM, as shells expect."""
+
+
+class Terminated(SystemExit):
+    """SIGTERM, by which `kill`, `timeout` and schedulers end a program."""
 
 
 class UserError(Exception):
