@@ -56,7 +56,7 @@ def run_job(config: "DictConfig", *, is_checked: bool = False) -> None:
     with RunFolder(job.run_dir, resume=job.resume) as folder:
         if not folder.finished:
             if not folder.is_helper:
-                remember_job(folder.path, deciding)
+                remember_job(folder.path, deciding, job)
             curriculum.run(folder)
         if not folder.is_helper:
             show_result(folder.result(), folder=str(folder.path), earlier=folder.earlier_results())

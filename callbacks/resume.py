@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any, NamedTuple
+from zipfile import BadZipFile, ZipFile
 
 import numpy as np
 import pytorch_lightning as pl
@@ -68,9 +69,13 @@ class AtomicCheckpointIO(TorchCheckpointIO):
 def read_checkpoint(path: Path, *, map_location: Any = "cpu", mmap: bool = False) -> dict[str, Any]:
     """Read the content of a checkpoint without running its code. Raises UserError if it is unreadable."""
     try:
+        if not mmap:
+            with ZipFile(require_file(path)) as file:  # torch does not look for flipped bits
+                if name := file.testzip():
+                    raise ValueError(name)
         content = torch.load(require_file(path), map_location=map_location, mmap=mmap, weights_only=True)
         return dict(content)
-    except (OSError, RuntimeError, ValueError, TypeError, EOFError, UnpicklingError) as error:
+    except (BadZipFile, OSError, RuntimeError, ValueError, TypeError, EOFError, UnpicklingError) as error:
         raise damaged(path, error) from error
 
 

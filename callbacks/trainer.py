@@ -18,7 +18,7 @@ from torch import Tensor
 from callbacks import CHECKPOINTS
 from callbacks.lightning_internals import FreshLogs
 from callbacks.reporting import StageProgress, build_loggers, pruning
-from callbacks.resume import AtomicCheckpointIO, ResumePoint, ValidationPoints
+from callbacks.resume import AtomicCheckpointIO, ResumePoint, ValidationPoints, damaged
 from conf.job import JobConfig
 from conf.own_classes import own_class
 from datamodules.datamodule import SentenceDataModule
@@ -86,6 +86,23 @@ class BestOnDev(ModelCheckpoint):
 
     Without any dev score the last weights stay.
     """
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Find the weights next to the resume point, because a run folder may have moved.
+
+        Raises:
+            UserError: They are gone.
+        """
+
+        def here(path: str) -> str:
+            return str(Path(self.dirpath or "", Path(path).name)) if path else path
+
+        best = {here(path): score for path, score in state_dict["best_k_models"].items()}
+        for path in map(Path, best):
+            if not path.is_file():
+                raise damaged(path, FileNotFoundError())
+        paths = {key: here(path) for key, path in state_dict.items() if key.endswith("_model_path")}
+        super().load_state_dict(state_dict | paths | {"dirpath": self.dirpath, "best_k_models": best})
 
     def check_monitor_top_k(self, trainer: pl.Trainer, current: Tensor | None = None) -> bool:
         if current is not None and torch.isnan(current):

@@ -13,7 +13,7 @@ from juzhen.core.progress import console_table, terminal
 from juzhen.core.result import WEIGHT_FILES, WITHOUT_LEAKS, Result, Score, without_size
 from juzhen.core.text import counted
 from juzhen.encoders.resolve_path import ENCODER_FOLDER
-from launch.run_folder import RunFolder, is_finished, is_helper, offline_line, require_same_data
+from launch.run_folder import RunFolder, changed_code, is_finished, is_helper, offline_line, require_same_data
 
 
 def show_result(result: Result, *, folder: str, earlier: Sequence[Result] = ()) -> None:
@@ -76,6 +76,8 @@ def show_finished(job: JobConfig) -> bool:
         result = folder.result()
         require_same_data(folder.path, job)
         print(f"already finished ({result.finished_at}), shown again. Type resume=never to train again")
+        if changed := changed_code(folder.path, job):
+            print(f"warning: {', '.join(changed)}: the code has changed since", file=sys.stderr)
         place = folder.path / ENCODER_FOLDER
         if result.weights and not any(next(place.rglob(pattern), None) for pattern in WEIGHT_FILES):
             print(

@@ -23,7 +23,14 @@ from conf.job import JobConfig
 from conf.own_classes import own_class
 from datamodules.datamodule import SentenceDataModule, Stage, loss_weights
 from juzhen.core.atomic_write import remove_file
-from juzhen.core.errors import INTERRUPTED, INTERRUPTED_STATUS, TERMINATED, TERMINATED_STATUS, Terminated
+from juzhen.core.errors import (
+    INTERRUPTED,
+    INTERRUPTED_STATUS,
+    TERMINATED,
+    TERMINATED_STATUS,
+    Terminated,
+    UserError,
+)
 from juzhen.core.examples import Examples, Kind
 from juzhen.core.machine import describe_environment, limit_threads
 from juzhen.core.result import Result, Score, weights_digest
@@ -527,10 +534,19 @@ class Curriculum:
         """Load the encoder of the stage before for this stage, whose loss may need another head.
 
         Read from the disk also by the process that has it in memory, so that a continued run has the same.
+
+        Raises:
+            UserError: Its weights have changed since.
         """
         while not RunFolder.is_done(previous):  # a helper may be here before the first process has written
             time.sleep(POLL_SECONDS)
-        return self.model.load_encoder(job, folder=previous / ENCODER_FOLDER)
+        folder = previous / ENCODER_FOLDER
+        if weights_digest(folder) != Result.read(previous).weights:
+            raise UserError(
+                f"{folder}: the weights have changed since this stage ended. Restore them, give the new run another "
+                "folder (run_dir=…), or start again with resume=never"
+            )
+        return self.model.load_encoder(job, folder=folder)
 
     def _settings(self, index: int) -> dict[str, Any]:
         """Return the job's configuration with the numbers of this stage.

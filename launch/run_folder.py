@@ -4,6 +4,7 @@ A finished run of the same command over the same data is shown again within a se
 is another run. Needs no torch.
 """
 
+import ast
 import fcntl
 import hashlib
 import json
@@ -14,6 +15,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -36,7 +38,7 @@ from juzhen.data.readers import files_of
 from juzhen.data.spec import DatasetConfig, Source
 from juzhen.encoders.resolve_path import ENCODER_FOLDER, is_built_in
 from juzhen.identity import key_of_settings
-from launch.job import deciding_settings
+from launch.job import deciding_settings, targets_of
 
 WANDB = "wandb"
 OFFLINE_RUNS = f"{WANDB}/offline-run-*"
@@ -249,9 +251,10 @@ def has_begun(folder: Path) -> bool:
     return any(next(folder.glob(pattern), None) for pattern in HAS_BEGUN)
 
 
-def remember_job(folder: Path, deciding: Mapping[str, Any]) -> None:
-    """Write the `deciding_settings` of a job to its run folder."""
-    record = {"key": key_of_settings(deciding), "settings": _plain(deciding)}
+def remember_job(folder: Path, deciding: Mapping[str, Any], job: JobConfig | None = None) -> None:
+    """Write the `deciding_settings` of a job to its run folder, and digests of the code of its losses."""
+    code = {} if job is None else _code(job)
+    record = {"key": key_of_settings(deciding), "settings": _plain(deciding), "code": code}
     write_json(folder / JOB_FILE, record, in_own_folder=True)
 
 
@@ -262,14 +265,23 @@ def require_same_job(config: DictConfig, job: JobConfig) -> None:
     `training.duration` is another job, since warm-up and decay are parts of it.
 
     Raises:
-        UserError: The folder has the run of another job.
+        UserError: The folder has the run of another job, or its record is damaged, or the code of a loss or of a
+            callback has changed since.
     """
     folder = Path(job.run_dir)
     if is_helper() or job.resume != "auto" or not has_begun(folder):
         return
-    deciding = deciding_settings(config)
-    for key, settings in _recorded(folder):
+    deciding, recorded = deciding_settings(config), list(_recorded(folder))
+    if not recorded:
+        raise _unreadable(folder / JOB_FILE, "which job has begun here")
+    for key, settings in recorded:
         if key == key_of_settings(deciding):
+            changed = [] if RunFolder.is_done(folder) else changed_code(folder, job)
+            if changed:
+                raise UserError(
+                    f"{folder}: {', '.join(changed)}: the code has changed since this run began. Restore it, give the "
+                    f"new run another folder (run_dir=…), or start again with resume=never"
+                )
             continue
         changes = list(differences(_plain(settings), _plain(deciding)))
         if not changes:  # a key of an earlier version
@@ -285,6 +297,38 @@ def require_same_job(config: DictConfig, job: JobConfig) -> None:
             f"job another folder (run_dir=…{further}). resume=never starts again here and keeps the old files in "
             f"{KEPT_ASIDE}/"
         )
+
+
+def _unreadable(path: Path, unknown: str) -> UserError:
+    return UserError(
+        f"{path}: this file is missing or damaged, so {unknown} is unknown. Restore it, give the new run another "
+        f"folder (run_dir=…), or start again with resume=never, which keeps the old files in {KEPT_ASIDE}/"
+    )
+
+
+def changed_code(folder: Path, job: JobConfig) -> list[str]:
+    """Name the losses and deciding callbacks of a job whose file has changed since its run began."""
+    try:
+        then = read_json(folder / JOB_FILE)["code"]
+        return [target for target, digest in _code(job).items() if then.get(target, digest) != digest]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return []
+
+
+def _code(job: JobConfig) -> dict[str, str]:
+    """Class → digest of its file, for losses and for callbacks that decide weights. Comments do not count."""
+    nodes = [node for key, node in targets_of(job) if key != "model"]
+    decide = [node for node in nodes if node.get("decides_weights", True)]
+    return {node["_target_"]: _digest_of_code(node["_target_"].rpartition(".")[0]) for node in decide}
+
+
+def _digest_of_code(module: str) -> str:
+    spec = find_spec(module)
+    tree = ast.parse(read_bytes(Path((spec and spec.origin) or "")))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            node.value.value = None  # a docstring
+    return hashlib.sha256(ast.unparse(tree).encode()).hexdigest()[:16]
 
 
 def _recorded(folder: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -389,10 +433,12 @@ def remember_data(folder: Path, record: Record) -> None:
     Raises:
         UserError: The run in the folder has started training with other rows.
     """
-    recorded = _read(folder)
-    if recorded is not None and has_begun(folder):
-        for key, then in recorded.items():
-            _require_same(folder, key, then, record.get(key))
+    if has_begun(folder):
+        recorded = _read(folder) or _of_results(folder)
+        if not recorded and record:
+            raise _unreadable(folder / RECORD_FILE, "what rows it was trained with")
+        for key in {**recorded, **record}:
+            _require_same(folder, key, recorded.get(key), record.get(key))
     write_json(folder / RECORD_FILE, record, in_own_folder=True)
 
 
@@ -407,7 +453,7 @@ def require_same_data(folder: Path, job: JobConfig) -> None:
         GoneError: The rows cannot be read any more.
     """
     recorded, sets = _read(folder), _sets(job)
-    record = _of_results(folder) if recorded is None else dict(recorded)
+    record = _of_results(folder) | (recorded or {})
     for key, then in record.items():
         split, _, name = key.partition("/")
         if key == TRANSLATIONS:
@@ -477,7 +523,7 @@ def _stats(files: Iterable[Path]) -> list[dict[str, Any]]:
 
 
 def _start(job: JobConfig, then: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
-    """Record the weights and tokenizer below `backbone.path`, by path, size, times and digest.
+    """Record weights, tokenizer and settings below `backbone.path`, by path, size, times and digest.
 
     None for an encoder of the package or the hub, which a name or revision decides, and for files as in `then`.
     """
@@ -487,11 +533,13 @@ def _start(job: JobConfig, then: Mapping[str, Any] | None = None) -> dict[str, A
     folder = Path(path).expanduser()
     weights = sorted(file for pattern in WEIGHT_FILES for file in folder.rglob(pattern))
     further = [file for name in ("config.json", "tokenizer.json") if (file := folder / name).is_file()]
-    facts = _stats([*weights, *further])
+    others = [file for name in ("*.json", "*.txt", "*.model") for file in folder.rglob(name)]
+    others = sorted(file for file in {*others} - {*further} if "/." not in f"/{file.relative_to(folder)}")
+    facts = _stats([*weights, *further, *others])
     if not facts or (then is not None and facts == then.get("files")):
         return None
     fingerprint = "".join([weights_digest(folder), *map(_digest, further)])
-    return {"fingerprint": fingerprint, "files": facts}
+    return {"fingerprint": fingerprint, "others": "".join(map(_digest, others)), "files": facts}
 
 
 def _digest(path: str) -> str:
@@ -510,7 +558,7 @@ def _read(folder: Path) -> Record | None:
 def _of_results(folder: Path) -> Record:
     """Make a missing record from the results of the run, without later evaluations."""
     record: Record = {}
-    for path in [*folder.glob(f"{STAGES}/*/{RESULT_FILE}"), folder / RESULT_FILE]:
+    for path in [*folder.glob(f"{STAGES}/*/{RESULT_FILE}"), *folder.glob(RESULT_FILE)]:
         result = Result.read(path)
         record |= {
             key: {"fingerprint": facts["fingerprint"]}
@@ -520,10 +568,16 @@ def _of_results(folder: Path) -> Record:
     return record
 
 
-def _require_same(folder: Path, key: str, then: Mapping[str, Any], now: Mapping[str, Any] | None) -> None:
-    if now is not None and now["fingerprint"] == then["fingerprint"]:
+def _require_same(
+    folder: Path, key: str, then: Mapping[str, Any] | None, now: Mapping[str, Any] | None
+) -> None:
+    if (
+        then
+        and now
+        and all(now.get(part) == then[part] for part in ("fingerprint", "others") if part in then)
+    ):
         return
-    change = "is not there any more" if now is None else "has changed"
+    change = "was not there" if then is None else "is not there any more" if now is None else "has changed"
     raise UserError(
         f"{folder}: the run of this command was made from other data: {key} {change}. Restore the data, give the new "
         "run another folder (run_dir=…), or start again with resume=never (a run of a sweep: move its folder "

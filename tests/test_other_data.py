@@ -145,6 +145,24 @@ def cell_without_data(f):
     require_data_of(f.desk.config, ProcessLauncher)
 
 
+def goes_on_with(f, content, now=None):
+    """A begun run whose record has this content, or none, goes on over rows that have a fingerprint."""
+    (f.tmp_path / "checkpoints").mkdir()
+    (f.tmp_path / "checkpoints" / "resume.ckpt").touch()
+    if content is not None:
+        (f.tmp_path / RECORD_FILE).write_text(content, encoding="utf-8")
+    remember_data(f.tmp_path, now or {"train/a": {"fingerprint": "1"}})
+
+
+RECORDED = '{"train/a": {"fingerprint": "1"}}'
+LARGER = {"train/a": {"fingerprint": "1"}, "dev/a": {"fingerprint": "2"}}
+
+
+def with_another_file_of_the_backbone(f):
+    then = {"backbone.path": {"fingerprint": "1", "others": "2", "files": []}}
+    goes_on_with(f, json.dumps(then), {"backbone.path": then["backbone.path"] | {"others": "3"}})
+
+
 def goes_on(f, progress, now):
     remember_data(f.tmp_path, {"train/a": {"fingerprint": "1"}})
     (f.tmp_path / progress).parent.mkdir(parents=True, exist_ok=True)
@@ -177,6 +195,12 @@ REFUSED = {
         (lambda f: goes_on(f, "checkpoints/resume.ckpt", "2"), "train/a has changed"),
         (lambda f: goes_on(f, "stages/0-a/result.json", "2"), "train/a has changed"),
         (lambda f: goes_on(f, "stages/1-b/checkpoints/best.ckpt", None), "train/a is not there any more"),
+        *(
+            (lambda f, content=content: goes_on_with(f, content), f"{RECORD_FILE}.*resume=never")
+            for content in ("", "{}", "[]", RECORDED[:-3], None)
+        ),
+        (lambda f: goes_on_with(f, RECORDED, LARGER), "dev/a was not there"),
+        (with_another_file_of_the_backbone, "backbone.path has changed"),
     ],
 }
 

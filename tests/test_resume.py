@@ -19,6 +19,7 @@ import callbacks.trainer as assembly
 from callbacks import resume
 from callbacks.resume import ResumePoint, ValidationPoints, saved_state
 from juzhen.cli.program import status_of
+from juzhen.core.errors import UserError
 
 JOB = (
     "training.duration=4 epochs",
@@ -60,6 +61,36 @@ def assert_same_weights(
 
 def test_killed_after_a_validation(tmp_path, tiny_backbone, whole):
     assert_same_weights(tmp_path, tiny_backbone, steps=[13], whole=whole)
+
+
+@pytest.fixture
+def cut(tmp_path, tiny_backbone):
+    """The checkpoints of a run that was killed after a validation."""
+    assert interrupt(tmp_path / "cut", tiny_backbone, 13, "SIGKILL", *JOB) == -signal.SIGKILL
+    return next((tmp_path / "cut").glob("*/checkpoints"))
+
+
+def flip(cut):
+    path = cut / "resume.ckpt"
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("damage", [flip, lambda cut: (cut / "best.ckpt").unlink()], ids=["a bit", "best"])
+@pytest.mark.slow
+def test_damaged_weights_are_not_trained_further(tmp_path, tiny_backbone, cut, damage):
+    damage(cut)
+    with pytest.raises(UserError, match=f"{cut}.*rm -r"):
+        run_job(tmp_path / "cut", tiny_backbone, *JOB, "resume=auto")
+
+
+@pytest.mark.slow
+def test_a_run_goes_on_in_another_place(tmp_path, tiny_backbone, cut, whole):
+    (tmp_path / "cut").rename(tmp_path / "moved")
+    finished = run_job(tmp_path / "moved", tiny_backbone, *JOB, "resume=auto")
+    assert weights(finished) == weights(whole)
+    assert not (tmp_path / "cut").exists()
 
 
 @pytest.mark.slow

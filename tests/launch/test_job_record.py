@@ -1,6 +1,7 @@
 """resume=auto goes on with the job of its folder, or shows its result; another job is refused before rows are read."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 from jobs import compose_job, interrupt, run_job
@@ -10,7 +11,14 @@ from hydra_plugins.juzhen_sweeps.sweeper import _require_own_folders
 from juzhen.core.errors import UserError
 from juzhen.core.result import PROGRESS_FILE, RESULT_FILE, Result
 from launch.job import deciding_settings, read_job
-from launch.run_folder import JOB_FILE, differences, has_begun, remember_job, require_same_job
+from launch.run_folder import (
+    JOB_FILE,
+    changed_code,
+    differences,
+    has_begun,
+    remember_job,
+    require_same_job,
+)
 from sweeps.ledger import SweepCell
 
 CURRICULUM = ("schedule=serial", "dataset=[demo_nli,demo_sts]", "loss=by_kind")
@@ -29,13 +37,19 @@ def begun(folder, *words):
 
 
 def refused(folder, *words):
-    """What the program says to these words and the folder of another job; nothing in the folder changes."""
+    """What the program says to these words and the folder of another job."""
+    message = refused_in(folder, *words)
+    assert f"run_dir={folder}" in message
+    return message
+
+
+def refused_in(folder, *words):
+    """What the program says to these words and a folder; nothing in the folder changes."""
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     with pytest.raises(UserError) as caught:
         train.run_job(composed(folder, *words))
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
     message = str(caught.value)
-    assert f"run_dir={folder}" in message
     assert "another folder (run_dir=" in message
     return message
 
@@ -91,6 +105,31 @@ def test_a_folder_in_which_nothing_was_learnt_takes_another_job(tmp_path):
     (folder / PROGRESS_FILE).touch()
     config.resume = "never"  # what is there is kept aside
     require_same_job(config, read_job(config))
+
+
+@pytest.mark.parametrize("content", ["", '{"key": "a', "{}", '{"key": "a"}', "[]", None])
+def test_an_unfinished_run_without_its_record_is_not_resumed(tmp_path, content):
+    folder = begun(tmp_path / "run")
+    (folder / JOB_FILE).unlink() if content is None else (folder / JOB_FILE).write_text(content)
+    message = refused_in(folder)
+    assert JOB_FILE in message
+    assert "resume=never" in message
+
+
+def test_changed_code_of_a_loss_is_not_resumed(tmp_path, monkeypatch):
+    config = composed(tmp_path / "run")
+    target, own = config.loss._target_, tmp_path / "own.py"
+    own.write_text('"""A loss."""\nSCALE = 2\n')
+    monkeypatch.setattr("launch.run_folder.find_spec", lambda module: SimpleNamespace(origin=str(own)))
+    folder = begun(tmp_path / "run")
+    remember_job(folder, deciding_settings(config), read_job(config))
+    own.write_text('"""My loss."""\n\nSCALE = 2  # twice\n')
+    require_same_job(config, read_job(config))
+    own.write_text('"""A loss."""\nSCALE = 3\n')
+    message = refused_in(folder)
+    assert target in message
+    assert "resume=never" in message
+    assert changed_code(folder, read_job(config)) == [target]
 
 
 def test_a_node_that_one_job_lacks_is_named_once():
