@@ -1,6 +1,7 @@
 """`juzhen serve`: encoders over HTTP."""
 
 import os
+import re
 from functools import partial
 from ipaddress import ip_network
 from math import isfinite
@@ -13,6 +14,7 @@ from juzhen.backends.names import BackendName
 from juzhen.cli.options import Backend
 from juzhen.core.errors import UserError, require_packages
 from juzhen.core.process import without_hub
+from juzhen.core.text import text_fault
 
 LOCAL = ("127.0.0.1", "::1", "localhost")
 
@@ -86,11 +88,21 @@ def serve(
     juzhen serve runs/FAQ --adapter runs/LEGAL --adapter runs/NEWS
     juzhen serve runs/NEW --compare runs/OLD --index texts.txt
     """
+    named = {"encoder": encoder, "--rerank": rerank, "--index": index, "--compare": compare, "--name": name}
+    for option, value in (named | {"--threshold": threshold, "--host": host, "--device": device}).items():
+        if value is not None and (fault := text_fault(value)):
+            raise UserError(f"{option}: {fault}. Leave it out, or see juzhen serve --help")
     require_packages("juzhen serve", "fastapi", "uvicorn", "prometheus_client", extra="serve")
     from juzhen.serving.settings import Keys, Limits
 
     keys = Keys.read(api_keys)
-    if host not in LOCAL and not keys and not no_keys:
+    if api_keys is not None and no_keys:
+        raise UserError("--api-keys, --no-keys: give one of the two")
+    host = host.lower()
+    is_ip = re.fullmatch(r"[\d.]+|[\da-f.]*:[\da-f.:]*(%\w+)?", host)
+    if not is_ip and not re.fullmatch(r"[\w.-]+", host):
+        raise UserError(f"--host {host}: not an address. Give one such as 127.0.0.1, and the port by --port")
+    if host not in LOCAL and not host.startswith("127.") and not keys and not no_keys:
         raise UserError(
             f"--host {host}: everybody who reaches this address could use the server. Give keys (--api-keys FILE, or "
             "JUZHEN_API_KEYS), or type --no-keys"

@@ -32,7 +32,7 @@ ONE_OF_SEVERAL = re.compile("(ies|sses|ches|xes|s)$")
 BEYOND = re.compile("[\U00010000-\U0010ffff]")
 """Signs beyond U+FFFF."""
 
-NUL_FAULT = "holds a NUL byte, which is no character: the file is damaged, or no text"
+NUL_FAULT = "holds a NUL byte, which is no character: it is damaged, or no text"
 
 
 def split_lines(text: str) -> list[str]:

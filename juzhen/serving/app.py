@@ -130,7 +130,9 @@ def add_tables(app: FastAPI) -> None:
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != CONTENT_TYPE:
             raise RequestError(415, f"expected the bytes of a file: Content-Type: {CONTENT_TYPE}")
         asked, content = request.query_params, await request.body()
-        header = {"0": False, "1": True}.get(asked.get("header", ""))
+        if (given := asked.get("header", "")) not in ("", "0", "1"):
+            raise wrong_field("header", "expected 0 or 1")
+        header = {"0": False, "1": True}.get(given)
         read = asyncio.get_running_loop().run_in_executor(
             READERS, read_pairs, asked.get("name", ""), content, header, asked.get("sheet") or None
         )
@@ -228,9 +230,15 @@ class Clients:
             raise RequestError(400, "texts, documents: give one of the two", param="texts")
         if self._service.models.reranker is None:
             raise wrong_field("texts", "no cross-encoder is served. Start the server with --rerank")
-        asked = self._asked(body, body.texts, truncate=bool(body.truncate))
-        ranking = await self._service.ranking(asked, facts)
-        texts = body.texts
+        if body.return_documents:
+            raise wrong_field("return_documents", "with texts it is return_text")
+        asked, texts = self._asked(body, body.texts, truncate=bool(body.truncate)), body.texts
+        try:
+            ranking = await self._service.ranking(asked, facts)
+        except RequestError as error:  # which names the field of the other form
+            error.message = error.message.replace("documents", "texts", 1)
+            error.param = (error.param or "").replace("documents", "texts") or None
+            raise
         return [
             {"index": place, "score": score} | ({"text": texts[place]} if body.return_text else {})
             for place, score in ranking.hits(raw=body.raw_scores)
@@ -239,6 +247,8 @@ class Clients:
     async def _rerank_documents(self, body: schemas.ListRerankBody, facts: RequestLog) -> dict[str, Any]:
         if body.documents is None:
             raise wrong_field("documents", "expected documents, or texts")
+        if body.return_text:
+            raise wrong_field("return_text", "with documents it is return_documents")
         asked = self._asked(body, body.documents, truncate=body.truncate is not False)
         ranking = await self._service.ranking(asked, facts)
         texts = ranking.texts

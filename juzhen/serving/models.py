@@ -457,7 +457,10 @@ def require_model(name: str | None, served: Sequence[str]) -> None:
     if name is not None and name not in served:
         hint = nearest(name, served) if len(name) < 200 else f"Known: {', '.join(served)}"
         raise RequestError(
-            404, f"model {short(name)} is not served here. {hint}", param="model", code="model_not_found"
+            404,
+            f"model {short(name) or '(empty)'} is not served here. {hint}",
+            param="model",
+            code="model_not_found",
         )
 
 
@@ -500,6 +503,8 @@ def load_models(
     embedder = Embedder(loaded, name or model_name(encoder), backend, threshold=threshold)
     further = tuple(_adapter_embedder(source, embedder, device, backend) for source in adapters)
     if compare is not None:
+        if Path(compare).resolve() == Path(encoder).resolve():
+            raise UserError(f"--compare {compare}: this is the served encoder. Name another run")
         further += (Embedder(SentenceEncoder.load(compare, device=device), model_name(compare), backend),)
     names = [embedder.name, *(each.name for each in further)]
     if repeated := sorted({each for each in names if names.count(each) > 1}):
@@ -517,8 +522,10 @@ def load_models(
 def _adapter_embedder(source: str, first: Embedder, device: str, backend: str) -> Embedder:
     """The encoder of a further adapter. Raises UserError for weights that would be in memory a second time."""
     encoder = SentenceEncoder.load(source, device=device)
-    backbones = encoder.backbone, first.encoder.backbone
-    if not all(map(has_adapter, backbones)) or len({base_of(backbone).digest for backbone in backbones}) > 1:
+    backbones = {source: encoder.backbone, first.name: first.encoder.backbone}
+    if bare := [name for name, backbone in backbones.items() if not has_adapter(backbone)]:
+        raise UserError(f"--adapter {source}: {bare[0]} has no adapter. Start another server for {source}")
+    if len({base_of(backbone).digest for backbone in backbones.values()}) > 1:
         raise UserError(
             f"--adapter {source}: it and {first.name} have different base models. Start another server for it"
         )

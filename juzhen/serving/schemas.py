@@ -520,10 +520,12 @@ def _require_few(content: bytes, most_values: int) -> None:
 
 
 def _refused(detail: ErrorDetails) -> RequestError:
-    path = (
-        ".".join(str(part) for part in detail["loc"] if not isinstance(part, str) or part.islower()) or None
-    )
+    # Without the branches of a union, such as bool and literal['NONE'].
+    parts = [part for part in map(str, detail["loc"]) if part.islower() or part.isdigit()]
+    path = ".".join(part for part in parts if part not in ("bool", "str")) or None
     message = detail["msg"][:1].lower() + detail["msg"][1:]
+    if "hex escape" in message or "unicode code point" in message:
+        message = "a text holds half a surrogate pair, which is no character"
     if detail["type"] == "json_invalid":
         return RequestError(400, f"the body is no JSON: {short(message, 200)}", code="invalid_json")
     return RequestError(400, f"{path or 'body'}: {short(message, 200)}", param=path)

@@ -5,6 +5,7 @@ and how it stops.
 """
 
 import asyncio
+import errno
 import json
 import logging
 import math
@@ -340,9 +341,11 @@ def bind(host: str, port: int, *, shared: bool = False) -> socket.socket:
     try:
         return socket.create_server((host, port), family=family, backlog=2048, reuse_port=shared)
     except OSError as error:
-        raise UserError(
-            f"--host {host} --port {port}: {error.strerror}. Choose another port, or 0 for any"
-        ) from error
+        reason = (error.strerror or str(error)).partition(" (while")[0]
+        way_out = "Choose another port, or 0 for any"
+        if (error.errno or 0) < 0 or error.errno == errno.EADDRNOTAVAIL:  # < 0: an unknown name
+            way_out = "Give an address of this machine, such as 127.0.0.1, or 0.0.0.0 for all"
+        raise UserError(f"--host {host} --port {port}: {reason}. {way_out}") from error
 
 
 def refuse_new_connections(listening: socket.socket) -> None:

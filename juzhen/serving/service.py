@@ -211,7 +211,8 @@ class Service:
 
     async def embed(self, body: EmbedBody, facts: RequestLog) -> Any:
         if (body.texts is None) == (body.inputs is None):
-            raise wrong_field("texts", "expected texts, or inputs")
+            problem = "expected texts, or inputs" if body.texts is None else "give inputs or texts, not both"
+            raise wrong_field("texts", problem)
         value, param = (body.texts, "texts") if body.inputs is None else (body.inputs, "inputs")
         vectors, embedder = await self.vectors_of(
             value, body, facts, param=param, dimensions=body.dimensions, normalize=body.normalize
@@ -339,7 +340,10 @@ class Service:
             _require_reachable(body.min_score, None if reranker else models.embedder)
         depth = depth_of(queries, body, most_pairs=self.limits.texts)
         if body.prompt_name is not None:
-            body.input_type = None
+            if body.mode == "bm25":
+                raise wrong_field("prompt_name", "mode=bm25 reads no prompt. Use mode=dense or hybrid")
+            if "input_type" not in body.model_fields_set:
+                body.input_type = None
         vectors = None
         if body.mode != "bm25":
             vectors = await self._vectors(models, queries, body, facts, param="query")

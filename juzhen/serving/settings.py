@@ -83,7 +83,10 @@ class Keys:
         Returns:
             The keys.
         """
-        text = os.environ.get(KEYS_VARIABLE, "") if file is None else read_text(file)
+        try:
+            text = os.environ.get(KEYS_VARIABLE, "") if file is None else read_text(file)
+        except UnicodeDecodeError:
+            text = "?"  # no key
         keys = text.replace(",", " ").split()
         source = KEYS_VARIABLE if file is None else str(file)
         if (file is not None and not keys) or any(

@@ -198,6 +198,43 @@ MAY_CLOSE = {
 """Where the connection may end before the answer is read."""
 
 
+HALF = {"query": "今天", "documents": ["\ud800"]}
+BOTH = {"query": "今天", "texts": ["天气"]}
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "param", "told"),
+    [
+        ("/v1/embeddings", {"input": "今天", "truncate": "yes"}, "truncate", ""),
+        ("/v2/rerank", {"query": "今天", "documents": ["天", {"txt": "气"}]}, "documents.1", ""),
+        ("/v2/rerank", HALF, None, "surrogate"),
+        ("/embed", {"texts": ["今天"], "inputs": ["今天"]}, "texts", "not both"),
+        ("/embed", {"texts": ["今天"], "model": ""}, "model", "(empty)"),
+        ("/rerank", BOTH | {"return_documents": True}, "return_documents", "return_text"),
+        (
+            "/rerank",
+            {"query": "今天", "documents": ["气"], "return_text": True},
+            "return_text",
+            "return_documents",
+        ),
+        ("/rerank", BOTH | {"texts": ["天气", ""]}, "texts", "texts: text"),
+        (
+            "/search",
+            {"query": "今天", "prompt_name": "query", "input_type": "query"},
+            "prompt_name",
+            "input_type",
+        ),
+        ("/search", {"query": "今天", "prompt_name": "query", "mode": "bm25"}, "prompt_name", "mode=bm25"),
+    ],
+)
+def test_a_wrong_field_is_named_as_the_request_has_it(client, path, body, param, told):
+    answer = client.post(path, content=json.dumps(body), headers={"Content-Type": "application/json"})
+    error = answer.json()["error"]
+    assert answer.status_code == (404 if param == "model" else 400)
+    assert error["param"] == param
+    assert told in error["message"]
+
+
 @pytest.mark.parametrize("name", RAW)
 @pytest.mark.sampled(3)
 def test_strange_bytes_are_answered_in_time(client, port, name):

@@ -19,6 +19,14 @@ def served(model, index=None, **options):
     load_models(str(model), None, index, **options)
 
 
+def verb(f, *words):
+    """Start the verb with these words. BYTES is a file of bytes that are no text, KEYS one of a key."""
+    files = {"BYTES": f.tmp_path / "bytes", "KEYS": f.tmp_path / "keys"}
+    files["BYTES"].write_bytes(b"\xff\xfe\x00")
+    files["KEYS"].write_text("0123456789abcdef\n")
+    typed(f, "serve", f.prompted_folder, *(files.get(word, word) for word in words))
+
+
 def indexed(f):
     """An index of the texts of that encoder."""
     encoder = SentenceEncoder.load(f.prompted_folder)
@@ -46,7 +54,28 @@ def deciding(f):
 REFUSED = [
     (lambda f: served(f.prompted_folder, indexed(f), compare=str(second(f))), "--compare: give --index FILE"),
     (lambda f: served("builtin/mini_zh", indexed(f)), "other weights or settings"),
-    (lambda f: served(adapter(f), adapters=[str(f.encoder_folder)]), "have different base models"),
+    (lambda f: served(adapter(f), adapters=[str(f.encoder_folder)]), "--adapter .*encoder has no adapter"),
+    (lambda f: served("builtin/mini_zh", adapters=["builtin/mini_zh"]), "--adapter .*has no adapter"),
+    (
+        lambda f: served(f.prompted_folder, "texts.txt", compare=str(f.prompted_folder)),
+        "--compare .*another run",
+    ),
+    *(
+        (lambda f, words=words: verb(f, *words), told)
+        for words, told in {
+            ("--name", " "): "--name.*empty",
+            ("--name", "\ud800"): "--name.*surrogate",
+            ("--host", ""): "--host.*empty",
+            ("--compare", ""): "--compare.*empty",
+            ("--host", "http://localhost"): "--host http://localhost.*--port",
+            ("--host", "localhost:8000"): "--host localhost:8000.*--port",
+            ("--host", "256.1.1.1", "--no-keys"): "--host 256.1.1.1.*127.0.0.1",
+            ("--host", "8.8.8.8", "--no-keys"): "--host 8.8.8.8.*127.0.0.1",
+            ("--host", "0.0.0.0"): "--host 0.0.0.0.*--no-keys",
+            ("--api-keys", "BYTES"): "bytes.*16 ASCII",
+            ("--api-keys", "KEYS", "--no-keys"): "--api-keys, --no-keys",
+        }.items()
+    ),
     (lambda f: served(folder := adapter(f), adapters=[str(folder)]), "several are called faq"),
     *(
         (lambda f, word=word: served(deciding(f), threshold=word), told)
