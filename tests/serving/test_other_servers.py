@@ -69,7 +69,7 @@ REFUSED = {
         ("prompt_name", {"inputs": "a", "prompt_name": "qury"}),
     ],
     "/rerank": [
-        ("documents", {"query": TEXTS[0], "texts": [LONG]}),
+        ("texts", {"query": TEXTS[0], "texts": [LONG]}),
         ("documents", {"query": TEXTS[0]}),
         ("texts", {"query": TEXTS[0], "documents": ["a"], "texts": ["a"]}),
     ],
