@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int, Shaped
 
-from juzhen.core.errors import UserError, require_choice, require_packages
+from juzhen.core.errors import UserError, require_choice, require_number, require_packages
 from juzhen.core.machine import num_cores
 from juzhen.encoders.embedding_cache import encoder_digest
 from juzhen.encoders.pooled_encoder import PooledEncoder
@@ -478,7 +478,7 @@ def quantize(
         Corpus for `SentenceEncoder.search`.
 
     Raises:
-        UserError: The precision is unknown, or a value is NaN.
+        UserError: The precision is unknown, a value is NaN, or ranges or whole do not fit the vectors.
 
     Example:
         >>> quantize(np.array([[0.1, -0.2, 0.3, 0.4]]), "binary").codes.tolist()
@@ -486,10 +486,19 @@ def quantize(
     """
     require_choice("precision", precision, PRECISIONS)
     vectors = np.atleast_2d(vectors)
+    if vectors.ndim != 2 or not vectors.size or vectors.dtype.kind not in "fiu":
+        raise UserError("vectors: expected a matrix (texts, dim), as encoder.encode(texts) gives it")
     require_finite_vectors(vectors, "vectors")
+    require_number("rescore", rescore, 1)
+    if whole is not None and len(whole) != len(vectors):
+        raise UserError(f"whole: {len(whole)} rows for {len(vectors)} vectors. Give the vectors themselves")
     dim = vectors.shape[1]
     if precision == "binary":
         return Quantized(np.packbits(vectors > 0, axis=-1), dim, None, whole, rescore)
     spread = byte_ranges(vectors) if ranges is None else np.asarray(ranges, dtype=np.float32)
+    if spread.shape != (2, dim) or not (spread[0] <= spread[1]).all():
+        raise UserError(
+            f"ranges: expected the lowest and the highest of {dim} numbers. Take byte_ranges(vectors)"
+        )
     codes = np.clip(np.floor((vectors - spread[0]) / steps_of(spread)), 0, STEPS) - 128
     return Quantized(codes.astype(np.int8), dim, spread, whole, rescore)
