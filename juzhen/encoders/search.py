@@ -10,6 +10,7 @@ from jaxtyping import Float, Int, Shaped
 
 from juzhen.core.errors import UserError, require_choice, require_number, require_packages
 from juzhen.core.machine import num_cores
+from juzhen.core.text import counted
 from juzhen.encoders.embedding_cache import encoder_digest
 from juzhen.encoders.pooled_encoder import PooledEncoder
 from juzhen.encoders.pooling import require_finite_vectors, unit
@@ -69,7 +70,8 @@ def check_top_k(top_k: int, number: int) -> None:
         raise UserError("corpus: there are no documents. Give at least one")
     is_number = isinstance(top_k, int | np.integer) and not isinstance(top_k, bool)
     if not is_number or not 1 <= top_k <= number:
-        raise UserError(f"top_k={top_k!r}: expected a number from 1 to {number:,}, the count of documents")
+        there = counted(number, "documents")
+        raise UserError(f"top_k={top_k!r}: not a number that fits {there}. Type 1 to {number}")
 
 
 class Best:
