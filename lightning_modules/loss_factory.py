@@ -390,7 +390,9 @@ def build_losses(matches: Mapping[str, Match], *, dim: int, num_classes: Mapping
         key = (match.kind, str((match.loss, classes)))
         if key not in shared or shared[key].is_stateful:
             shared[key] = build_loss(match.loss, dim=dim, num_classes=classes)
-        losses._modules[name] = shared[key]  # add_module refuses a set of train.csv: ModuleDict has a method train
+        losses._modules[name] = shared[
+            key
+        ]  # add_module refuses a set of train.csv: ModuleDict has a method train
     return losses
 
 
