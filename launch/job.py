@@ -112,6 +112,10 @@ MONITORED = MONITORED - {*AFTER_TRAINING, *NO_GOAL} | {OF_ANY_TEXT, CLASS_MEANS}
 """Metrics that may choose a checkpoint."""
 
 
+LEAST_SAMPLES = 40
+"""Resamples of an interval, so that one lies beyond each of its ends of 2.5 %."""
+
+
 def read_job(config: DictConfig) -> JobConfig:
     """Turn a composed configuration into a typed job, without torch. Raises ConfigError for its first mistake."""
     register_resolvers()
@@ -160,6 +164,11 @@ def read_job(config: DictConfig) -> JobConfig:
     plan_job(job)
     _settle_language(job)
     _check_monitor(job)
+    if 0 < job.evaluation.bootstrap_samples < LEAST_SAMPLES:
+        raise ConfigError(
+            f"evaluation.bootstrap_samples={job.evaluation.bootstrap_samples}: too few for a 95 % interval. Choose "
+            f"{LEAST_SAMPLES} or more, or 0 for none"
+        )
     sets = {*job.dataset, *job.evaluate, *(path.stem for path in DATASETS.glob("*.yaml"))}
     for name in job.evaluation.transfer:
         require_set("evaluation.transfer", name, sets)

@@ -454,7 +454,15 @@ def _unknown_key(
     whole = next(
         (key for key in typed if key.startswith(f"{path}.")), path
     )  # of trainer.max_epochs, trainer is missed
-    if word in siblings and owner:
+    if word in groups:  # its keys are elsewhere, and there only where an option is chosen
+        last = f".{word}.{whole.rpartition('.')[2]}"
+        meant = next((key for key, _ in leaves(groups_of_job) if key.endswith(last)), None)
+        hint = (
+            f"unknown key. Type {meant}"
+            if meant
+            else f"no option of this group is chosen. Add {word}=<option>"
+        )
+    elif word in siblings and owner:
         hint = f"this key is not set yet. Add it with a +: '+{path}=…'"
     elif path.count(".") == 1 and owner in ("dataset", "evaluate"):
         chosen = command(setting("dataset", [word]))
@@ -466,7 +474,7 @@ def _unknown_key(
     else:
         keys = {*map(str, parent), *([] if owner else groups)} - {"_target_", "hydra"}
         hint = f"unknown key. {nearest(word.lower(), keys)}"
-    return UnknownKeyError(f"{path}: {hint}", path)
+    return UnknownKeyError(f"{path}: {hint}", whole if word in groups else path)
 
 
 def broken_reference(error: OmegaConfBaseException) -> ConfigError:

@@ -67,7 +67,7 @@ def test_what_two_runs_begin_with_is_trained_and_measured_once(tmp_path, tiny_ba
     assert values(alone) == values(other)
 
 
-@pytest.mark.parametrize("changed", [COLUMN, "evaluation.bootstrap_samples=7"])
+@pytest.mark.parametrize("changed", [COLUMN, "evaluation.bootstrap_samples=47"])
 @pytest.mark.slow
 def test_a_shared_stage_is_measured_again_where_other_scores_are_asked_for(
     tmp_path, tiny_backbone, steps, tests, changed
@@ -86,10 +86,10 @@ def test_a_shared_stage_is_trained_again_after_a_change_of_the_maths_and_in_anot
 ):
     words = (*WORDS, "dataset=[demo_sts]")
     run_job(tmp_path, tiny_backbone, *words)
-    run_job(tmp_path, tiny_backbone, *words, "evaluation.bootstrap_samples=7")
+    run_job(tmp_path, tiny_backbone, *words, "evaluation.bootstrap_samples=47")
     assert len(steps) == STEPS, "the stage was there"
     monkeypatch.setattr(stage_store, "MATHS", -1)
-    run_job(tmp_path, tiny_backbone, *words, "evaluation.bootstrap_samples=8")
+    run_job(tmp_path, tiny_backbone, *words, "evaluation.bootstrap_samples=48")
     assert len(steps) == 2 * STEPS
     run_job(tmp_path, tiny_backbone, *words, "hardware.precision=bf16-mixed")
     assert len(steps) == 3 * STEPS
@@ -103,7 +103,7 @@ def test_only_a_changed_stage_is_trained_again(tmp_path, tiny_backbone, steps):
         ("+schedule.stages.demo_sts.optimizer.lr=1e-4", ["demo_sts"]),
         ("+schedule.stages.demo_nli.optimizer.lr=1e-4", ["demo_nli", "demo_sts"]),
         ("dataset.demo_sts.limit=20", ["demo_sts"]),
-        ("evaluation.bootstrap_samples=10", []),
+        ("evaluation.bootstrap_samples=50", []),
         (COLUMN, []),
     ):
         del steps[:]

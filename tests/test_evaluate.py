@@ -20,7 +20,7 @@ from juzhen.report.matrix import build_matrix
 WORDS = (
     "training.duration=2 steps",
     "debug_rows=24",
-    "evaluation.bootstrap_samples=20",
+    "evaluation.bootstrap_samples=40",
     "evaluation.untrained=true",
 )
 

@@ -24,7 +24,7 @@ from juzhen.metrics.ranking import score_ranking
 from juzhen.report.matrix import build_matrix
 from lightning_modules.crossencoder import CrossEncoderModule
 
-FEW = ("training.duration=2 steps", "debug_rows=40", "evaluation.bootstrap_samples=20")
+FEW = ("training.duration=2 steps", "debug_rows=40", "evaluation.bootstrap_samples=40")
 KINDS = {"cmrc2018": Kind.POSITIVE_PAIR, "triclue": Kind.TRIPLET, "tnews": Kind.LABELLED_TEXT}
 
 

@@ -2,6 +2,7 @@
 
 import shutil
 
+import numpy as np
 import pytest
 from refusals import Fixtures
 
@@ -69,6 +70,37 @@ FILES = {
     "encode x {docx}": ".csv, .tsv, .txt",
     "encode x {gap}": "gap.txt:2: the line is empty",
     "encode x {gap} --backend onx": "'--backend': 'onx' is not one of 'torch'",
+    **{
+        f"{words} EMPTY": f"{name}: an empty text"
+        for words, name in (
+            ("encode x {good} --cache", "--cache"),
+            ("score {encoder} 今天 明天 --threshold", "--threshold"),
+            ("index search x 今天 --encoder", "--encoder"),
+            ("mteb {encoder} --tasks", "--tasks"),
+            ("leaks --train", "--train"),
+            ("merge x y z --base", "--base"),
+            ("compare x", "runs"),
+            ("fuse x", "runs"),
+            ("characters", "encoder"),
+            ("index push x", "address"),
+        )
+    },
+    "evaluate EMPTY {pairs}": "names no encoder",
+    "encode x {pairs} --columns text=1,text=2": "--columns text=1,text=2",
+    "encode {encoder} {good} --output {empty}/x.npy --precision int8 --ranges {ranges}": "--ranges: ",
+    "index remove x 5 --id 1": "--file",
+    "index remove x 5 --sheet 1": "--sheet 1",
+    "index search x 今天 --mode bm25 --encoder x": "--encoder: ",
+    "index search x 今天 --mode bm25 --prompt-name x": "--prompt-name: ",
+    "compare --published runs --csv {empty}/x.csv": "--csv",
+    "compare --published runs --sets lcqmc": "--sets",
+    "advise demo_sts --sources demo_qmc --columns text_a=1 --out {empty}/a": "--columns text_a=1",
+    "advise demo_sts --sources demo_qmc demo_qmc --out {empty}/a": "--sources demo_qmc",
+    "advise demo_sts --sources demo_qmc --out {good}": "good.txt",
+    "mteb {encoder} --tasks STSB --out {good}": "good.txt",
+    "leaks --train demo_qmc --config-dir {empty} --output {empty}/a": "--config-dir ",
+    "merge {encoder} {empty}/a --weights 1": "--method linear",
+    "score {encoder} 今天 明天 --calibration {pairs}": "juzhen calibrate",
     "export x out --format onxn": "'--format': 'onxn' is not one of",
     "export nowhere out": "nowhere",
     "score {encoder}-not 今天 明天": "no such folder",
@@ -115,6 +147,8 @@ RUNS = {
     "compare {run} {other} --sets lcqmc": "--sets lcqmc",
     "compare {run} {other} --csv {empty}/x --markdown {empty}/x": "two outputs",
     "calibrate {run} --sheet 1": "--sheet",
+    "compare {run} {other} --metric nosuch": "--metric",
+    "merge {run} {other} {index}": "index.sqlite",
     "compare {run} nowhere": "nowhere: no result in this folder",
     "compare --published {run} {run}": "juzhen compare --published runs",
     "gate {run} --against {other} --target nowhere": "--target nowhere",
@@ -150,10 +184,14 @@ def places(f: Fixtures, tmp_path):
     for name, text in texts.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
     (tmp_path / "empty").mkdir()
+    (tmp_path / "index").mkdir()
+    (tmp_path / "index" / "index.sqlite").write_bytes(b"")
+    np.save(tmp_path / "ranges.npy", np.zeros((2, 3), np.float32))
 
     def find(words):
         found = {name: tmp_path / f"{name}.txt" for name in ("gap", "good")}
         found |= {name: tmp_path / file for name, file in (("docx", "docx.docx"), ("pairs", "pairs.csv"))}
+        found |= {"index": tmp_path / "index", "ranges": tmp_path / "ranges.npy"}
         found |= {"empty": tmp_path / "empty", "encoder": f.encoder_folder}
         if "{run}" in words or "{copy}" in words:
             first, second = f.two_runs

@@ -16,7 +16,7 @@ from juzhen.evaluation import evaluate
 from juzhen.evaluation.settings import EvaluationSettings
 from juzhen.report.matrix import BELOW
 
-FEW = ("training.duration=2 steps", "debug_rows=24", "evaluation.bootstrap_samples=20")
+FEW = ("training.duration=2 steps", "debug_rows=24", "evaluation.bootstrap_samples=40")
 SETS = ("demo_retrieval", "demo_reranking")
 REAL_DATA = os.environ.get("JUZHEN_DATA")
 

@@ -35,6 +35,7 @@ from juzhen.core.errors import UserError, command, require_number, setting
 from juzhen.core.examples import JUDGED, Examples, Kind
 from juzhen.core.file_guard import require_writable
 from juzhen.core.kinds import metric_title
+from juzhen.core.paths import is_table
 from juzhen.core.text import counted, markdown_table, time_in_words
 from juzhen.data.tables import TableReading
 from juzhen.evaluation.run import require_vectors
@@ -390,9 +391,12 @@ def advise(
         UserError: A target that cannot be read or scored, or that is a source, or no source.
     """
     require_number("learning_rate", learning_rate, 0, 1, open_low=True, optional=True)
-    for source in sources or ():
-        if Path(source).expanduser().resolve() == Path(target).expanduser().resolve():
+    places = [Path(each).expanduser().resolve() for each in (target, *(sources or ()))]
+    for source, place in zip(sources or (), places[1:], strict=True):
+        if place == places[0]:
             raise UserError(f"sources={source}: is the target, whose own rows are tried anyway. Leave it out")
+        if places.count(place) > 1:
+            raise UserError(f"sources={source}: is named twice. Name it once")
     if out is not None:
         require_writable(out)
     require_vectors(encoder)  # all sources are read before it is loaded
@@ -406,6 +410,8 @@ def advise(
         deadline=begun + SHARE_FOR_READING * 60 * minutes,
         report=say,
     )
+    if corpus is None and not any(map(is_table, [str(target), *(sources or ())])):
+        reading.table.require_unread(str(target))
     if corpus is None and answers is not None:
         raise UserError("answers: it needs the documents. Give their table as corpus")
     if corpus is None:

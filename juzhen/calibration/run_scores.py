@@ -496,8 +496,8 @@ class PairedRuns:
 
 def differences(first: Scored, other: Scored, *, metric: str | None) -> list[RunDifference]:
     """Return differences of the common metrics, of `metric` only, or by default of the set's main metric."""
-    shared = [name for name in first.measures if name in other.measures]
-    measures = [metric] if metric in shared else shared if first.kind in ROWS_OF_PAIRS else shared[:1]
+    shared = [name for name in first.measures if name in other.measures and metric in (None, name)]
+    measures = shared if first.kind in ROWS_OF_PAIRS else shared[:1]
     gaps = {measure: paired_gap([other], [first], measure) for measure in measures}
     return [
         RunDifference(

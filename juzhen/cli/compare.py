@@ -8,9 +8,9 @@ from typer import Argument, Exit, Option
 
 from juzhen.cli import options
 from juzhen.cli.runs import read_matrix, write_page
-from juzhen.core.errors import UserError
+from juzhen.core.errors import UserError, require_choice
 from juzhen.core.file_guard import check_overwritable
-from juzhen.core.kinds import metric_title
+from juzhen.core.kinds import metric_key, metric_title
 from juzhen.core.result import without_size
 from juzhen.core.text import counted, short
 
@@ -64,7 +64,11 @@ def compare(
     juzhen compare --published runs --markdown comparison.md
     """
     check_overwritable(*filter(None, (markdown, csv)))
+    metric = metric and metric_key(metric)
     if published:
+        unread = {"--sets": sets, "--split": split, "--csv": csv, "--data-dir": data_dir}
+        if flag := next((flag for flag, value in unread.items() if value), None):
+            raise UserError(f"{flag}: not read with --published. Leave out one of the two")
         tables = _published(runs, metric=metric)
         notes: list[str] = []
     else:
@@ -146,10 +150,12 @@ def _comparison(
     sliced: list[tuple[str, ...]] = []
     lists: list[ReportTable] = []
     frames: dict[str, pd.DataFrame] = {}
+    measures: set[str] = set()
     for column in columns:
         if (scored_runs := paired.scored(column)) is None:
             continue
         scored = dict(zip(labels, scored_runs, strict=True))
+        measures.update(*(run.measures for run in scored_runs))
         for letter, other in list(scored.items())[1:]:
             for gap in differences(scored_runs[0], other, metric=metric):
                 measure = metric_title(gap.measure).replace("spearman", "Spearman")
@@ -173,6 +179,8 @@ def _comparison(
             flipped_pairs = flipped_rows(frame, scored_runs[0], scored_runs[-1])
             lists.append(_pairs(flipped_pairs, column, worst, moved))
             lists.append(_pairs(worst_rows(frame), column, worst, f"Worst of {last}"))
+    if metric is not None and measures:
+        require_choice("--metric", metric, measures)
     note = (
         "Differences to A ×100, with 95 % intervals over rows, paired. A difference is undecided where its interval "
         "holds 0; intervals are not corrected for their number, and say nothing about other seeds."

@@ -212,8 +212,10 @@ def remove(
     from juzhen.data.tables import TableReading, parse_columns
     from juzhen.index.writing import read_ids
 
-    said = {"id": id_column} if id_column else parse_columns(columns)
-    names = [*(ids or []), *(read_ids(file, TableReading(said, header, sheet=sheet)) if file else [])]
+    reading = TableReading({"id": id_column} if id_column else parse_columns(columns), header, sheet=sheet)
+    if file is None:
+        reading.require_unread("a list of ids", "Name a table by --file, or leave it out")
+    names = [*(ids or []), *(read_ids(file, reading) if file else [])]
     if not names:
         raise UserError("no ids given. Type ids of texts, or --file with one per line")
     from juzhen.index.writing import remove as remove_ids
@@ -252,6 +254,9 @@ def search(
 
     juzhen index search indexes/faq 怎么退货 --mode hybrid --rerank runs/CE
     """
+    if mode == "bm25" and (encoder or prompt_name):
+        flag = "--encoder" if encoder else "--prompt-name"
+        raise UserError(f"{flag}: --mode bm25 counts terms and encodes no query. Leave out one of the two")
     without_hub()
     from juzhen.index.index import RERANKED, Index, reranked
 

@@ -20,9 +20,12 @@ PROGRAM = "juzhen"
 PARAMETER = re.compile(
     r"(?<![\w.\"'{-])(?<!\+ )(dev|test|name|minutes|sources|on_bad_row|data_dir|config_dir|truncate_dim|prompt_name"
     r"|batch_tokens|long_texts|metric|threshold|range_min|range_max|num_negatives|relative_margin|absolute_margin|max_score|min_score"
-    r"|hard_share|chunk_tokens|prompt|positive_reference|false_negative_rate|temperature|learning_rate|workers|overlap|calibrate_on|maps|layers|dim|^dataset)="
+    r"|hard_share|weights|density|scale|method|prompt|device|filter|chunk_tokens|positive_reference|false_negative_rate|temperature|learning_rate|workers|overlap|calibrate_on|maps|layers|dim|^dataset)="
 )
 """Parameters in library messages that are options of several verbs."""
+
+FIRST_WORD = re.compile(r"\A[a-z_]+(?=: )")
+"""A parameter that a library message begins with, and no value."""
 
 ADVICE = re.compile(r",? or choose (?P<name>on_bad_row|data_dir)=[^.;]*")
 """Advice at the end of a sentence that only some entry points can follow."""
@@ -87,6 +90,7 @@ def in_flags(message: str, known: Collection[str]) -> str:
     other = "Name another encoder. juzhen score and evaluate open this one"
     message = without_loading(message, other, readers)
     message = ADVICE.sub(lambda found: found[0] if flag(found["name"]) in known else "", message)
+    message = FIRST_WORD.sub(lambda found: flag(found[0]) if flag(found[0]) in known else found[0], message)
     return PARAMETER.sub(lambda found: f"{flag(found[1])} " if flag(found[1]) in known else found[0], message)
 
 

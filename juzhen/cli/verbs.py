@@ -111,9 +111,17 @@ class Verb(TyperCommand):
         values, _, _ = self.make_parser(ctx).parse_args(list(arguments))
         param: Any
         for param in self.get_params(ctx):
-            value = values.get(param.name)
-            if isinstance(value, str) and not value.strip() and param.type_descriptor.is_path:
-                raise UserError(f"{max(param.opts)}: an empty text is not a path. Type . for this folder")
+            value, kind = values.get(param.name), param.type_descriptor.annotation
+            is_option, is_path = param.param_type_name == "option", kind in (Path, list[Path])
+            # A prompt may be empty. Texts and ids of an argument list are checked where they are read.
+            is_name = kind in (str, tuple[str, str]) or (is_option and kind == list[str])
+            given: Any = value if isinstance(value, list | tuple) else [value]
+            if (is_path or is_name) and param.metavar not in ("TEXT", "SIGN") and "" in map(_stripped, given):
+                way = "Give one, or leave the option out" if is_option else f"Expected: {param.help}"
+                way = "Type . for this folder" if is_path else way
+                raise UserError(
+                    f"{max(param.opts)}: an empty text is not a {'path' if is_path else 'name'}. {way}"
+                )
         return super().parse_args(ctx, arguments)
 
     def _one_value_each(self, args: list[str]) -> list[str]:
@@ -137,6 +145,10 @@ class Verb(TyperCommand):
             result = super().invoke(ctx)
         seen.show()
         return result
+
+
+def _stripped(value: object) -> object:
+    return value.strip() if isinstance(value, str) else value
 
 
 class Verbs(TyperGroup):

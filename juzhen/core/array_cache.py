@@ -109,7 +109,7 @@ class ArrayCache:
         except (OSError, ValueError, UserError) as error:
             warnings.warn(
                 f"{path.parent}: {self._holds} cannot be kept here ({getattr(error, 'strerror', None) or error}); the "
-                "work goes on without. Choose another cache_dir, or null for none",
+                "work goes on without. Choose another folder for the cache",
                 stacklevel=2,
             )
             return None

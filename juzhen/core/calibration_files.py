@@ -143,7 +143,7 @@ def _threshold(report: Mapping[str, Any]) -> float | None:
 
 def is_fusion(path: str | Path) -> bool:
     """True for a file of a fusion, and not of a calibration. Raises UserError if it cannot be read."""
-    return "alpha" in _report(path, dict[str, Any], "fuse runs/ONE runs/OTHER")
+    return "alpha" in _report(path, dict[str, Any], "calibrate runs/NAME")
 
 
 def _report(path: str | Path, kind: Any, command: str) -> dict[str, Any]:

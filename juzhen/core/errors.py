@@ -87,7 +87,7 @@ def foreign_reason(error: BaseException) -> str:
         One line.
     """
     said = getattr(error, "strerror", None) or error  # without the path, which the caller names
-    text = " ".join(str(said).split()) or type(error).__name__
+    text = re.sub(r"\[Errno -?\d+\] ", "", " ".join(str(said).split())) or type(error).__name__
     if re.search("trust_remote_code|(custom|remote) code", text):
         return "it comes with code, and juzhen never runs the code of a model or of a data set"
     return text[:300]

@@ -19,7 +19,7 @@ from juzhen.core.examples import (
     Kind,
 )
 from juzhen.core.paths import suffix_of
-from juzhen.core.text import counted, is_unseen, short, text_fault
+from juzhen.core.text import counted, is_unseen, number_or_nan, short, text_fault
 from juzhen.data.readers import FileTable
 from juzhen.data.spec import DatasetConfig, Source, SplitRequest
 
@@ -337,7 +337,7 @@ def read_teacher_scores(
     scores = np.empty((len(table.lines), len(columns)), dtype=np.float32)
     for origin, (field, values) in enumerate(columns.items()):
         for row, value in enumerate(values):
-            scores[row, origin] = _number(_word(value))
+            scores[row, origin] = number_or_nan(_word(value))
             if not np.isfinite(scores[row, origin]):
                 wrong = f"{field} is {short(_word(value))!r}, expected a finite number"
                 faults.setdefault(int(table.lines[row]), wrong)
@@ -380,7 +380,7 @@ def _target_of(config: DatasetConfig, kind: Kind, key: str) -> Callable[[str], f
 
 def _gain(word: str) -> float | str:
     """The gain of a document. Official judgements of some sets have −1 or −2 for no gain at all."""
-    gain = _number(word)
+    gain = number_or_nan(word)
     if not math.isfinite(gain):
         return f"the gain is {short(word)!r}, not a finite number" if word else "the gain is missing"
     return max(gain, 0.0)
@@ -395,10 +395,3 @@ def _scaled(word: str, low: float, high: float) -> float | str:
     if not low <= score <= high:
         return f"the score is {short(word)}, outside of score_range [{low:g}, {high:g}]"
     return (score - low) / (high - low)
-
-
-def _number(word: str) -> float:
-    try:
-        return float(word)
-    except ValueError:
-        return math.nan

@@ -478,6 +478,9 @@ def _classified(table: RawTable, kind: Kind, columns: dict[str, str], notes: Seq
     where = f"{table.place}: column {name} holds {listed(values[:6])}"
     if kind is Kind.SCORED_PAIR:
         scores = finite_numbers(column).dropna()
+        signs = [value for value in values if NUMBER.fullmatch(re.sub("[%％‰,，]", "", value))]
+        if scores.empty and signs:
+            raise UserError(f"{where}: {signs[0]} is not a plain number. Write 0.05 for 5% and for 0,05")
         if scores.empty or scores.min() == scores.max():
             raise UserError(f"{where}. Expected labels, or scores that differ. {_advice(table)}")
         return Guess(kind, columns, None, (math.floor(scores.min()), math.ceil(scores.max())), tuple(notes))

@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol, Self
 from pydantic import Field, model_validator
 
 from juzhen.core.aliases import require_set, with_current_keys
-from juzhen.core.errors import nearest
+from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import TARGET_COLUMN, Kind
 from juzhen.core.paths import DATASETS
 from juzhen.core.safe_open import read_yaml
@@ -331,8 +331,15 @@ def described_sets(folder: Path, config_dir: Path | None = None) -> dict[str, Pa
 
     Returns:
         Name → path.
+
+    Raises:
+        UserError: `config_dir` has no description.
     """
     further = [] if config_dir is None else sorted((config_dir / "dataset").glob("*.yaml"))
+    if config_dir is not None and not further:
+        raise UserError(
+            f"config_dir={config_dir}: no description of a set. Give the folder with dataset/<set>.yaml"
+        )
     return {path.stem: path for path in [*sorted(folder.glob("*.yaml")), *further]}
 
 

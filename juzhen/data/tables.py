@@ -229,11 +229,11 @@ def parse_columns(words: str | Sequence[str] | None, fields: Sequence[str] = ())
     if fields and len(listed) == len(fields) and not any("=" in word for word in listed):
         return dict(zip(fields, listed, strict=True))
     parts = [part.partition("=") for word in listed for part in word.split(",")]
-    if wrong := [part[0] for part in parts if not part[0].strip() or not part[2].strip()]:
-        raise UserError(
-            f"--columns {wrong[0]}: expected FIELD=COLUMN, as in text_a=问题,text_b=相似问,label=3"
-        )
-    return {key.strip(): column.strip() for key, _, column in parts}
+    said = {key.strip(): column.strip() for key, _, column in parts}
+    if len(said) < len(parts) or not all([*said, *said.values()]):
+        expected = "FIELD=COLUMN, each field once, as in text_a=问题,text_b=相似问,label=3"
+        raise UserError(f"--columns {','.join(listed)}: expected {expected}")
+    return said
 
 
 def require_there(path: Path) -> None:
@@ -441,7 +441,7 @@ def _sheet(path: Path, reading: TableReading, content: bytes | None, most_bytes:
     sheet = read_sheet(path, reading.sheet, content=content, most_bytes=most_bytes)
     columns = sorted({column for cells in sheet.rows.values() for column in cells})
     rows, faults = list(sheet.rows.items()), dict[int, str]()
-    usual = np.median([len(cells) for cells in sheet.rows.values()])
+    usual = np.median([len(cells) for cells in sheet.rows.values()] or [0])
     while len(rows) > 1 and usual > 1 and len(rows[0][1]) == 1 < len(rows[1][1]):  # a title above the table
         faults[rows[0][0]] = f"1 cell, expected {len(columns)}: a title, no row"
         rows = rows[1:]

@@ -29,7 +29,7 @@ from transformers.modeling_outputs import BaseModelOutput
 from juzhen.core.columns import require_finite_weights
 from juzhen.core.errors import UserError
 from juzhen.core.text import short
-from juzhen.encoders.folder_settings import lower_cases, naming, read_settings, read_tensors
+from juzhen.encoders.folder_settings import COPY_AGAIN, lower_cases, naming, read_settings, read_tensors
 from juzhen.encoders.layout import STATIC, is_static, static_shape
 from juzhen.encoders.preflight import BY_LENGTH, GROWS, not_growing
 from juzhen.encoders.resolve_path import WEIGHTS
@@ -81,7 +81,7 @@ AutoModel.register(StaticConfig, StaticTokens)
 def read_static(folder: Path, config: StaticConfig) -> StaticTokens:
     """Read the token table of a folder. Raises UserError if the weights do not load."""
     path = folder / WEIGHTS[0]
-    with naming(f"{path}: the weights do not load"):
+    with naming(f"{path}: the weights do not load", COPY_AGAIN):
         tensors = read_tensors(path)
         table = tensors["embedding.weight"] if "embedding.weight" in tensors else tensors["embeddings"]
         table = table.float()
@@ -329,7 +329,7 @@ def from_weights(source: str, architecture: PretrainedConfig, **options: object)
     """Load a model from a folder or the hub. Raises UserError if the weights do not match the configuration."""
     if isinstance(architecture, StaticConfig):
         return read_static(Path(source), architecture)
-    with naming(f"{source}: the weights do not load"):
+    with naming(f"{source}: the weights do not load", COPY_AGAIN):
         built = model_class(architecture) if has_decoder(architecture) else AutoModel
         backbone, report = built.from_pretrained(
             source,

@@ -65,9 +65,12 @@ def read_tensors(path: Path) -> "dict[str, Tensor]":
     return tensors
 
 
+COPY_AGAIN = ". Copy the files again, whole (git lfs pull where they are pointers)"
+
+
 @contextmanager
-def naming(message: str) -> Iterator[None]:
-    """Turns whatever is raised inside into a UserError: the message, and the reason behind it.
+def naming(message: str, way_out: str = "") -> Iterator[None]:
+    """Turns whatever is raised inside into a UserError: the message, the reason behind it, and the way out.
 
     transformers, tokenizers and safetensors raise a dozen unrelated types for files that are damaged or do not belong
     together: KeyError, ZeroDivisionError, and panics.
@@ -83,7 +86,7 @@ def naming(message: str) -> Iterator[None]:
             message += (
                 ": PYTHONOPTIMIZE=2 takes away docstrings, which transformers reads. Unset it, or set it to 1"
             )
-        raise UserError(f"{message}: {type(error).__name__}: {foreign_reason(error)}") from error
+        raise UserError(f"{message}: {type(error).__name__}: {foreign_reason(error)}{way_out}") from error
 
 
 LENGTH_FILE = "sentence_bert_config.json"

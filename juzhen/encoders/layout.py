@@ -18,6 +18,7 @@ from juzhen.core.text import short
 from juzhen.encoders.backbone_config import BackboneConfig
 from juzhen.encoders.folder_settings import (
     ANSWERS,
+    COPY_AGAIN,
     PAIRS,
     PYLATE,
     ROUTER,
@@ -244,7 +245,7 @@ def _tables(folder: Path) -> dict[str, list[int]]:
     path = folder / "model.safetensors"
     if not path.is_file():
         return {}
-    with naming(f"{path}: the weights do not load"), safe_open(path, framework="numpy") as file:
+    with naming(f"{path}: the weights do not load", COPY_AGAIN), safe_open(path, framework="numpy") as file:
         shapes = {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118
     is_table = {*shapes} == {"embedding.weight"} or {"embeddings"} <= {*shapes} <= {
         "embeddings",

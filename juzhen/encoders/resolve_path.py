@@ -52,9 +52,11 @@ def locate_folder(path: str) -> Path | None:
     """Local folder of a path, or None if it can only be a hub id.
 
     A relative path is looked up in the working directory, then in the package (builtin/encoder), then in the clone. A
-    built-in name without a revision is the newest one (builtin/mini_zh). Raises UserError if the text can only be
-    a path and the folder is missing.
+    built-in name without a revision is the newest one (builtin/mini_zh). Raises UserError if the text is empty, or can
+    only be a path and the folder is missing.
     """
+    if not path.strip():
+        raise UserError("an empty text names no encoder. Name a run, or the folder of an encoder")
     source = Path(path).expanduser()
     for candidate in (source, PACKAGE / newest(path), ROOT / source):
         if candidate.is_dir():

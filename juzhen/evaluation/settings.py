@@ -60,11 +60,19 @@ class HardwareConfig:
         return self.devices * self.num_nodes
 
 
+def _distinct(names: list[str]) -> list[str]:
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise ValueError(f"{twice} is named twice. Name it once")
+    return names
+
+
 @configuration
 class EvaluationConfig:
     """Settings of the evaluation of a run."""
 
-    splits: list[Literal["dev", "test"]] = Field(description="splits to evaluate")
+    splits: Annotated[list[Literal["dev", "test"]], AfterValidator(_distinct)] = Field(
+        description="splits to evaluate"
+    )
     bootstrap_samples: int = Field(ge=0, description="resamples for the 95 % interval · 0: none")
     untrained: bool = Field(description="also score the weights before training")
     without_leaks: bool = Field(description="also score the rows whose pair this job's training has not seen")
@@ -80,7 +88,7 @@ class EvaluationConfig:
         ge=1,
         description="rows of each split, or queries of a retrieval set, at most: the same in every run · null: all",
     )
-    transfer: list[str] = Field(
+    transfer: Annotated[list[str], AfterValidator(_distinct)] = Field(
         default_factory=list, description="sets that are classified on frozen embeddings"
     )
     transfer_limit: int | None = Field(

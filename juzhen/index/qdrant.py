@@ -8,12 +8,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Self
+from urllib.parse import urlsplit
 
 import numpy as np
 from jaxtyping import Float
 from typing_extensions import TypedDict
 
-from juzhen.core.errors import UserError, require_choice, require_packages
+from juzhen.core.errors import UserError, foreign_reason, require_choice, require_packages
+from juzhen.core.file_guard import require_outside
 from juzhen.core.schema import require_form
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.index.index import Index, IndexHit, check_encoder, prepare_queries
@@ -55,11 +57,13 @@ def connect(address: str) -> tuple[Any, str]:
     from qdrant_client import QdrantClient
 
     root, _, name = address.rpartition("/")
-    if not name or not root.removeprefix(LOCAL).strip("/"):
+    has_place = root.removeprefix(LOCAL) if address.startswith(LOCAL) else urlsplit(root).hostname
+    if not (is_address(address) and name and has_place):
         raise UserError(f"{address}: expected http://HOST:PORT/COLLECTION, or {LOCAL}FOLDER/COLLECTION")
     with _answering(address):
         if address.startswith(LOCAL):
             folder = Path(root.removeprefix(LOCAL))
+            require_outside(folder / name)
             for path in sorted(folder.glob("collection/*/storage.sqlite")):
                 _require_plain_points(path)
             return QdrantClient(path=str(folder)), name
@@ -75,7 +79,9 @@ def _answering(address: str) -> Iterator[None]:
     try:
         yield
     except ResponseHandlingException as error:
-        raise UserError(f"{address}: {error}. Start Qdrant there, or name another address") from error
+        raise UserError(
+            f"{address}: {foreign_reason(error)}. Start Qdrant there, or name another address"
+        ) from error
     except ApiException as error:
         reason = " ".join(str(error).split())
         raise UserError(f"{address}: {reason}. Check the address and QDRANT_API_KEY") from error

@@ -77,6 +77,9 @@ def merge_runs(
         raise UserError(f"{out}: holds a finished run. Choose another folder")
     parents = [Result.read(folder) for folder in folders if (Path(folder) / RESULT_FILE).is_file()]
     are_runs = len(parents) == len(folders)
+    others = sorted({path.name for path in out.glob("[!.]*")} - {ENCODER_FOLDER, ROWS_FILE})
+    if are_runs and others:
+        raise UserError(f"{out}: holds {others[0]}, which no merge writes first. Choose a new folder")
     recipe.check(len(folders), base=base, sets=dataset, finds_base=are_runs)
     start, start_name = (base, str(base)) if base is not None else (None, "")
     if recipe.needs_base and base is None:

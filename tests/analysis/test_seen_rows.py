@@ -125,7 +125,7 @@ def test_a_curriculum_carries_its_account_and_the_scores_are_those_of_the_rest(
         "evaluate.lcqmc.rows.dev=null",
         "evaluation.without_leaks=true",
         "evaluation.untrained=true",
-        "evaluation.bootstrap_samples=20",
+        "evaluation.bootstrap_samples=40",
     )
     found = sorted(folder.rglob("result.json"), key=lambda one: Result.read(one).stage)
     assert len(found) == 2
@@ -165,7 +165,7 @@ def test_a_finished_run_is_told_afterwards_what_it_has_seen(words, tmp_path, tin
         "+dataset@evaluate.xiaobu=xiaobu",
         "evaluate.xiaobu.rows.dev=null",
         "evaluation.without_leaks=true",
-        "evaluation.bootstrap_samples=20",
+        "evaluation.bootstrap_samples=40",
     )
     expected = Result.read(run)
     leaked = [expected.data[f"dev/{name}"]["leaked"]["rows"] for name in ("atec", "lcqmc", "xiaobu")]

@@ -127,6 +127,15 @@ CALLS = {
         )
         for words in (("好", "坏"), ("80%", "10%"), ("0,5", "0,9"), ("重复", "不重复"))
     },
+    **{
+        f"grades such as {grade}": (
+            lambda folder, grade=grade: as_examples(
+                [{"q": f"句{n}", "p": f"文{n}", "score": grade.format(n)} for n in range(1, 10)]
+            ),
+            "plain number.* 0.05",
+        )
+        for grade in ("{}%", "{}％", "0,{}")
+    },
     "percentages": (
         lambda folder: as_examples([{"q": f"句{n}", "p": f"文{n}", "y": f"{n % 2}0%"} for n in range(40)]),
         "y holds 00%",

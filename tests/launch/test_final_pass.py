@@ -54,7 +54,7 @@ def passes(monkeypatch):
 def test_what_validation_has_put_out_is_not_put_out_again(
     tmp_path, tiny_backbone, passes, monkeypatch, words, is_known
 ):
-    many = (*words, "evaluation.bootstrap_samples=20")
+    many = (*words, "evaluation.bootstrap_samples=40")
     run = Result.read(run_job(tmp_path / "once", tiny_backbone, *many))
     assert passes.count("test") == (0 if is_known else 1)
     for kind in (BiEncoder, CrossEncoderModule):

@@ -105,7 +105,7 @@ def test_a_graph_evaluates_as_torch_does(tmp_path, tiny_backbone):
 def test_the_back_end_belongs_to_the_run_and_the_cache_does_not():
     assert key_of() == key_of("evaluation.cache_embeddings=true") == key_of("cache_dir=elsewhere")
     assert key_of() != key_of("evaluation.backend=onnx")
-    assert key_of() != key_of("evaluation.bootstrap_samples=7")
+    assert key_of() != key_of("evaluation.bootstrap_samples=47")
 
 
 def test_what_cannot_work_is_said_before_training(tmp_path, tiny_backbone, monkeypatch):
