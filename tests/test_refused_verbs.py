@@ -128,6 +128,7 @@ FILES = {
     "score {encoder} 今天 明天 --output x.csv": "--file",
     "score {encoder} 今天 明天 --score-column x": "--file",
     "score {encoder} --file {pairs} --score-column BLANK": "--score-column",
+    "score {encoder} --file {pairs} --decide --score-column same": "a column same",
     "score {encoder} --file {pairs} --split-cells EMPTY": "--split-cells",
     "score {encoder} 今天 明天 --words": "--words",
     "shrink x {empty}/out --layers 2 --dataset text_tatoeba": "--vocabulary",

@@ -251,7 +251,8 @@ def score_table(
     require_room(output.absolute().parent)
     table = read_own_table(path, reading)
     new_names = [score_column, SAME] if scorer.decide else [score_column]
-    if twice := [name for name in new_names if name in (table.names or ())]:
+    names = [*(table.names or ()), *new_names]
+    if twice := [name for name in new_names if names.count(name) > 1]:
         raise UserError(
             f"{path}: there is a column {twice[0]} already. Rename it, or type --score-column predicted"
         )

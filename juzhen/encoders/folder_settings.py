@@ -86,7 +86,9 @@ def naming(message: str, way_out: str = "") -> Iterator[None]:
             message += (
                 ": PYTHONOPTIMIZE=2 takes away docstrings, which transformers reads. Unset it, or set it to 1"
             )
-        raise UserError(f"{message}: {type(error).__name__}: {foreign_reason(error)}{way_out}") from error
+        reason = foreign_reason(error)
+        said = f" ({reason}){way_out}" if way_out else f": {type(error).__name__}: {reason}"
+        raise UserError(f"{message}{said}") from error
 
 
 LENGTH_FILE = "sentence_bert_config.json"
