@@ -7,7 +7,6 @@ from typer import Option
 
 from juzhen.cli import options
 from juzhen.core.errors import require_packages
-from juzhen.core.file_guard import require_writable
 from juzhen.core.paths import DATASETS
 from juzhen.core.process import without_hub
 from juzhen.core.text import markdown_table
@@ -41,7 +40,6 @@ def mteb(
     """
     require_packages("juzhen mteb", "mteb", extra="mteb")
     names = list(dict.fromkeys(name for word in tasks for name in word.split(",")))
-    require_writable(out)
     from juzhen.core.result import weights_digest
     from juzhen.data.rows import ConfiguredSets
     from juzhen.encoders.resolve_path import encoder_folder

@@ -70,9 +70,7 @@ def is_own_dir(path: Path) -> bool:
 def require_writable(folder: Path) -> None:
     """Raises UserError for a folder in which nothing can be written, or that cannot be made."""
     there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
-    if not there.is_dir():
-        raise UserError(f"{folder}: {there} is a file, where a folder would be written. Choose another place")
-    if not os.access(there, os.W_OK | os.X_OK):
+    if there.is_dir() and not os.access(there, os.W_OK | os.X_OK):
         raise UserError(f"{folder}: nothing can be written in {there}. Choose a folder that you may write")
 
 
