@@ -301,7 +301,8 @@ def command_of(stages: Stages, target: Target, sources: dict[str, TrainingSet], 
     """The command that trains a recipe: of the suite, after the files have become sets."""
     if not stages:
         return command("juzhen", "encode", encoder, "texts.txt")
-    names, words, tables = [], [], []
+    names: list[str] = []
+    words, tables = [], []
     for source, count in stages:
         training_set = sources[source]
         place, name = training_set.place, target.name if source == OWN else source

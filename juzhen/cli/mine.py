@@ -1,6 +1,7 @@
 """`juzhen mine`: hard negatives for the pairs of a set."""
 
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,6 +17,9 @@ from juzhen.core.text import counted
 from juzhen.mining.options import MiningOptions
 
 USUAL = MiningOptions()
+FEWEST_ROWS, FEWEST_REFUSED = 0.1, 0.001
+"""Shares, of the rows that there would be without a fitted threshold and of the candidates that come to it, below which
+the pairs that it was fitted on are taken for others than those that are mined."""
 
 
 def mine(
@@ -104,7 +108,7 @@ def mine(
     from juzhen.encoders.resolve_path import encoder_folder
     from juzhen.mining import negatives as miner
     from juzhen.mining.candidates import load_source
-    from juzhen.mining.negatives import NoNegativesError, misfit, report_lines
+    from juzhen.mining.negatives import NoNegativesError, report_lines
 
     folder = options.data_folder(data_dir)
     where: dict[str, Any] = {"data_dir": folder, "config_dir": config_dir, "on_bad_row": table.on_bad_row}
@@ -156,3 +160,25 @@ def mine(
     if (warning := misfit(report, calibrate_on)) is not None:
         print(f"warning: {warning}", file=sys.stderr)
     print(training_command(out, yaml, "loss=info_nce", folder if folder.is_dir() else out.parent))
+
+
+def misfit(report: Mapping[str, Any], calibrated_on: str | None) -> str | None:
+    """Explain why a fitted threshold does not suit the mined set, and what to do. None if it may suit."""
+    if (fitted := report.get("threshold")) is None:
+        return None
+    from juzhen.mining.negatives import share_of
+
+    counts = report["left"]
+    rows, without, candidates, refused = (
+        counts[name] for name in ("rows", "rows_without", "candidates", "refused")
+    )
+    way_out = "calibrate on pairs of the same kind and field, or use --relative-margin or --max-score instead"
+    start = (
+        f"--calibrate-on {calibrated_on}: the threshold {fitted['value']:.4f} refuses {share_of(refused, candidates)} "
+        "candidates"
+    )
+    if rows < FEWEST_ROWS * without:
+        return f"{start} and leaves {share_of(rows, without)} rows; {way_out}"
+    if refused < FEWEST_REFUSED * candidates:
+        return f"{start}, next to nothing; {way_out}"
+    return None

@@ -302,7 +302,9 @@ def build(
     try:
         present = store.facts()
         if present.get("state") == "complete":
-            raise UserError(f"{folder}: holds an index already. Name another folder, or type juzhen index add")
+            raise UserError(
+                f"{folder}: holds an index already. Name another folder, or type juzhen index add"
+            )
         if present and {key: present.get(key) for key in facts} != facts:
             raise UserError(
                 f"{folder}: holds an unfinished index of other texts or settings. Give the command that began it, or "

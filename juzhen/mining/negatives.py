@@ -53,10 +53,6 @@ from juzhen.mining.filters import (
 from juzhen.mining.options import IDENTITY, OWN, MiningOptions
 from juzhen.mining.sets import write_description
 
-FEWEST_ROWS, FEWEST_REFUSED = 0.1, 0.001
-"""Shares, of the rows that there would be without a fitted threshold and of the candidates that come to it, below which
-the pairs that it was fitted on are taken for others than those that are mined."""
-
 
 def report_lines(report: Mapping[str, Any]) -> list[str]:
     """Format the report of a mining run, one line per topic."""
@@ -88,8 +84,8 @@ def report_lines(report: Mapping[str, Any]) -> list[str]:
         rules = {}
     rules = report["rules"] | rules or {"no rule": [wrong, wrong_after, right, 0]}
     sentences += [
-        f"where labels are known, {name}: {_of(through, answers)} answers kept by mistake, "
-        f"{_of(refused, negatives)} true negatives refused"
+        f"where labels are known, {name}: {share_of(through, answers)} answers kept by mistake, "
+        f"{share_of(refused, negatives)} true negatives refused"
         for name, (answers, through, negatives, refused) in rules.items()
     ]
     rate = f"{100 * wrong_after / after:.1f} % ({wrong_after:,} of {after:,})" if after else "none is kept"
@@ -120,27 +116,7 @@ def fewer_line(report: Mapping[str, Any]) -> str:
     return f"{', '.join(parts)}: {why}; a larger range_max or milder rules leave more"
 
 
-def misfit(report: Mapping[str, Any], calibrated_on: str | None) -> str | None:
-    """Explain why a fitted threshold does not suit the mined set, and what to do. None if it may suit."""
-    if (fitted := report.get("threshold")) is None:
-        return None
-    counts = report["left"]
-    rows, without, candidates, refused = (
-        counts[name] for name in ("rows", "rows_without", "candidates", "refused")
-    )
-    way_out = "calibrate on pairs of the same kind and field, or use --relative-margin or --max-score instead"
-    start = (
-        f"--calibrate-on {calibrated_on}: the threshold {fitted['value']:.4f} refuses {_of(refused, candidates)} "
-        "candidates"
-    )
-    if rows < FEWEST_ROWS * without:
-        return f"{start} and leaves {_of(rows, without)} rows; {way_out}"
-    if refused < FEWEST_REFUSED * candidates:
-        return f"{start}, next to nothing; {way_out}"
-    return None
-
-
-def _of(part: int, total: int) -> str:
+def share_of(part: int, total: int) -> str:
     """Format a part and its share, such as 967 of 1,086 (89.0 %)."""
     return f"{part:,} of {total:,}" + (f" ({percent(part, total)})" if total else "")
 

@@ -13,6 +13,7 @@ from pages import quoted, shapes
 
 import juzhen
 from juzhen.cli.main import main
+from juzhen.cli.mine import misfit
 from juzhen.core.examples import Kind
 from juzhen.core.file_guard import LIST
 from juzhen.core.result import Result
@@ -23,7 +24,7 @@ from juzhen.data.spec import DatasetConfig, configured_set, read_description
 from juzhen.encoders import load_encoder
 from juzhen.mining import negatives
 from juzhen.mining.filters import Miner
-from juzhen.mining.negatives import METADATA, misfit, report_lines
+from juzhen.mining.negatives import METADATA, report_lines
 from juzhen.mining.options import MiningOptions
 from launch.check import check_command_line
 
