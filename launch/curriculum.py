@@ -22,13 +22,13 @@ from callbacks.trainer import best_weights, build_trainer, chosen_callbacks, des
 from conf.job import JobConfig
 from conf.own_classes import own_class
 from datamodules.datamodule import SentenceDataModule, Stage, loss_weights
+from juzhen.cli.program import Terminated
 from juzhen.core.atomic_write import remove_file
 from juzhen.core.errors import (
     INTERRUPTED,
     INTERRUPTED_STATUS,
     TERMINATED,
     TERMINATED_STATUS,
-    Terminated,
     UserError,
 )
 from juzhen.core.examples import Examples, Kind

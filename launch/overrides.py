@@ -454,7 +454,7 @@ def _unknown_key(
     whole = next(
         (key for key in typed if key.startswith(f"{path}.")), path
     )  # of trainer.max_epochs, trainer is missed
-    if word in groups:  # its keys are elsewhere, and there only where an option is chosen
+    if path in groups:  # its keys are elsewhere, and there only where an option is chosen
         last = f".{word}.{whole.rpartition('.')[2]}"
         meant = next((key for key, _ in leaves(groups_of_job) if key.endswith(last)), None)
         hint = (
@@ -474,7 +474,7 @@ def _unknown_key(
     else:
         keys = {*map(str, parent), *([] if owner else groups)} - {"_target_", "hydra"}
         hint = f"unknown key. {nearest(word.lower(), keys)}"
-    return UnknownKeyError(f"{path}: {hint}", whole if word in groups else path)
+    return UnknownKeyError(f"{path}: {hint}", whole if path in groups else path)
 
 
 def broken_reference(error: OmegaConfBaseException) -> ConfigError:

@@ -25,7 +25,6 @@ from juzhen.core.errors import (
     MISTAKE_STATUS,
     TERMINATED,
     TERMINATED_STATUS,
-    Terminated,
     UserError,
     print_error,
 )
@@ -78,6 +77,10 @@ MISTAKES = ADVICE.keys() - {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EPERM
 
 LONGEST_REASON = 400
 """Longest message of another library in characters. The file with the traceback has all of it."""
+
+
+class Terminated(SystemExit):
+    """SIGTERM, by which `kill`, `timeout` and schedulers end a program."""
 
 
 def run_program(main: Callable[[], int | None], work: str = "") -> int:

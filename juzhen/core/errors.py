@@ -26,10 +26,6 @@ INTERRUPTED_STATUS, TERMINATED_STATUS = 130, 143
 """128 + SIGINT and 128 + SIGTERM, as shells expect."""
 
 
-class Terminated(SystemExit):
-    """SIGTERM, by which `kill`, `timeout` and schedulers end a program."""
-
-
 class UserError(Exception):
     """A mistake that the user can fix. Programs print it without a traceback and exit with status 2.
 

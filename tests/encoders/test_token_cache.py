@@ -168,7 +168,7 @@ def read_only(folder, monkeypatch):
 @pytest.mark.parametrize(
     ("spoil", "told"),
     [
-        (on_a_full_disk, "No space left.*cache_dir"),
+        (on_a_full_disk, "No space left.*another folder for the cache"),
         (below_a_file, "cannot be kept here"),
         (read_only, "Permission denied"),
     ],

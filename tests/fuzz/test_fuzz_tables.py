@@ -227,8 +227,12 @@ def test_files_to_score(folder, size, monkeypatch):
         words = [word for word in words if not word.startswith("--columns")]
         more = [] if columns is None else ["--columns", *columns]
         command = ["run", "--file", str(path), "--output", str(output), *words, *more]
-        with verb("score").make_context("score", command) as context:
-            found = answer(lambda: context.command.invoke(context))
+
+        def score():
+            with verb("score").make_context("score", command) as context:
+                return context.command.invoke(context)
+
+        found = answer(score)
         assert isinstance(found, str) != output.exists()
 
 
