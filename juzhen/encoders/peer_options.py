@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import Any, ClassVar, ParamSpec, TypeVar
 
+import numpy as np
 import torch
 from torch import nn
 from transformers import PreTrainedTokenizerBase
@@ -117,9 +118,11 @@ NAMES = {
 def takes_peer_options(method: Callable[Given, Result]) -> Callable[Given, Result]:
     """Lets a method of an encoder take options by the names of sentence-transformers.
 
-    An option that means something else here raises UserError with what to type instead.
+    An option that means something else here raises UserError with what to type instead, and so does an option that is
+    neither True nor False where one of them is expected.
     """
     known = inspect.signature(method).parameters
+    flags = {name for name, one in known.items() if one.annotation in (bool, bool | None)}
     passes_on = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in known.values())
 
     def is_foreign(name: str) -> bool:
@@ -127,6 +130,9 @@ def takes_peer_options(method: Callable[Given, Result]) -> Callable[Given, Resul
 
     @wraps(method)
     def call(*args: Given.args, **options: Given.kwargs) -> Result:
+        for name, value in options.items():
+            if RENAMED.get(name, name) in flags and not isinstance(value, int | np.bool_ | None):
+                check_flag(name, value)
         if foreign := [name for name in options if is_foreign(name)]:
             translated = {name: value for name, value in options.items() if name not in foreign}
             for name in foreign:

@@ -513,6 +513,8 @@ PEERS = [
             ({"max_length": 128}, "encoder.max_length"),
             ({"pool": {"processes": []}}, "workers="),
             ({"show_progress": True, "show_progress_bar": True}, "one of the two"),
+            ({"show_progress": "no"}, "='no': expected True or False"),
+            ({"show_progress_bar": "yes"}, "='yes': expected True or False"),
         )
         for row in each(
             lambda f, given: given[0](f)(**given[1]),
