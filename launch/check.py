@@ -383,6 +383,9 @@ class Check:
 
     def sweep(self, words: Sequence[str]) -> tuple[DictConfig, list[CheckedCell]]:
         """Compose and check a sweep with its cells. Of a search: cells at both ends of each range."""
+        for word in words:
+            if key_of(word) == "sweep" and self.groups.parse(word).is_sweep_override():
+                raise UserError(f"{word}: expected one sweep. Type a command for each")
         config = self._known([*words, "hydra.mode=MULTIRUN"])
         self._check_launcher(config)
         loader = self.hydra.config_loader

@@ -87,7 +87,7 @@ def _by_current_name(word: str) -> str:
 def with_folders(words: Sequence[str], *, multirun: bool) -> list[str]:
     """The words of a command line, Hydra's keys of its folder as the keys of a job that decide it.
 
-    Raises UserError for the name of a cell's folder, by which a sweep knows its cells.
+    Raises UserError for a folder given twice, and for the name of a cell's folder, by which a sweep knows its cells.
 
     >>> with_folders(["hydra.sweep.dir=runs/losses", "seed=1,2"], multirun=True)
     ['output_dir=runs/losses', 'seed=1,2']
@@ -98,6 +98,8 @@ def with_folders(words: Sequence[str], *, multirun: bool) -> list[str]:
             raise UserError(
                 f"{word}: the folder of each run is named by its job. Type name=… for how it begins"
             )
+        if word.startswith(theirs) and (twice := [each for each in words if each.startswith(ours)]):
+            raise UserError(f"{word}: {twice[0]} means the same. Type one of the two")
     return [ours + word.removeprefix(theirs) if word.startswith(theirs) else word for word in words]
 
 

@@ -203,6 +203,11 @@ REFUSED = [
         ["-m", "sweep=pooling", "hydra/launcher=basic", "hydra.launcher.jobs=2"],
         r"hydra\.launcher\.jobs: unknown key",
     ),
+    (["-m", "sweep=pooling,losses"], r"sweep=pooling,losses: expected one sweep"),
+    (
+        ["-m", "hydra.sweep.dir=a", "output_dir=b", "seed=1,2"],
+        r"hydra\.sweep\.dir=a: output_dir=b means the same",
+    ),
     (a_sweep_of_ones_own, r"sweep/mine.*hydra\.launcher\.jobs"),
 ]
 
