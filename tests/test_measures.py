@@ -237,7 +237,7 @@ def test_a_set_that_comes_later_is_filled_in_with_its_measure(run, data, tmp_pat
         words += ["--dataset", f"my_{name}"]
     assert main(["evaluate", *words]) == 0
     told = capsys.readouterr().out
-    for measure in ("ranking accuracy", "triplet accuracy", "transfer accuracy"):
+    for measure in ("R@1", "triplet accuracy", "transfer accuracy"):
         assert measure in told
     found, expected = Result.read(late), Result.read(run)
     for name in KINDS:

@@ -187,7 +187,8 @@ def mean_interval(
         means.append(weights[:, :-1] @ values + np.outer(bounds, weights[:, -1]))
         means[-1] /= weights.sum(axis=1)
     lows, highs = np.concatenate(means, axis=1)
-    return float(np.quantile(lows, tail)), float(np.quantile(highs, 1 - tail))
+    low, high = np.quantile(lows, tail), np.quantile(highs, 1 - tail)
+    return max(float(low), bounds[0]), min(float(high), bounds[1])  # the sums of weights are rounded
 
 
 def _of_students_t(values: np.ndarray, *, samples: int, confidence: float, seed: int) -> Interval:

@@ -254,3 +254,9 @@ def test_partial_spearman_correlates_what_a_line_through_the_third_leaves_of_the
     assert partial_spearman(scores, grades, given) == pytest.approx(np.corrcoef(residuals)[0, 1])
     assert partial_spearman(scores, grades, np.ones(60)) is None
     assert partial_spearman(scores, grades, 2 * grades) is None
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0])
+def test_an_interval_stays_within_its_bounds(value):
+    low, high = mean_interval(np.full(24, value), samples=40, confidence=0.95, seed=0)
+    assert 0 <= low <= value <= high <= 1
