@@ -132,7 +132,7 @@ class Answer:
 
 
 def answer_of(
-    search: Search, *, leaks: dict[str, int], left_out: dict[str, str], folder: Path | None
+    search: Search, reading: Reading, *, leaks: dict[str, int], left_out: dict[str, str], folder: Path | None
 ) -> Answer:
     """Read the answer off a search, however far it has come."""
     trials, target = search.trials, search.trials.target
@@ -141,9 +141,8 @@ def answer_of(
     behind = search.behind_best()
     lines = [_line(search, stages, behind.get(stages)) for stages in recipes]
     is_decided = len(contenders) == 1 < len(recipes)
-    scored = target.num_dev
-    about = {"name": target.name, "metric": target.metric, "rows": target.num_scored, "dev_rows": scored}
-    about |= {"kind": str(target.scored.kind), "encoder": trials.encoder}
+    about = {"name": target.name, "metric": target.metric, "rows": target.num_scored}
+    about |= {"dev_rows": target.num_dev, "kind": str(target.scored.kind), "encoder": trials.encoder}
     reused = f" ({trials.num_reused} runs of earlier calls)" if trials.num_reused else ""
     unit = "queries" if target.scored.kind in JUDGED else "rows"
     statements = [
@@ -170,7 +169,7 @@ def answer_of(
         statements,
         lines,
         is_decided,
-        command_of(best, target, trials.sources, trials.encoder),
+        command_of(best, target, trials.sources, trials.encoder, reading),
         search.curve,
         {name: count for name, count in leaks.items() if count},
         left_out,
@@ -223,15 +222,11 @@ def _verdict(search: Search, lines: list[Line], contenders: list[Stages]) -> lis
     more = int(float(f"{rows - search.trials.target.num_scored:.2g}"))
     study = f"{more:,} more scored rows, or {seeds} seeds a side," if more > 0 else f"{seeds} seeds a side"
     enough = "too small to matter" if abs(found.value) < 0.5 else f"{found} points"
-    first = (
-        f"Best so far: {gain}."
-        if best.gain.low > 0
-        else f"Undecided whether to train at all. Best so far: {gain}."
-    )
+    lead = "Best so far" if best.gain.low > 0 else "Undecided whether to train at all. Best so far"
     named = [_words(stages) for stages in others]
     listed = ", ".join(named[:4]) + (f" and {len(named) - 4} more" if len(named) > 4 else "")
     return [
-        first,
+        f"{lead}: {gain}.",
         f"Undecided against {listed}. The difference to the first of these is {enough}. About {study} would "
         "decide one of that size.",
     ]
@@ -297,34 +292,37 @@ def _words(stages: Stages) -> str:
     return " → ".join(f"{name} ({counted(count, 'rows')})" for name, count in stages) or "nothing"
 
 
-def command_of(stages: Stages, target: Target, sources: dict[str, TrainingSet], encoder: str) -> str:
+def command_of(
+    stages: Stages, target: Target, sources: dict[str, TrainingSet], encoder: str, reading: Reading
+) -> str:
     """The command that trains a recipe: of the suite, after the files have become sets."""
     if not stages:
         return command("juzhen", "encode", encoder, "texts.txt")
-    names: list[str] = []
-    words, tables = [], []
+    names, words, tables = list[str](), list[str](), list[str]()
     for source, count in stages:
         training_set = sources[source]
         place, name = training_set.place, target.name if source == OWN else source
         if place is not None:
             of_file = training_set.rows.name
             name = of_file if of_file.isascii() else f"set_{len(names) + 1}"  # train.py has keys in ASCII
-            options = training_set.made_by or ("--name", name) * (name != of_file)
+            options = training_set.made_by or (*("--name", name) * (name != of_file), *reading.options)
             tables.append(command("juzhen", "dataset", name if training_set.made_by else place, *options))
         names.append(name)
-        if source != OWN or training_set.place is None:
+        if source != OWN or place is None:
             words.append(f"dataset.{name}.limit={count}")
         if training_set.config is not None and training_set.config.kind == Kind.NLI_PAIR:
             words.append(f"dataset.{name}.convert_to=triplet")
         rounds = passes(source, count)
         words.append(f"+schedule.stages.{name}.training.duration='{rounds} epoch{'s' * (rounds > 1)}'")
-    start = (
-        "backbone=mini_zh"
-        if encoder.startswith("builtin/mini_zh")
-        else command("backbone=local", setting("backbone.path", encoder))
+    is_built_in = encoder.startswith("builtin/mini_zh")
+    start = ["backbone=mini_zh"] if is_built_in else ["backbone=local", setting("backbone.path", encoder)]
+    if any(sources[source].place is None for source, _ in stages):
+        start.append(setting("data_dir", reading.data_dir))
+    tree = () if reading.config_dir is None else ("--config-dir", reading.config_dir)
+    begin = command(
+        "python", "train.py", *tree, setting("dataset", names), "schedule=serial", "loss=by_kind", *start
     )
-    words = [command(setting("dataset", names)), "schedule=serial", "loss=by_kind", start, *words]
-    return " && ".join([*tables, f"python train.py {' '.join(words)} training.batch_size=32"])
+    return " && ".join([*tables, f"{begin} {' '.join(words)} training.batch_size=32"])
 
 
 def _html(title: str, answer: Answer) -> str:
@@ -442,7 +440,7 @@ def advise(
     trials.panel = read_panel(read, [trials.sources[name] for name in order], reading)
     search = Search(trials, order, minutes=minutes, seeds=(seed, seed + 1, seed + 2), report=say, begun=begun)
     search.run()
-    answer = answer_of(search, leaks=leaks, left_out=left_out, folder=out)
+    answer = answer_of(search, reading, leaks=leaks, left_out=left_out, folder=out)
     if out is not None:
         answer.write(out)
     return answer

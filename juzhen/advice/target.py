@@ -71,6 +71,15 @@ class Reading:
         """True if the time for reading is over."""
         return self.deadline is not None and time.monotonic() > self.deadline
 
+    @property
+    def options(self) -> tuple[object, ...]:
+        """Options of `juzhen dataset` that read a table like this."""
+        columns = ",".join(f"{field}={column}" for field, column in self.table.columns.items())
+        values: dict[str, object] = {"columns": columns, "sheet": self.table.sheet}
+        values |= {"split-cells": self.table.split_cells, "config-dir": self.config_dir}
+        header = () if self.table.header is None else ("--header" if self.table.header else "--no-header",)
+        return (*header, *(word for key, value in values.items() if value for word in (f"--{key}", value)))
+
     def split(self, config: DatasetConfig, split: str) -> Examples | None:
         """Read a split of a set, or the head of its file. None without a file."""
         with tempfile.TemporaryDirectory(prefix="juzhen_") as folder:
@@ -155,10 +164,8 @@ def _head_of_parquet(path: Path, head: Path) -> str:
     import pyarrow
     from pyarrow import parquet
 
-    with (
-        suppress(OSError, pyarrow.ArrowException),
-        open_regular_file(path) as file,
-    ):  # else its reader names the fault
+    # A fault is named by the file's reader.
+    with suppress(OSError, pyarrow.ArrowException), open_regular_file(path) as file:
         table = parquet.ParquetFile(file)
         if table.metadata.num_rows > HEAD_ROWS:
             batches = [next(table.iter_batches(batch_size=HEAD_ROWS))]
@@ -340,7 +347,7 @@ def read_search_target(tables: Mapping[str, Path], reading: Reading) -> Target:
     words = [word for part, path in tables.items() for word in (f"--{part}", path)]
     own = replace(
         source_of(train, place=tables["queries"], config=config),
-        made_by=(*words, "--dev", "0.1", "--test", "0.1"),
+        made_by=(*words, "--dev", "0.1", "--test", "0.1", *reading.options),
     )
     return Target(name, dev, own, np.ones(len(dev), bool), _metric(dev.kind), tables["queries"], config)
 

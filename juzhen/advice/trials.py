@@ -159,10 +159,8 @@ class Trials:
         usual = 5e-4 if self.base.dim <= 256 else 5e-5 if self.base.dim <= 384 else 2e-5
         self.learning_rate = usual if learning_rate is None else learning_rate
         self.made: list[Trial] = []
-        self.num_reused = 0
         self._digests: dict[str, str] = {}
-        self.seconds_per_row = 0.0
-        self.scoring_seconds = 0.0
+        self.num_reused, self.seconds_per_row, self.scoring_seconds = 0, 0.0, 0.0
 
     def make(self, recipe: Recipe, *, with_panel: bool = False) -> Trial:
         """Train by a recipe and score the result. A finished one is returned, also of an earlier call."""
@@ -236,11 +234,8 @@ class Trials:
             for part in (self.dev, *(() if seen_own else self.rest))
         ]
         values = np.concatenate([part[0] for part in parts])
-        gold = (
-            None
-            if parts[0][1] is None
-            else np.concatenate([part[1] for part in parts if part[1] is not None])
-        )
+        golds = [part[1] for part in parts if part[1] is not None]
+        gold = np.concatenate(golds) if golds else None
         total, num_dev = self.target.num_scored, len(parts[0][0])
         measures = {"dev": measured(values[:num_dev], None if gold is None else gold[:num_dev], total)}
         if not seen_own:

@@ -19,6 +19,7 @@ from juzhen.advice.target import Reading, read_sources, read_target
 from juzhen.advice.trials import OWN, Recipe, Trials, measured, row_values
 from juzhen.core.errors import UserError
 from juzhen.core.paths import ROOT
+from juzhen.data.tables import TableReading
 from juzhen.metrics.comparison import Scored, paired_gap
 
 DATA = ROOT / "juzhen" / "builtin" / "data"
@@ -179,7 +180,7 @@ def test_the_command_trains_what_was_tried(faq, reading):
     target = read_target(str(faq), reading)
     sources, _ = read_sources(["demo_nli"], target, reading)
     known = {source.name: source for source in sources} | {OWN: target.own}
-    command = command_of((("demo_nli", 500), (OWN, 60)), target, known, "builtin/mini_zh")
+    command = command_of((("demo_nli", 500), (OWN, 60)), target, known, "builtin/mini_zh", reading)
     of_set, of_training = command.split(" && ")
     assert shlex.split(of_set) == ["juzhen", "dataset", str(faq), "--name", "set_2"]  # a key cannot be 客服
     words = shlex.split(of_training)[2:]
@@ -187,6 +188,30 @@ def test_the_command_trains_what_was_tried(faq, reading):
     assert read["dataset"] == ["demo_nli", "set_2"]
     assert (read["dataset.demo_nli.convert_to"], read["dataset.demo_nli.limit"]) == ("triplet", 500)
     assert read["schedule.stages.set_2.training.duration"] == "3 epochs"
+    assert read["data_dir"] == str(reading.data_dir)  # else a set of another folder is not found
+
+
+def test_the_command_reads_tables_with_the_options_of_the_call(faq, tmp_path):
+    table = TableReading(
+        columns={"text_a": "用户问法", "text_b": "2", "label": "3"}, header=True, on_bad_row="drop"
+    )
+    reading = Reading(tmp_path, config_dir=tmp_path / "conf", table=table)
+    target = read_target(str(faq), reading)
+    of_set, of_training = command_of(
+        ((OWN, 60),), target, {OWN: target.own}, "builtin/mini_zh", reading
+    ).split(" && ")
+    assert shlex.split(of_set)[-5:] == [
+        "--header",
+        "--columns",
+        "text_a=用户问法,text_b=2,label=3",
+        "--config-dir",
+        str(tmp_path / "conf"),
+    ]
+    words = shlex.split(of_training)
+    assert words[2:4] == ["--config-dir", str(tmp_path / "conf")]
+    assert not any(
+        word.startswith("data_dir=") for word in words
+    )  # `juzhen dataset` writes where the set is found
 
 
 @pytest.mark.slow

@@ -78,7 +78,7 @@ def test_queries_are_divided_and_searched_in_the_whole_corpus(tables, tmp_path, 
     assert len(trial.scores["dev"]) == 1 + target.num_scored
     found = trials.scored(trials.base, [target.scored]).scores["dev/asked/ndcg_at_10"].value
     assert trials.make(Recipe((), 1)).scores["dev"][0] == pytest.approx(100 * found, abs=1e-3)
-    command = command_of(((OWN, 30),), target, {OWN: target.own}, "builtin/mini_zh")
+    command = command_of(((OWN, 30),), target, {OWN: target.own}, "builtin/mini_zh", Reading(tmp_path))
     assert command.startswith("juzhen dataset asked --queries ")
     assert "'dataset=[asked]'" in command
 
