@@ -140,6 +140,24 @@ FILES = {
     "evaluate runs --dataset demo_retrieval --metric R@3": "--metric",
     "evaluate {encoder} --dataset demo_retrieval --columns text=a": "--columns",
     "evaluate {encoder} --dataset demo_retrieval --long-texts chunk --again": "--again",
+    "encode {encoder} {mac} --output {empty}/x.npy": "mac.txt:1: ",
+    "index remove x --file {mac}": "mac.txt:1: ",
+    "encode {encoder} {twice} --output {empty}/x.npy": "'text' appears twice",
+    "score {encoder} {good} {gap}": "--file",
+    "index search x {good}": "good.txt",
+    "leaks --train demo_qmc --evaluate demo_qmc/train --output {empty}/a": "--evaluate demo_qmc/train",
+    "leaks --train {pairs} --evaluate {pairs} --output {empty}/a": "--evaluate ",
+    "serve {encoder} --queue-tokens 1": "--queue-tokens 1",
+    "serve {encoder} --processes 100000": "--processes 100000",
+    "verify {encoder} {good} --with http://127.0.0.1:1": "(Connection refused)",
+    "advise demo_sts --out {good}": "good.txt",
+    "advise demo_sts --out {own}": "index.html",
+    "mteb {encoder} --tasks STSB --out {good}": "good.txt",
+    "mteb {encoder} --tasks ,": "--tasks ,",
+    "index build {empty}/i {encoder} {good} --truncate-dim 10000": "10000",
+    "index build {empty}/i {encoder} {good} --prompt-name passage": "passage",
+    "index push {empty}/none qdrant:{empty}/q/x": "none",
+    "merge EMPTY x y": "models: an empty text",
 }
 RUNS = {
     "compare {run}": "juzhen compare runs/FIRST runs/SECOND",
@@ -168,6 +186,10 @@ RUNS = {
     "merge {run} {copy} {empty}/out": "same weights",
     "mine demo_qmc {run} {copy} --limit 5 --out {empty}/of_tests_m.tsv": "once",
     "index build {copy} {copy} {good}": "copy-index",
+    "advise demo_sts --out {run}": "folder of a run",
+    "report {run} --debug --into {empty}/none.md": "none.md",
+    "serve {run} --threshold nan": "error: --threshold nan: neither a score",
+    "score {run} 今天 明天 --threshold 0,5": "error: --threshold 0,5: neither a score",
 }
 
 
@@ -179,17 +201,22 @@ def places(f: Fixtures, tmp_path):
         "good.txt": "好\n",
         "docx.docx": "x",
         "pairs.csv": "a,b\n甲,乙\n丙,丁\n",
+        "mac.txt": "好\r坏\r",
+        "twice.json": '[{"text": "好", "text": "坏"}]',
+        "own/index.html": "mine",
     }
     for name, text in texts.items():
-        (tmp_path / name).write_text(text, encoding="utf-8")
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8", newline="")
     (tmp_path / "empty").mkdir()
     (tmp_path / "index").mkdir()
     (tmp_path / "index" / "index.sqlite").write_bytes(b"")
     np.save(tmp_path / "ranges.npy", np.zeros((2, 3), np.float32))
 
     def find(words):
-        found = {name: tmp_path / f"{name}.txt" for name in ("gap", "good")}
+        found = {name: tmp_path / f"{name}.txt" for name in ("gap", "good", "mac")}
         found |= {name: tmp_path / file for name, file in (("docx", "docx.docx"), ("pairs", "pairs.csv"))}
+        found |= {"twice": tmp_path / "twice.json", "own": tmp_path / "own"}
         found |= {"index": tmp_path / "index", "ranges": tmp_path / "ranges.npy"}
         found |= {"empty": tmp_path / "empty", "encoder": f.encoder_folder}
         if "{run}" in words or "{copy}" in words:

@@ -33,12 +33,14 @@ from juzhen.advice.trials import OWN, Trials, passes
 from juzhen.core.atomic_write import write_json, write_text
 from juzhen.core.errors import UserError, command, require_number, setting
 from juzhen.core.examples import JUDGED, Examples, Kind
-from juzhen.core.file_guard import require_writable
+from juzhen.core.file_guard import check_overwritable, require_outside
 from juzhen.core.kinds import metric_title
 from juzhen.core.paths import is_table
 from juzhen.core.text import counted, markdown_table, time_in_words
 from juzhen.data.tables import TableReading
 from juzhen.evaluation.run import require_vectors
+
+ANSWER_FILES = ("advice.json", "advice.md", "index.html")
 
 
 @dataclass(frozen=True)
@@ -122,12 +124,12 @@ class Answer:
             folder: The folder of the runs.
         """
         folder.mkdir(parents=True, exist_ok=True)
-        paths = [folder / name for name in ("advice.json", "advice.md", "index.html")]
-        write_json(paths[0], json.loads(json.dumps(asdict(self), default=float)), in_own_folder=True)
+        paths = [folder / name for name in ANSWER_FILES]
+        write_json(paths[0], json.loads(json.dumps(asdict(self), default=float)))
         title = f"What to train on for {self.target['name']}"
         body = "\n\n".join([f"# {title}", *self.statements, self.table(), f"```bash\n{self.command}\n```"])
-        write_text(paths[1], f"{body}\n", in_own_folder=True)
-        write_text(paths[2], _html(title, self), in_own_folder=True)
+        write_text(paths[1], f"{body}\n")
+        write_text(paths[2], _html(title, self))
         return paths
 
 
@@ -397,7 +399,8 @@ def advise(
         if places.count(place) > 1:
             raise UserError(f"sources={source}: is named twice. Name it once")
     if out is not None:
-        require_writable(out)
+        require_outside(out / "runs")
+        check_overwritable(*(out / name for name in ANSWER_FILES))
     require_vectors(encoder)  # all sources are read before it is loaded
     require_number("minutes", minutes, 0, open_low=True)
     say, begun = report or partial(print, file=sys.stderr, flush=True), time.monotonic()

@@ -12,7 +12,7 @@ from juzhen.cli.options import BATCH_TOKENS, SEED, Analysis, BatchTokens, Fitted
 from juzhen.core.atomic_write import write_json
 from juzhen.core.calibration_files import SCALINGS
 from juzhen.core.errors import UserError
-from juzhen.core.file_guard import check_overwritable
+from juzhen.core.file_guard import check_overwritable, require_writable
 from juzhen.core.process import without_hub
 from juzhen.core.result import Threshold
 from juzhen.core.text import markdown_table
@@ -82,13 +82,14 @@ def calibrate(
         scored = of_run = ScoredRun(run, data_dir=data_dir, batch_tokens=batch_tokens)
         names, place = of_run.choose(sets, DECIDED), of_run.folder
     folder = output or place / "analysis"
-    folder.mkdir(parents=True, exist_ok=True)
+    require_writable(folder)
     require_same_weights([folder / f"calibration-{name}.json" for name in names], scored.weights)
     check_overwritable(*(folder / f"calibration-{name}.svg" for name in names))
     rows: list[list[str]] = []
     decisions: list[tuple[str, Threshold]] = []
     notes: list[str] = []
     for name, report in fitted_sets(names, partial(calibrate_set, scored), notes):
+        folder.mkdir(parents=True, exist_ok=True)
         write_json(folder / f"calibration-{name}.json", report)
         if not no_plot:
             from juzhen.report.picture import draw_reliability
@@ -146,12 +147,13 @@ def fuse(
             "no common set. Evaluate one of them on a set of the other"
         )
     folder = output or first.folder / "analysis"
-    folder.mkdir(parents=True, exist_ok=True)
+    require_writable(folder)
     rows: list[list[str]] = []
     notes: list[str] = []
     weights = [first.weights, second.weights]
     require_same_weights([folder / f"fusion-{name}.json" for name in shared], weights)
     for name, report in fitted_sets(shared, partial(fuse_set, (first, second), seed=SEED), notes):
+        folder.mkdir(parents=True, exist_ok=True)
         write_json(folder / f"fusion-{name}.json", report)
         rows += [_row(report, who) for who in ("first", "second", "fused")]
         errors = [f"{100 * row['ece']:.1f} {method}" for method, row in report["calibration"].items()]

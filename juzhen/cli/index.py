@@ -22,6 +22,7 @@ from juzhen.cli.options import (
     TableOptions,
     TruncateDim,
     encoding_options,
+    refuse_file_names,
 )
 from juzhen.core.errors import UserError
 from juzhen.core.process import without_hub
@@ -257,6 +258,7 @@ def search(
     if mode == "bm25" and (encoder or prompt_name):
         flag = "--encoder" if encoder else "--prompt-name"
         raise UserError(f"{flag}: --mode bm25 counts terms and encodes no query. Leave out one of the two")
+    refuse_file_names(queries, "Type the texts of the queries")
     without_hub()
     from juzhen.index.index import RERANKED, Index, reranked
 

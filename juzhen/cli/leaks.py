@@ -9,7 +9,7 @@ from typer import Option
 from juzhen.cli.options import ConfigDir, DataDir, data_folder
 from juzhen.core.errors import UserError
 from juzhen.core.file_guard import check_overwritable
-from juzhen.core.paths import DATASETS
+from juzhen.core.paths import DATASETS, is_table
 
 
 def leaks(
@@ -80,6 +80,11 @@ def leaks(
         report = audit_text(sources, sets.evaluation(evaluate), detail=detail)
         markdown = written.text_markdown(report)
     else:
+        places = [Path(name if is_table(name) or "/" in name else f"{name}/train") for name in train or ()]
+        if same := [name for name in evaluate or () if Path(name) in places]:
+            raise UserError(
+                f"--evaluate {same[0]}: is also audited by --train. Name rows of another split or file"
+            )
         pair = sets.training(train), sets.evaluation(evaluate)
         report = audit_pairs(*pair, sets.absent, threshold=threshold, detail=detail)
         markdown = written.pairs_markdown(report)

@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 from typer import Option
 
 from juzhen.cli import options
-from juzhen.core.errors import require_packages
+from juzhen.core.errors import UserError, require_packages
+from juzhen.core.file_guard import require_writable
 from juzhen.core.paths import DATASETS
 from juzhen.core.process import without_hub
 from juzhen.core.text import markdown_table
@@ -39,7 +40,10 @@ def mteb(
     juzhen mteb runs/NAME --tasks AFQMC LCQMC STSB --data-dir data
     """
     require_packages("juzhen mteb", "mteb", extra="mteb")
-    names = list(dict.fromkeys(name for word in tasks for name in word.split(",")))
+    require_writable(out)
+    names = list(dict.fromkeys(name for word in tasks for name in word.split(",") if name.strip()))
+    if not names:
+        raise UserError(f"--tasks {' '.join(tasks)}: no name of a task. Give one, such as STSB")
     from juzhen.core.result import weights_digest
     from juzhen.data.rows import ConfiguredSets
     from juzhen.encoders.resolve_path import encoder_folder

@@ -6,7 +6,7 @@ A metavar that ends in … takes all words up to the next option: `--sets lcqmc 
 import inspect
 import os
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_origin, get_type_hints
@@ -15,6 +15,7 @@ from typer import Argument, Option
 
 from juzhen.backends.names import BackendName
 from juzhen.core.errors import UserError, require_packages
+from juzhen.core.paths import is_table
 from juzhen.core.text import LARGEST
 
 if TYPE_CHECKING:  # it loads numpy
@@ -242,6 +243,12 @@ def described_args(docstring: str) -> Mapping[str, str]:
     block = re.split(r"^\S", after[0] if after else "", maxsplit=1, flags=re.MULTILINE)[0]
     entries = re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", block, flags=re.MULTILINE)
     return {name: " ".join(text.split()) for name, text in entries}
+
+
+def refuse_file_names(texts: Sequence[str], remedy: str) -> None:
+    """Raises UserError for a text that is the name of an existing table."""
+    if files := [text for text in texts if is_table(text) and Path(text).is_file()]:
+        raise UserError(f"{files[0]}: is a file, where a text is expected. {remedy}")
 
 
 def require_one_way(backend: str, workers: int | None) -> None:

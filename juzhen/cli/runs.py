@@ -109,13 +109,15 @@ def report(
     pages = read_report(
         folder, metric=metric, split=split, reference=reference, leaks=leaks, with_debug=debug
     )
-    from juzhen.report.build import fill_pages, write_report
+    from juzhen.report.build import filled_pages, write_report
 
+    filled = filled_pages(into or (), pages, tell=tell)
     for path in write_report(
         pages, out or folder / "report", title=title, worst=worst, is_chinese=language == "zh"
     ):
         print(path)
-    fill_pages(into or (), pages, tell=tell)
+    for page, text in filled.items():
+        write_text(page, text, in_own_folder=True)  # between markers that ask for it
 
 
 def archive(folder: options.Runs, target: Annotated[Path, Argument(help="folder for the copies")]) -> None:

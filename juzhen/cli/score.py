@@ -16,6 +16,7 @@ from juzhen.cli.options import (
     Cache,
     TableOptions,
     TruncateDim,
+    refuse_file_names,
 )
 from juzhen.core.errors import UserError
 from juzhen.core.process import without_hub
@@ -120,6 +121,7 @@ def score(
         encoder, fuse, calibration, scaling, backend, cache, batch_tokens, decide, threshold, truncate_dim
     )
     if pair and file is None:
+        refuse_file_names(pair, "--file FILE scores a table of pairs")
         table.reading.require_unread("a pair")
         if output is not None or score_column != "score":
             raise UserError("--output, --score-column: for the pairs of --file FILE. Leave them out")

@@ -16,6 +16,9 @@ from juzhen.core.errors import UserError, require_packages
 from juzhen.core.process import without_hub
 from juzhen.core.text import text_fault
 
+MOST_PROCESSES = 64
+"""On a machine with fewer cores. Each process loads its own models."""
+
 LOCAL = ("127.0.0.1", "::1", "localhost")
 
 
@@ -114,6 +117,10 @@ def serve(
             raise UserError(
                 f"--proxy {address}: not an address. Give one such as 10.0.0.7 or 10.0.0.0/24."
             ) from error
+    if queue_tokens < batch_tokens:
+        raise UserError(f"--queue-tokens {queue_tokens}: fewer than --batch-tokens {batch_tokens}. Give more")
+    if processes > max(MOST_PROCESSES, os.cpu_count() or 1):
+        raise UserError(f"--processes {processes}: too many for this machine. Give {MOST_PROCESSES} at most")
     if not isfinite(timeout):
         raise UserError(f"--timeout {timeout}: expected a positive number of seconds, such as 60.")
     without_hub()

@@ -114,7 +114,9 @@ class Verb(TyperCommand):
             value, kind = values.get(param.name), param.type_descriptor.annotation
             is_option, is_path = param.param_type_name == "option", kind in (Path, list[Path])
             # A prompt may be empty. Texts and ids of an argument list are checked where they are read.
-            is_name = kind in (str, tuple[str, str]) or (is_option and kind == list[str])
+            is_name = kind in (str, tuple[str, str]) or (
+                kind == list[str] and (is_option or param.metavar == "RUN")
+            )
             given: Any = value if isinstance(value, list | tuple) else [value]
             if (is_path or is_name) and param.metavar not in ("TEXT", "SIGN") and "" in map(_stripped, given):
                 way = "Give one, or leave the option out" if is_option else f"Expected: {param.help}"

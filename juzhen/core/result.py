@@ -497,6 +497,8 @@ class Result:
                 require_form(value, kind, f"it.training.{key}")
             if (written := fields.get("format_version", 1)) != FORMAT_VERSION:
                 raise ValueError(f"it is of format {written}, and this version reads format {FORMAT_VERSION}")
+            if unknown := fields.keys() - cls.__dataclass_fields__:
+                raise ValueError(f"unknown key {min(unknown)}")
             for name in ("scores", "untrained"):
                 fields[name] = {key: Score(**score) for key, score in fields.get(name, {}).items()}
             thresholds = fields.get("thresholds", {}).items()

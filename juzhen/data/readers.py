@@ -662,7 +662,7 @@ def json_table(path: Path, text: str, undecodable: Mapping[int, str]) -> FileTab
         if number in faults:
             continue
         try:
-            record = json.loads(line, object_pairs_hook=_keys_once)
+            record = json.loads(line, object_pairs_hook=keys_once)
         except (ValueError, RecursionError) as error:
             faults[number] = f"not JSON ({error})"
             continue
@@ -676,7 +676,7 @@ def json_table(path: Path, text: str, undecodable: Mapping[int, str]) -> FileTab
     return FileTable(str(path), names, columns, np.asarray(line_numbers, dtype=np.int32), faults)
 
 
-def _keys_once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+def keys_once(pairs: list[tuple[str, object]]) -> dict[str, object]:
     """A JSON object. Raises ValueError for a repeated key, of which the parser would silently take the last."""
     record = dict(pairs)
     if len(record) < len(pairs):

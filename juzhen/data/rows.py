@@ -502,9 +502,10 @@ class ConfiguredSets:
                 if examples is not None:
                     sets[f"{key}/{split_name}"] = examples
         if not sets:
+            named = "any set" if names is None else short(", ".join(names), 200)
             raise UserError(
-                f"{option}: no file of {' or '.join(splits)} of {', '.join(names or self._of_rows())} below "
-                f"{self.data_dir}. Type --data-dir <folder that holds the data sets>, or {option} demo_sts"
+                f"{option}: no file of {' or '.join(splits)} of {named} below {self.data_dir}. Type --data-dir <folder "
+                f"that holds the data sets>, or {option} demo_sts"
             )
         return list(sets.values())
 

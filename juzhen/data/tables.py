@@ -37,6 +37,7 @@ from juzhen.data.readers import (
     decoded,
     decompressed,
     json_table,
+    keys_once,
     require_short_lines,
 )
 
@@ -292,8 +293,7 @@ def read_own_table(
             raise UserError(f"{path}: the file is empty. Give another file")
         if suffix in DELIMITERS:
             table = _delimited(path, text, encoding, DELIMITERS[suffix], reading)
-            needs_mark = encoding != "UTF-8" or raw.startswith(BYTE_ORDER_MARK)
-            table = replace(table, needs_mark=needs_mark)
+            table = replace(table, needs_mark=encoding != "UTF-8" or raw.startswith(BYTE_ORDER_MARK))
         else:
             is_array = text.lstrip().startswith("[")
             table = json_table(path, _json_rows(path, text) if is_array else text, {})
@@ -312,7 +312,7 @@ def read_own_table(
 def _json_rows(path: Path, text: str) -> str:
     """A JSON array with a line for each of its items. Raises UserError for anything else."""
     try:
-        rows = json.loads(text)
+        rows = json.loads(text, object_pairs_hook=keys_once)
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path}: no JSON array that can be read ({short(str(error))})") from error
     if not rows:
@@ -579,6 +579,8 @@ def read_texts(
         lines = split_lines(decoded(path, decompressed(path) if content is None else content)[0])
         if not lines:
             raise UserError(f"{path}: the file is empty. Give another file")
+        if len(lines) == 1 and "\r" in lines[0].strip("\r"):
+            raise UserError(f"{path}:1: carriage returns are no line ends. Save the file with line feeds")
         return FileTable(str(path), ["line"], [lines], np.arange(1, len(lines) + 1, dtype=np.int32)), 0
     table = read_own_table(path, reading, content=content)
     place = chosen_column(table, field, reading)

@@ -10,7 +10,7 @@ from torch import nn
 from typing_extensions import TypedDict
 
 from juzhen.core.atomic_write import write_json
-from juzhen.core.errors import UserError, require_choice, require_number
+from juzhen.core.errors import UserError, nearest, require_number
 from juzhen.core.result import weights_digest
 from juzhen.core.safe_open import read_shaped
 from juzhen.core.schema import Number, Text
@@ -134,7 +134,11 @@ class ThresholdMixin(nn.Module):
         name = of or default
         if name is None:
             raise UserError(f"threshold: name the set whose threshold is meant: {', '.join(sets)}")
-        require_choice("threshold", name, sets)
+        if name not in sets:
+            raise UserError(
+                f"threshold={name}: neither a score such as 0.7 nor a set with a threshold. "
+                + nearest(name, [each for each, fitted in sets.items() if fitted is not None])
+            )
         value = sets[name]
         if value is None:
             raise UserError(

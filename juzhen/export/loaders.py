@@ -367,9 +367,10 @@ class RemoteServer:
             require_form(value, kind, "its content")
             return value
         except (OSError, ValueError, HTTPException) as error:
-            message = _told(error) if isinstance(error, HTTPError) else ""
+            is_answer = isinstance(error, HTTPError)
+            reason, message = error if is_answer else getattr(error, "reason", error), _told(error)
             raise UserError(
-                f"{self._base}{path}: no answer that can be read ({error or type(error).__name__}{message}). "
+                f"{self._base}{path}: no answer that can be read ({foreign_reason(reason)}{message}). "
                 "Give the address of a running server that speaks OpenAI's protocol, and its key."
             ) from error
 
@@ -382,8 +383,10 @@ def _vector(embedding: list[float] | str) -> np.ndarray:
         return np.array(embedding, dtype=np.float32)
 
 
-def _told(error: HTTPError) -> str:
-    """Return the start of a server's error message."""
+def _told(error: Exception) -> str:
+    """Return the start of a server's error message, or "" if there is none."""
+    if not isinstance(error, HTTPError):
+        return ""
     try:
         text = error.read(500).decode(errors="replace")
     except (OSError, ValueError, HTTPException):

@@ -118,11 +118,11 @@ def push(folder: Path, address: str) -> tuple[int, int]:
     Numbers of texts are never reused, so texts with known numbers are skipped. Raises UserError for a collection
     that is not a copy of such an index.
     """
-    client, name = connect(address)
-    from qdrant_client import models
+    with Index.open(folder) as index:
+        client, name = connect(address)
+        from qdrant_client import models
 
-    try:
-        with Index.open(folder) as index, _answering(address):
+        with closing(client), _answering(address):
             facts: dict[str, Any] = {key: index.view().facts.get(key) for key in CopiedFacts.__annotations__}
             if not client.collection_exists(name):
                 config = models.VectorParams(size=facts["dim"], distance=models.Distance.DOT)
@@ -146,8 +146,6 @@ def push(folder: Path, address: str) -> tuple[int, int]:
                 client.delete(name, models.PointIdsList(points=gone.tolist()), wait=True)
             client.update_collection(name, metadata={"juzhen": facts})
             return len(new), len(gone)
-    finally:
-        client.close()
 
 
 def facts_of_collection(client: Any, name: str, address: str) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from jaxtyping import Float
 
 from juzhen.core.atomic_write import require_room
 from juzhen.core.errors import UserError
-from juzhen.core.file_guard import claim_dir
+from juzhen.core.file_guard import check_claimable, claim_dir, require_writable
 from juzhen.core.progress import progress_bar
 from juzhen.core.result import RESULT_FILE
 from juzhen.core.text import short, text_fault
@@ -286,7 +286,8 @@ def build(
     cut_of(tokens)
     if (folder / RESULT_FILE).is_file():  # it is marked as ours, and the index would be part of the run
         raise UserError(f"{folder}: the folder of a run. Choose a new folder, such as {folder}-index")
-    claim_dir(folder)
+    check_claimable(folder)
+    require_writable(folder)
     rows.check_metadata()
     reader = reader_of(encoder, prompt_name, prompt)
     if passages is not None:
@@ -298,6 +299,7 @@ def build(
         "chunk_overlap": reader.chunk_overlap,
         "passages": None if passages is None else asdict(passages),
     }
+    claim_dir(folder)
     store = Store(folder / DATABASE, writes=True)
     try:
         present = store.facts()

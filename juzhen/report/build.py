@@ -477,14 +477,21 @@ def escaped(text: str) -> str:
     return "".join(SPECIAL.get(sign, sign) for sign in text)
 
 
-def fill_pages(pages: Sequence[Path], report: Report, *, tell: Callable[[str], None]) -> None:
-    """Replace the text between the markers of some pages.
+def filled_pages(pages: Sequence[Path], report: Report, *, tell: Callable[[str], None]) -> dict[Path, str]:
+    """Return the changed pages, with new text between their markers. Nothing is written.
 
     Args:
         pages: Markdown files. One without markers is named and not changed.
         report: The report.
         tell: Called with a line about a page without markers.
+
+    Returns:
+        Page → its new text.
+
+    Raises:
+        UserError: A page that is not UTF-8, or a marker without an end.
     """
+    filled = {}
     for page in pages:
         is_chinese = page.suffixes[-2:-1] == [".zh"]
         try:
@@ -501,7 +508,8 @@ def fill_pages(pages: Sequence[Path], report: Report, *, tell: Callable[[str], N
         if not keys:
             tell(f"{page}: no marker such as <!-- result:matrix --> … <!-- /result:matrix -->; left as it is")
         elif text != before:
-            write_text(page, text, in_own_folder=True)  # between markers that ask for it
+            filled[page] = text
+    return filled
 
 
 def fragment(report: Report, key: str, *, is_chinese: bool) -> str:

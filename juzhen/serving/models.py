@@ -80,7 +80,7 @@ class ServedThreshold:
             name, value = encoder.fitted_threshold(chosen)
         except UserError as error:
             if chosen is not None:
-                raise UserError(f"--threshold {chosen}: {error}") from error
+                raise
             return cls(reason=str(error))
         return cls(value, name)
 
