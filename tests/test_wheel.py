@@ -11,7 +11,7 @@ import pytest
 from forks import printed, python
 from pages import blocks
 
-from tools.archives import unpacked
+from tools.results import unpacked
 
 pytestmark = pytest.mark.slow  # builds the wheel
 

@@ -6,7 +6,7 @@ import pytest
 
 from juzhen.core.result import RESULT_FILE
 from juzhen.report.collect import collect, export
-from tools.archives import unpacked
+from tools.results import unpacked
 
 
 def saved(folder, result):
