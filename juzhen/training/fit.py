@@ -345,7 +345,17 @@ class _Best:
 
 
 def read_by(loss: Loss, encoder: SentenceEncoder, batch: Batch) -> dict[str, Tensor]:
-    """Return the batch values that a loss reads, by the names in `juzhen.core.batch`."""
+    """Return the batch values that a loss reads, by the names in `juzhen.core.batch`.
+
+    Args:
+        loss: Names the tensors that it reads in `inputs`, and the layers in `depths`.
+        encoder: Computes embeddings, states of layers and pair scores, with gradients.
+        batch: Token numbers and gold values of some rows, on the encoder's device.
+
+    Returns:
+        Name → tensor. The first axis is the rows of the batch. Names that this batch lacks are absent, such as
+        negatives without mined ones.
+    """
     layers: list[Tensor] = []
     if loss.depths:
         embeddings, layers = encoder.at_depths(
@@ -360,6 +370,12 @@ def read_by(loss: Loss, encoder: SentenceEncoder, batch: Batch) -> dict[str, Ten
 def named_loss(name: str) -> type[Loss]:
     """Return the class in `juzhen.losses` with this name in any spelling: cosent, CoSENT, info_nce, or an option of
     `loss=`.
+
+    Args:
+        name: Upper and lower case, `_` and `-` make no difference.
+
+    Returns:
+        The class, not an instance. Its options have their defaults.
 
     Raises:
         UserError: An unknown name. The message has the nearest one.

@@ -100,7 +100,16 @@ class StepPlan:
 
 
 def step_memory(architecture: PretrainedConfig, lengths: Sequence[int], plan: StepPlan) -> StepMemory:
-    """Return the bytes of a step on texts of these lengths in tokens."""
+    """Return the bytes of a step on texts of these lengths in tokens.
+
+    Args:
+        architecture: As `config.json` of an encoder has it. No weights are loaded.
+        lengths: Number of tokens of each text of a batch, special tokens included.
+        plan: Settings of the step.
+
+    Returns:
+        Bytes of a forward and backward pass with the optimizer's states, on one device.
+    """
     taken = _without_slack(architecture, lengths, plan)
     if plan.on_cuda:
         return taken
@@ -123,7 +132,15 @@ def _without_slack(architecture: PretrainedConfig, lengths: Sequence[int], plan:
 
 
 def with_depth(architecture: PretrainedConfig, depth: int) -> PretrainedConfig:
-    """Return the configuration with a number of layers. Lists with an entry per layer are shortened."""
+    """Return the configuration with a number of layers. Lists with an entry per layer are shortened.
+
+    Args:
+        architecture: Not changed.
+        depth: Number of transformer layers to keep, from the first.
+
+    Returns:
+        A copy.
+    """
     shallow = copy.deepcopy(architecture)
     for name, value in vars(architecture).items():
         if (
@@ -232,7 +249,15 @@ def _put_on_processor(module: nn.Module) -> None:
 
 
 def random_encoder(architecture: PretrainedConfig, plan: StepPlan) -> PooledEncoder:
-    """Build a planned encoder with random weights and without a tokenizer."""
+    """Build a planned encoder with random weights and without a tokenizer.
+
+    Args:
+        architecture: Sizes of the backbone. Not changed.
+        plan: Pooling, adapter, micro-batches and checkpointing.
+
+    Returns:
+        An encoder in training mode. It reads token numbers, not texts.
+    """
     backbone = from_scratch(copy.deepcopy(architecture), shown="config.json")
     backbone.name_or_path = ""  # else its head would be read from there
     if plan.adapter is not None:
@@ -328,10 +353,18 @@ def _key(values: Tensor) -> int:
 def largest_micro_batch(
     architecture: PretrainedConfig, lengths: Sequence[int], plan: StepPlan, *, free: float
 ) -> tuple[int | None, StepMemory]:
-    """Return the largest micro-batch in tokens whose step fits into `free` bytes, and its memory.
+    """Return the largest micro-batch whose step fits into the free memory.
 
-    None: the whole batch fits. Powers of two down to the longest text are tried. If none fits, the smallest is
-        returned.
+    Powers of two down to the longest text are tried. If none fits, the smallest is returned.
+
+    Args:
+        architecture: As `config.json` of an encoder has it.
+        lengths: Number of tokens of each text of a batch.
+        plan: Settings of the step. Its `micro_batch_tokens` is ignored.
+        free: Free memory of the device in bytes.
+
+    Returns:
+        The micro-batch in tokens, or None if the whole batch fits, and the memory of a step with it.
     """
     full = step_memory(architecture, lengths, replace(plan, micro_batch_tokens=None))
     if full.peak <= free:
@@ -350,7 +383,15 @@ def largest_micro_batch(
 
 
 def rough_bytes(architecture: PretrainedConfig, lengths: Sequence[int]) -> float:
-    """Return an upper bound of a step's bytes, from config.json alone, to decide on a full estimate."""
+    """Return an upper bound of a step's bytes, from config.json alone, to decide on a full estimate.
+
+    Args:
+        architecture: As `config.json` of an encoder has it. Missing sizes count as 0.
+        lengths: Number of tokens of each text of a batch.
+
+    Returns:
+        Bytes in float32, with gradients and two moments of the optimizer for every weight.
+    """
     layers, width = (
         int(getattr(architecture, name, 0) or 0) for name in ("num_hidden_layers", "hidden_size")
     )

@@ -81,6 +81,12 @@ LAYER = re.compile(r"(?:^|\.)backbone\.(?:\w+\.)*?(?:layer|layers|block|h)\.(\d+
 def layer_of(name: str) -> int | None:
     """Return the layer of a parameter, from 1. 0: below the first layer. None: outside the layers.
 
+    Args:
+        name: Dotted name, as in `named_parameters`.
+
+    Returns:
+        The number of the layer, 0 for embeddings, None for heads, losses and the last norm.
+
     >>> [layer_of(f"encoder.backbone.{name}") for name in ("embeddings.norm.weight", "encoder.layer.2.output.bias")]
     [0, 3]
     >>> layer_of("losses.demo.head.weight") is None, layer_of("encoder.backbone.final_norm.weight") is None
@@ -92,7 +98,17 @@ def layer_of(name: str) -> int | None:
 
 
 def depths_below_top(names: Iterable[str]) -> dict[str, int]:
-    """Return the distance of each parameter's layer from the last layer. Raises UserError without layers."""
+    """Return the distance of each parameter's layer from the last layer.
+
+    Args:
+        names: Dotted names, as in `named_parameters`.
+
+    Returns:
+        Name → number of layers above it. 0 for the last layer and for parameters outside the layers.
+
+    Raises:
+        UserError: None of the names is in a layer.
+    """
     layers = {name: layer_of(name) for name in names}
     last = max((layer for layer in layers.values() if layer), default=0)
     if not last:
@@ -109,6 +125,18 @@ def learning_rates(
     · √(T/t) at step t (Vaswani et al. 2017, https://arxiv.org/abs/1706.03762, equation 3). The notes on
     CoSENT write lr · min(1, t/T) / √max(t, T). Read literally that is the same curve times 1/√T, and `lr`
     would never be reached. It needs a warm-up.
+
+    Args:
+        optimizer: Its groups have the peak rates.
+        decay: `linear`, `constant` or `inverse_sqrt`.
+        total_steps: Number of optimizer steps, with the warm-up.
+        warmup_steps: Number of steps from 0 to the peak.
+
+    Returns:
+        A scheduler. Call its `step()` after each optimizer step.
+
+    Raises:
+        UserError: An unknown `decay`.
     """
     require_choice("decay", decay, DECAYS)
     steps = {"warmup_steps": warmup_steps, "total_steps": total_steps}

@@ -12,6 +12,14 @@ def compares(examples: Examples, rows: np.ndarray, loss: Loss) -> bool:
     """True if a batch of these rows has a gradient. `Contrast` defines what rows must differ in.
 
     Without it, momentum and weight decay alone would move weights.
+
+    Args:
+        examples: The set.
+        rows: Row numbers of a batch, int (batch,).
+        loss: Its `contrast` names the values that must differ.
+
+    Returns:
+        False if the loss is constant on these rows.
     """
     columns = [values[rows] for values in examples.columns.values()]
     match loss.contrast:
