@@ -71,8 +71,16 @@ class Backfill:
     def add(self, run: SavedRun, sets: Descriptions) -> Changes:
         """Score `sets` and write the result again. The caller holds the lock of the run.
 
-        Raises UserError if the encoder is gone or another one, if rows differ from those of the run, and if these
-        sets in its evaluation would have changed its training.
+        Args:
+            run: A finished run or stage.
+            sets: Name → description of a set, as in conf/dataset.
+
+        Returns:
+            Notes on the changes of the result.
+
+        Raises:
+            UserError: The encoder is gone or another one, the rows differ from those of the run, or these sets in its
+                evaluation would have changed its training.
         """
         result = Result.read(run.folder)
         model, changes = result.config["model"], Changes()

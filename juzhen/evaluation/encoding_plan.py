@@ -47,6 +47,11 @@ def ranked_lists(ranking: RankingSet, score: Matcher, *, depth: int) -> RankedLi
 
     Of equal scores the document with the lower number comes first, which no metric depends on.
 
+    Args:
+        ranking: Queries, corpus, and where a set has them the candidates of each query.
+        score: Scores some queries with some documents. None stands for the whole corpus.
+        depth: Length of a list. A smaller corpus gives shorter lists.
+
     Returns:
         The lists, −1 where there are fewer documents.
 

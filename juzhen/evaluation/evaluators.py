@@ -133,7 +133,15 @@ class PairEvaluator(Evaluator):
 
 
 def pair_logits(encoder: PairEncoder, batch: Batch) -> Float[Tensor, "batch outputs"]:
-    """Mean over the orders in which the batch has each pair."""
+    """Compute the logits of the pairs of a batch, as the mean over the orders in which it has each pair.
+
+    Args:
+        encoder: A cross-encoder.
+        batch: A column of rows for each order.
+
+    Returns:
+        One logit for a score, or one for each class.
+    """
     logits = encoder(batch.tokens)
     return torch.stack([logits[rows] for rows in batch.columns.values()]).mean(dim=0)
 
@@ -308,7 +316,17 @@ class VectorEvaluator(Evaluator):
         raise NotImplementedError("vectors come from elsewhere, not from batches")
 
     def vectors(self, plan: EncodingPlan) -> Float[np.ndarray, "sentences dim"]:
-        """One per sentence of the plan. Raises UserError for another number of vectors, or for NaN."""
+        """Encode the sentences of a plan with the encoder's own functions.
+
+        Args:
+            plan: Each sentence is encoded once, as a query, as a document, or as both are.
+
+        Returns:
+            float32, a row for each sentence of the plan.
+
+        Raises:
+            UserError: Another number of vectors, no real numbers, or values that are not finite.
+        """
         assert isinstance(plan, CosinePlan)  # made by `plan`
         parts: dict[int, np.ndarray] = {}
         for side in np.unique(plan.read).tolist():
@@ -335,7 +353,18 @@ class VectorEvaluator(Evaluator):
 
 
 def embedding_cache_dir(is_kept: bool, cache_dir: str | None) -> str | None:
-    """Folder of `evaluation.cache_embeddings`. Raises UserError without a cache folder."""
+    """Return the folder in which embeddings are kept.
+
+    Args:
+        is_kept: `evaluation.cache_embeddings`.
+        cache_dir: Folder of all caches. None: no cache.
+
+    Returns:
+        The folder, or None if embeddings are not kept.
+
+    Raises:
+        UserError: Embeddings must be kept and there is no cache.
+    """
     if is_kept and cache_dir is None:
         raise UserError(
             "cache_embeddings=true: embeddings are kept below cache_dir, which is null. "

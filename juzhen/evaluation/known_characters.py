@@ -107,7 +107,17 @@ def known_characters(encoder: Any, texts: Sequence[str]) -> KnownCharacters:
 
 
 def known_groups(encoder: Any) -> KnownCharacters:
-    """Find the characters of `groups` that an encoder knows. Raises UserError for a lexical baseline."""
+    """Find the characters of `groups` that an encoder knows.
+
+    Args:
+        encoder: A loaded encoder of any family with a tokenizer.
+
+    Returns:
+        Group → its size and unknown characters.
+
+    Raises:
+        UserError: A lexical baseline.
+    """
     tokenizer, found = _inner(encoder).tokenizer, dict[str, CharacterGroup]()
     for name, members in groups().items():
         unknown = characters(tokenizer, members)

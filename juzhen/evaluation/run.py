@@ -267,7 +267,12 @@ class EvaluationRun:
     def lists(self, ranking: RankingSet, *, depth: int) -> tuple[RankedLists, Callable[[int], float]]:
         """Rank the documents of every query, best first.
 
-        The second value is a function. It searches for one query again and returns the seconds.
+        Args:
+            ranking: Queries and corpus.
+            depth: Number of documents to keep for a query.
+
+        Returns:
+            The lists, and a function: number of a query → seconds to encode and search it again, alone.
         """
         plan, outputs = self._encoded([ranking])
         (lists,), (score,) = plan.ranked(outputs, depth=depth), plan.matchers(outputs)
@@ -454,7 +459,14 @@ def _listed(sets: Any, reading: Mapping[str, Any]) -> list[Listed]:
 
 
 def require_names_once(sets: Sequence[DatasetConfig | Examples | RankingSet]) -> None:
-    """Raises UserError for two sets of one name: their scores would have one key."""
+    """Check that the sets have different names, because a name is part of the keys of scores.
+
+    Args:
+        sets: Descriptions and loaded rows. Rows may share a name if their splits differ.
+
+    Raises:
+        UserError: Two sets of one name.
+    """
     names = [one.name if isinstance(one, DatasetConfig) else f"{one.split}/{one.name}" for one in sets]
     if twice := [name for name in names if names.count(name) > 1]:
         raise UserError(f"{twice[0]}: two sets have this name. Rename one of the files, or score them apart")
@@ -477,9 +489,14 @@ def rows_to_score(rows: Any, **reading: Any) -> Examples:
 
 
 def class_tasks(sets: Sequence[Examples | RankingSet], *, by_means: bool = False) -> list[TransferTask]:
-    """Make classification tasks of the loaded texts with classes. `by_means` is that of `TransferTask`.
+    """Make classification tasks of the loaded texts with classes.
 
-    Raises UserError for a set with too few rows of a class.
+    Args:
+        sets: Rows of other kinds are ignored. Splits of one name become one task.
+        by_means: As in `TransferTask`.
+
+    Raises:
+        UserError: A set with too few rows of a class.
     """
     splits: dict[str, dict[str, Examples]] = {}
     for dataset in sets:
@@ -537,7 +554,14 @@ def _features(encoder: SentenceEncoder, examples: Examples, batch_tokens: int) -
 
 
 def require_vectors(*sources: str | Path) -> None:
-    """Raise UserError if the files of a source have no encoder with embeddings. The hub is not asked."""
+    """Check that sources give one embedding for a text, before data are read. The hub is not asked.
+
+    Args:
+        *sources: Runs, folders, built-in names and ids of the hub. The latter pass.
+
+    Raises:
+        UserError: A cross-encoder, or another encoder without embeddings of length `dim`.
+    """
     for source in sources:
         is_on_hub = str(source) not in LEXICAL and locate_folder(str(source)) is None
         if not is_on_hub and not find_family(source).has_embeddings:

@@ -39,14 +39,31 @@ class SavedRun:
         return self.folder / ENCODER_FOLDER
 
     def earlier(self, index: int) -> "SavedRun":
-        """An earlier stage of the same curriculum. Raises UserError if it is gone."""
+        """Return an earlier stage of the same curriculum.
+
+        Args:
+            index: Position of the stage, as its folder `stages/INDEX-NAME` has it.
+
+        Raises:
+            UserError: The folder is gone.
+        """
         folders = list((self.run / STAGES).glob(f"{index}-*"))
         if len(folders) != 1:
             raise UserError(f"{self.run}: the folder {STAGES}/{index}-… of an earlier stage is gone")
         return SavedRun(folders[0])
 
     def require_weights(self, result: Result) -> str:
-        """The digest of the encoder. Raises UserError if it is gone, or differs from the measured one."""
+        """Return the digest of the saved encoder.
+
+        Args:
+            result: Result of the run, with the digest of the measured weights.
+
+        Returns:
+            Hexadecimal digest.
+
+        Raises:
+            UserError: The weights are gone, or differ from the measured ones.
+        """
         digest = weights_digest(self.encoder)
         if not digest:
             raise UserError(
@@ -65,7 +82,14 @@ class SavedRun:
 def load_start(result: Result) -> Any:
     """Load the initial encoder of a run in evaluation mode: that of `init_from`, or its backbone.
 
-    Raises UserError if it is gone.
+    Args:
+        result: Its configuration names the start.
+
+    Returns:
+        An encoder of the run's family. New weights are drawn with the seed of the run.
+
+    Raises:
+        UserError: The start is gone.
     """
     from juzhen.encoders import load_backbone
     from juzhen.families.registry import open_encoder
@@ -77,7 +101,14 @@ def load_start(result: Result) -> Any:
 
 
 def is_lexical(result: Result) -> bool:
-    """True for the result of a lexical baseline, which has no encoder. Raises UserError for a foreign model."""
+    """True for the result of a lexical baseline, which has no encoder.
+
+    Args:
+        result: Its configuration names the class of the model.
+
+    Raises:
+        UserError: A class that is not one of juzhen.
+    """
     model = result.config["model"]
     if not re.fullmatch(r"lightning_modules\.[a-z]\w*\.[A-Z]\w*", str(model["_target_"]), re.ASCII):
         raise UserError(f"{model['_target_']}: no class of juzhen's, and no other code is run for a result")
@@ -87,7 +118,14 @@ def is_lexical(result: Result) -> bool:
 def saved_runs(folders: Sequence[Path]) -> list[SavedRun]:
     """List the runs below the folders by path, without superseded attempts.
 
-    Raises UserError for a missing folder, and for no result at all.
+    Args:
+        folders: Folders of runs, or folders with runs at any depth.
+
+    Returns:
+        Each run once, also if two folders contain it.
+
+    Raises:
+        UserError: A folder is missing, or there is no result below any of them.
     """
     runs: dict[Path, SavedRun] = {}
     for folder in folders:

@@ -52,7 +52,15 @@ Map = Float[np.ndarray, "texts two"]
 
 
 def require_maps(methods: Sequence[str], num_texts: int) -> None:
-    """Raise UserError for an unknown map, and for a map that needs more texts."""
+    """Check that every map is known and has enough texts.
+
+    Args:
+        methods: `pca`, `tsne`.
+        num_texts: Number of texts on each map.
+
+    Raises:
+        UserError: Another method, or too few texts for one.
+    """
     for method in methods:
         require_choice("maps", method, FEWEST)
         if num_texts < FEWEST[method]:
@@ -66,6 +74,14 @@ def project(embeddings: Float[np.ndarray, "texts dim"], method: str, *, seed: in
     """Draw the map of one space. The same seed gives the same map.
 
     If all embeddings are equal, all points are 0.
+
+    Args:
+        embeddings: Brought to length 1 before.
+        method: `pca` or `tsne`.
+        seed: Of the start of t-SNE. PCA does not use it.
+
+    Returns:
+        float64 (texts, 2).
     """
     vectors = unit(embeddings)
     if not len(explained_variance(vectors)):
@@ -74,7 +90,14 @@ def project(embeddings: Float[np.ndarray, "texts dim"], method: str, *, seed: in
 
 
 def shown_share(embeddings: Float[np.ndarray, "texts dim"]) -> float | None:
-    """Share of the variance in the first two principal components. None without variance."""
+    """Compute the share of the variance in the first two principal components.
+
+    Args:
+        embeddings: Brought to length 1 before.
+
+    Returns:
+        From 0 to 1. None if all embeddings are equal.
+    """
     shares = explained_variance(unit(embeddings))
     return float(shares[:2].sum()) if len(shares) else None
 
@@ -84,6 +107,13 @@ def turned(points: Map, like: Map) -> Map:
 
     Distances within a map stay the same. Its direction has no meaning. (Orthogonal Procrustes, Schönemann
     1966)
+
+    Args:
+        points: The map to turn.
+        like: Map of the same texts in the same order.
+
+    Returns:
+        (texts, 2), with the mean at 0.
     """
     points, like = points - points.mean(axis=0), like - like.mean(axis=0)
     return points @ orthogonal_procrustes(points, like)[0]
@@ -179,7 +209,14 @@ def analyze_embeddings(
 def starting_encoder(run: str | Path) -> SentenceEncoder:
     """Load the encoder from which a finished run started, or its unchanged backbone.
 
-    Raises UserError for a run with templates, and if its start or its result is missing.
+    Args:
+        run: Folder of the run.
+
+    Returns:
+        The encoder in evaluation mode.
+
+    Raises:
+        UserError: A run with templates, or a missing start or result.
     """
     if family_in(Path(run)) is FAMILIES["template"]:
         raise UserError(f"--before: {run} reads sentences through templates. Name its backbone instead")
@@ -187,7 +224,19 @@ def starting_encoder(run: str | Path) -> SentenceEncoder:
 
 
 def require_sets(sets: Sequence[TextSet], *, maps: Sequence[str], colour: str | None) -> str:
-    """Return the colour of the maps. Raises UserError for too few texts or missing classes."""
+    """Choose the colour of the maps, and check that the sets suit maps and colour.
+
+    Args:
+        sets: All texts that are drawn.
+        maps: `pca`, `tsne`.
+        colour: `class` or `set`. None: classes if it is one set that has them.
+
+    Returns:
+        `class` or `set`.
+
+    Raises:
+        UserError: Too few texts, or colours by class for a set without classes.
+    """
     require_maps(maps, sum(len(part.probe.sentences) for part in sets))
     without = [part.name for part in sets if part.probe.classes is None]
     if colour == CLASS and without:

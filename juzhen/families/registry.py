@@ -34,13 +34,27 @@ def family_of(encoder: Any) -> Family:
 
 
 def family_in(folder: Path) -> Family | None:
-    """Return the family of the encoder in a folder or run. None without an encoder."""
+    """Return the family of the encoder in a folder or run.
+
+    Args:
+        folder: An encoder, or a run with an encoder in `encoder/`.
+
+    Returns:
+        None without an encoder.
+    """
     folder = folder / ENCODER_FOLDER if (folder / ENCODER_FOLDER).is_dir() else folder
     return next((family for family in reversed(FAMILIES.values()) if family.holds(folder)), None)
 
 
 def find_family(source: str | Path) -> Family:
-    """Find the family of a run, a folder, a built-in name or a LEXICAL name. Raises UserError if missing."""
+    """Find the family of an encoder without loading it.
+
+    Args:
+        source: A run, a folder, a built-in name, or the name of a lexical baseline such as `bm25`.
+
+    Raises:
+        UserError: Nothing is there, or no known encoder.
+    """
     if str(source) in LEXICAL:
         return FAMILIES["lexical"]
     folder = locate_folder(str(source))
@@ -51,15 +65,30 @@ def find_family(source: str | Path) -> Family:
 
 
 def open_encoder(encoder: Any) -> Any:
-    """Load an encoder by the path of a run or a folder, a built-in name, or a name in LEXICAL.
+    """Load an encoder of any family.
 
-    A loaded encoder is returned unchanged. Raises UserError if nothing is found.
+    Args:
+        encoder: Path of a run or a folder, a built-in name, or the name of a lexical baseline. A loaded encoder is
+            returned unchanged.
+
+    Returns:
+        An encoder of the class of its family, such as `SentenceEncoder` or `CrossEncoder`.
+
+    Raises:
+        UserError: Nothing is found.
     """
     return find_family(encoder).load(encoder) if isinstance(encoder, str | Path) else encoder
 
 
 def open_weights(encoder: Any) -> Any:
-    """Load an encoder as `open_encoder`. Raises UserError for a name in LEXICAL, which has no weights, too."""
+    """Load an encoder as `open_encoder`, but no lexical baseline.
+
+    Args:
+        encoder: As `open_encoder` takes it.
+
+    Raises:
+        UserError: Nothing is found, or the name of a lexical baseline, which has no weights.
+    """
     if str(encoder) in LEXICAL:
         raise UserError(
             f"{encoder}: a baseline without weights, which scores ranked sets alone. Name a run or an encoder, or "
@@ -87,7 +116,14 @@ class PairScorer:
         self.has_embeddings = family_of(self._encoders[0]).has_embeddings
 
     def require_order(self, examples: Examples) -> None:
-        """Raise UserError for a set with two different sides, if a cross-encoder reads both orders."""
+        """Check that the encoders may read both orders of a set, if one of them does.
+
+        Args:
+            examples: Rows of pairs.
+
+        Raises:
+            UserError: The sides have different roles, and a cross-encoder reads both orders.
+        """
         for encoder in self._encoders:
             name = f"{examples.split}/{examples.name}"
             family_of(encoder).require_order(encoder, name, examples.kind, examples.symmetric)

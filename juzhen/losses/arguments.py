@@ -95,7 +95,17 @@ def checks_arguments(function: Callable[..., Any], *, tokens: bool = False) -> C
 
 
 def fitting_tensors(named: Mapping[str, Any]) -> dict[str, Tensor]:
-    """Check tensors by their names in `TENSORS`, as `checks_arguments` does, and drop None values."""
+    """Check tensors by their names in `TENSORS`, as `checks_arguments` does, and drop None values.
+
+    Args:
+        named: Name in `TENSORS` → tensor or None.
+
+    Returns:
+        The present tensors. A column (N, 1) of one number per row is (N,).
+
+    Raises:
+        UserError: An axis has another size than in another tensor, a gold value is NaN, or classes are not whole.
+    """
     sizes: dict[str, tuple[int, str]] = {}
     present = {name: values for name, values in named.items() if values is not None}
     return {name: _fitting(name, values, TENSORS[name].axes, sizes) for name, values in present.items()}

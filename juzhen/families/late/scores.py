@@ -35,6 +35,11 @@ def all_maxsims(
     The score is in [−1, 1] for vectors of length 1. ColBERT takes the sum, which is this times the number of
     tokens of the query. Documents are read in parts of at most `at_once` products. For the gradient only the
     number of the nearest token is kept, not the products.
+
+    Args:
+        queries: Vectors of length 1. Vectors of zeros are padding.
+        documents: The same.
+        at_once: Number of products in memory at a time.
     """
     count, length, dim = queries.shape
     rows = queries.reshape(-1, dim)
@@ -52,7 +57,15 @@ def all_maxsims(
 def row_maxsims(
     queries: Float[Tensor, "batch length dim"], documents: Float[Tensor, "batch tokens dim"]
 ) -> Float[Tensor, "batch"]:
-    """The same of each query with the document of its row."""
+    """Compute the MaxSim of each query with the document of its row. See `all_maxsims`.
+
+    Args:
+        queries: Vectors of length 1. Vectors of zeros are padding.
+        documents: The same, as many texts as queries.
+
+    Returns:
+        From −1 to 1.
+    """
     products = torch.bmm(queries, documents.transpose(1, 2))
     is_token = _is_token(documents)
     nearest = products.masked_fill(~is_token[:, None], -torch.inf).max(dim=-1).values
@@ -110,7 +123,13 @@ class TokenVectors(StoredVectors, Sequence[np.ndarray]):
     def take(
         self, rows: Numbers, vectors: Float[np.ndarray, "tokens dim"], counts: Int[np.ndarray, "texts"]
     ) -> None:
-        """Store the vectors of some texts, one text after another, each with `counts` tokens."""
+        """Store the vectors of some texts.
+
+        Args:
+            rows: Numbers of the texts.
+            vectors: The tokens of the first text, then those of the second, and so on.
+            counts: Number of tokens of each text.
+        """
         for row, part in zip(rows.tolist(), np.split(vectors, np.cumsum(counts)[:-1]), strict=True):
             self._rows[row] = part
 
@@ -120,7 +139,16 @@ class TokenVectors(StoredVectors, Sequence[np.ndarray]):
         return vectors
 
     def pairs(self, documents: "TokenVectors", first: Numbers, second: Numbers) -> Float[np.ndarray, "pairs"]:
-        """The MaxSim of text `first[i]` of these with text `second[i]` of the others: queries with documents."""
+        """Compute the MaxSim of pairs. These texts are the queries.
+
+        Args:
+            documents: Vectors of the other texts.
+            first: Number of the query of each pair.
+            second: Number of the document of each pair, in `documents`.
+
+        Returns:
+            float32.
+        """
         scores = np.empty(len(first), dtype=np.float32)
         order = np.argsort(first, kind="stable")
         for rows in np.split(order, np.flatnonzero(np.diff(first[order])) + 1) if len(order) else ():
@@ -130,11 +158,18 @@ class TokenVectors(StoredVectors, Sequence[np.ndarray]):
     def matrix(
         self, documents: "TokenVectors", queries: Numbers, numbers: Numbers
     ) -> Float[np.ndarray, "queries documents"]:
-        """The mean, or the sum, over the tokens of each query of the nearest token of each document.
+        """Compute the MaxSim of each query with each document. These texts are the queries.
 
-        See `all_maxsims`.
+        It is the mean, or with `sums` the sum, over the tokens of a query. Equal documents have equal scores:
+        each is in a product once. See `all_maxsims`.
 
-        Equal documents have equal scores: each is in a product once.
+        Args:
+            documents: Vectors of the other texts.
+            queries: Numbers of the queries.
+            numbers: Numbers of the documents.
+
+        Returns:
+            float32.
         """
         query_vectors = [self[row] for row in queries.tolist()]
         lengths = np.array([len(vectors) for vectors in query_vectors])
@@ -158,7 +193,15 @@ class TokenVectors(StoredVectors, Sequence[np.ndarray]):
 
 
 def hiding(tokens: Tokens, hidden: Bool[Tensor, "tokens"]) -> Tokens:
-    """The same tokens, of which the hidden ones look at the others of their sentence and are not looked at."""
+    """Hide tokens from the attention of the others. They still look at the others of their sentence.
+
+    Args:
+        tokens: Sentences in packed order.
+        hidden: True for a token to hide.
+
+    Returns:
+        A copy with other attention masks.
+    """
     groups, start = [], 0
     for group in tokens.groups:
         is_visible = ~hidden[start : start + group.num_tokens]
@@ -174,7 +217,13 @@ def hiding(tokens: Tokens, hidden: Bool[Tensor, "tokens"]) -> Tokens:
 
 
 def filled_up(table: TokenTable, least: int, token: int) -> TokenTable:
-    """The texts, each with so many tokens at least."""
+    """Add tokens at the end of short texts.
+
+    Args:
+        table: Token numbers of texts.
+        least: Number of tokens that each text has at least.
+        token: Number of the added token.
+    """
     lengths = np.maximum(table.lengths, least)
     ends = np.cumsum(lengths)
     ids = np.full(ends[-1] if len(ends) else 0, token, dtype=np.int32)

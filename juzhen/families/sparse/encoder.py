@@ -587,12 +587,23 @@ class SparseEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEncoder):
 
 
 def load_sparse(folder_or_run: str | Path) -> SparseEncoder:
-    """Load the encoder of a folder or a run in training mode. Errors: as `SparseEncoder.load`."""
+    """Load the encoder of a folder or a run in training mode.
+
+    Args:
+        folder_or_run: As `SparseEncoder.load` takes it.
+
+    Raises:
+        UserError: As of `SparseEncoder.load`.
+    """
     return SparseEncoder.load(folder_or_run).train()
 
 
 def is_sparse(folder_or_run: str | Path) -> bool:
-    """True if a run or a folder holds a sparse encoder. False for a missing folder."""
+    """True if a run or a folder holds a sparse encoder.
+
+    Args:
+        folder_or_run: A missing folder is no error.
+    """
     folder = locate_folder(str(folder_or_run))
     return folder is not None and any(gives_weights(path) for path in (folder, folder / "encoder"))
 

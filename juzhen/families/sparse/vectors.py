@@ -28,7 +28,14 @@ Head = Callable[[Float[Tensor, "some dim"]], Float[Tensor, "some vocabulary"]]
 
 
 def weights_of(logits: Float[Tensor, "*any"], activation: str) -> Float[Tensor, "*any"]:
-    """Weight of a logit: 0 up to a logit of 0, and its logarithm above.
+    """Compute the weight of a logit: log(1 + logit) above 0, else 0.
+
+    Args:
+        logits: Any shape and precision.
+        activation: `relu`, or `log1p_relu`, which takes the logarithm twice.
+
+    Returns:
+        float32, the same shape.
 
     >>> weights_of(torch.tensor([-1.0, 0.0, 1.0]), "relu")
     tensor([0.0000, 0.0000, 0.6931])
@@ -47,11 +54,22 @@ def pooled_texts(
     activation: str,
     at_once: int = LOGITS_AT_ONCE,
 ) -> Iterator[Float[Tensor, "some vocabulary"]]:
-    """Vectors of the texts in packed order, some at a time. All tokens count, special tokens included.
+    """Compute the vectors of texts, some at a time. All tokens count, special tokens included.
 
-    Logits are those of at most `at_once` numbers, or of one token. For the gradient of the maximum the number
-    of its token is kept, 8 bytes for each text and token of the vocabulary. For that of the sum logits are
-    computed again.
+    For the gradient of the maximum the number of its token is kept, 8 bytes for each text and token of the vocabulary.
+    For that of the sum logits are computed again.
+
+    Args:
+        head: States (some, dim) → logits (some, vocabulary).
+        states: Of all tokens, in packed order.
+        tokens: Lengths and groups of the texts.
+        vocabulary: Number of logits of a token.
+        pooling: `max`, or the sum over the tokens.
+        activation: As in `weights_of`.
+        at_once: Logits in memory at a time, or those of one token if these are more.
+
+    Yields:
+        Some texts in packed order.
     """
     start = 0
     for group in tokens.groups:
@@ -121,7 +139,12 @@ class SparseVectors(StoredVectors):
         self.dim = dim
 
     def take(self, rows: Numbers, vectors: sparse.csr_array) -> None:
-        """Store the vectors of some texts, one text after another."""
+        """Store the vectors of some texts.
+
+        Args:
+            rows: Numbers of the texts.
+            vectors: float32 (texts, vocabulary), in the order of `rows`.
+        """
         self._forget()
         for place, row in enumerate(rows.tolist()):
             self._rows[row] = vectors[place : place + 1]
@@ -141,14 +164,32 @@ class SparseVectors(StoredVectors):
     def pairs(
         self, documents: "SparseVectors", first: Numbers, second: Numbers
     ) -> Float[np.ndarray, "pairs"]:
-        """The score of text `first[i]` of these with text `second[i]` of the others."""
+        """Compute the dot product of pairs. These texts are the first ones.
+
+        Args:
+            documents: Vectors of the other texts.
+            first: Number of the first text of each pair.
+            second: Number of the second text of each pair, in `documents`.
+
+        Returns:
+            float32.
+        """
         products = self.table[first].multiply(documents.table[second])
         return np.asarray(products.sum(axis=1), dtype=np.float32).reshape(-1)
 
     def matrix(
         self, documents: "SparseVectors", queries: Numbers, numbers: Numbers
     ) -> Float[np.ndarray, "queries documents"]:
-        """The score of each query with each document. Equal documents have equal scores."""
+        """Compute the dot product of each query with each document. Equal documents have equal scores.
+
+        Args:
+            documents: Vectors of the other texts.
+            queries: Numbers of the queries, among these texts.
+            numbers: Numbers of the documents.
+
+        Returns:
+            float32.
+        """
         asked = self.table[queries].T.tocsr()  # a column for each query
         is_all = len(numbers) == len(documents) and (numbers == np.arange(len(documents))).all()
         table = documents.table if is_all else documents.table[numbers]
