@@ -99,10 +99,17 @@ def make_set(
 
 
 def clean(table: RawTable, guess: Guess) -> tuple[pd.DataFrame, dict[int, str]]:
-    """Return the rows to train on, and line → reason of all others.
+    """Separate the rows to train on from all others.
 
     Left out are rows without a text or label, rows that repeat an earlier one, all rows that contradict one another
     (the same texts, another label), and rows that pair a text with itself where that teaches nothing.
+
+    Args:
+        table: Cells of the file, with faulty lines.
+        guess: Columns and kind of the rows.
+
+    Returns:
+        The rows, with a column for each field and line numbers as index, and line → reason of all others.
     """
     rows = table.cells[[*guess.columns.values()]].set_axis([*guess.columns], axis=1)
     line_numbers, rows = rows.index, rows.reset_index(drop=True)  # several rows may come from one line
@@ -162,7 +169,13 @@ def _written_labels(labels: pd.Series, guess: Guess, refuse: Any) -> pd.Series:
 
 
 def connected_groups(columns: Sequence[Sequence[str]]) -> np.ndarray:
-    """Group rows that share a text, in any column, directly or through other rows. int array (rows,).
+    """Group rows that share a text, in any column, directly or through other rows.
+
+    Args:
+        columns: Texts of all rows, one list for each column.
+
+    Returns:
+        Number of the group of each row, int (rows,), from 0 in order of appearance.
 
     >>> connected_groups([["a", "c", "b", "d"], ["b", "d", "e", "f"]]).tolist()
     [0, 1, 0, 1]
@@ -176,7 +189,15 @@ def connected_groups(columns: Sequence[Sequence[str]]) -> np.ndarray:
 
 
 def strata(rows: pd.DataFrame, guess: Guess) -> np.ndarray:
-    """Return the stratum of each row, int array (rows,): each split has the same share of every stratum."""
+    """Compute the stratum of each row. Each split gets the same share of every stratum.
+
+    Args:
+        rows: Output of `clean`.
+        guess: Without a target all rows are in one stratum. Scores are divided into SCORE_BINS parts of their range.
+
+    Returns:
+        int (rows,), from 0.
+    """
     if guess.target is None:
         return np.zeros(len(rows), int)
     if guess.score_range is None:
@@ -189,9 +210,19 @@ def strata(rows: pd.DataFrame, guess: Guess) -> np.ndarray:
 def split_groups(
     groups: np.ndarray, classes: np.ndarray, shares: Mapping[str, float], seed: int
 ) -> np.ndarray:
-    """Return the split of each row: whole groups, each to the split that lacks most of its classes, in random order.
+    """Divide rows into splits by whole groups.
 
-    A group that would overfill dev or test goes to train.
+    In random order each group goes to the split that lacks most of its classes. A group that would overfill dev or test
+    goes to train.
+
+    Args:
+        groups: Number of the group of each row, int (rows,).
+        classes: Number of the class of each row, int (rows,).
+        shares: Split → share of the rows. The first split takes the groups that are too large for others.
+        seed: Of the order of the groups.
+
+    Returns:
+        Name of the split of each row, (rows,).
     """
     order = np.argsort(groups, kind="stable")
     members = np.split(classes[order], np.flatnonzero(np.diff(groups[order])) + 1)
@@ -220,7 +251,12 @@ class Origin(NamedTuple):
 
 
 def origin_of(path: Path, words: Sequence[str]) -> Origin:
-    """Return the origin of the set that `juzhen dataset` makes from a table with these options."""
+    """Return the origin of the set that `juzhen dataset` makes from a table with these options.
+
+    Args:
+        path: The table.
+        words: Options of the command line.
+    """
     with open_regular_file(path) as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     return Origin(digest, command("juzhen", "dataset", path.resolve(), *words))
@@ -228,6 +264,14 @@ def origin_of(path: Path, words: Sequence[str]) -> Origin:
 
 def read_origin(name: str, descriptions: Path, table: Path) -> Origin | None:
     """Return the origin of an existing set, which is requested for `table`, or None.
+
+    Args:
+        name: Name of the set.
+        descriptions: Folder of the descriptions of sets.
+        table: The table that the set is requested for.
+
+    Returns:
+        None if no set has this name.
 
     Raises:
         UserError: `juzhen dataset` did not make the set here. Of two sets with one name Hydra takes that of the clone.
@@ -248,6 +292,11 @@ def description(new: NewSet, files: Mapping[str, Path], origin: Origin) -> str:
     """Return the set's YAML, without keys that have a default.
 
     Paths are absolute: `data_dir` stays free for other sets.
+
+    Args:
+        new: The set.
+        files: Split → its file.
+        origin: Noted in the second line, so that the same command may replace the set.
     """
     guess, rows = new.guess, new.splits["train"].head(1000)
     layout = {
@@ -272,13 +321,29 @@ def description(new: NewSet, files: Mapping[str, Path], origin: Origin) -> str:
 
 
 def files_of(new: NewSet, data_dir: Path) -> dict[str, Path]:
-    """Return split → its output file."""
+    """Return split → its output file.
+
+    Args:
+        new: The set.
+        data_dir: Folder of the data sets.
+
+    Returns:
+        Absolute paths, `data_dir/NAME/SPLIT.csv`.
+    """
     return {split: (data_dir / new.name).resolve() / f"{split}.csv" for split in new.splits}
 
 
 def write_set(new: NewSet, *, data_dir: Path, descriptions: Path, origin: Origin) -> Path:
-    """Write the splits below `data_dir` and the description next to those of other sets, and return the path of the
-    latter.
+    """Write the splits below `data_dir`, and the description next to those of other sets.
+
+    Args:
+        new: The set.
+        data_dir: Folder of the data sets.
+        descriptions: Folder of the descriptions of sets.
+        origin: Command and table that the set is made from.
+
+    Returns:
+        Path of the description.
 
     Raises:
         UserError: A file exists that juzhen did not write.

@@ -89,7 +89,10 @@ FEW_ROWS = 10
 
 
 def is_name(cell: str) -> bool:
-    """True for a cell that consists of words of column names alone.
+    """True for a cell that consists only of words of column names.
+
+    Args:
+        cell: Such as 问题1 or sentence_a.
 
     >>> [is_name(cell) for cell in ("标准问题", "sentence_1", "userQuery", "怎么还款", "how to ask a question")]
     [True, True, True, False, False]
@@ -105,6 +108,9 @@ def is_name(cell: str) -> bool:
 
 def language_of(columns: Iterable[Sequence[str]]) -> Literal["zh", "en", "en-zh"]:
     """Return the language of text columns, as a description of a set names it.
+
+    Args:
+        columns: Texts of each column. A column is Chinese if more than a tenth of its texts have a Chinese character.
 
     >>> language_of([["今天"], ["tomorrow"]]), language_of([["today"]])
     ('en-zh', 'en')

@@ -56,6 +56,14 @@ class Probe:
 
         Sets with graded pairs are used. Without them, positive pairs and anchors with their positives are
         used, with grade 1. Returns None without any of these.
+
+        Args:
+            sets: Rows of pairs or triplets. Rows of other kinds are ignored.
+            num_sentences: Each pair has two.
+            seed: Of the drawn rows.
+
+        Returns:
+            Distinct sentences, and the pairs among them.
         """
         paired = [examples for examples in sets if examples.grades() is not None and len(examples)]
         paired = paired or [examples for examples in sets if examples.kind in RANKED and len(examples)]
@@ -82,14 +90,27 @@ class Probe:
     def of_texts(
         cls, texts: Sequence[str], *, num_sentences: int, seed: int, classes: np.ndarray | None = None
     ) -> "Probe":
-        """Sample at most `num_sentences` texts, without pairs."""
+        """Sample at most `num_sentences` texts, without pairs.
+
+        Args:
+            texts: To draw from.
+            num_sentences: Number of texts at most.
+            seed: Of the drawn texts.
+            classes: Class of each text, int (texts,), or None.
+        """
         rows = np.sort(np.random.default_rng(seed).permutation(len(texts))[:num_sentences])
         chosen = None if classes is None else classes[rows]
         return cls([texts[row] for row in rows], np.empty((2, 0), dtype=np.int64), np.empty(0), chosen)
 
     @classmethod
     def of(cls, examples: Examples, *, num_sentences: int, seed: int) -> "Probe":
-        """Sample one set of any kind."""
+        """Sample one set of any kind.
+
+        Args:
+            examples: Pairs are sampled as by `drawn`, other rows as single texts with their classes.
+            num_sentences: Number of sentences at most.
+            seed: Of the drawn rows.
+        """
         probe = cls.drawn([examples], num_sentences=num_sentences, seed=seed)
         if probe is not None:
             return probe

@@ -35,7 +35,14 @@ PAIRS = (Kind.LABELLED_PAIR, Kind.POSITIVE_PAIR, Kind.TRIPLET)
 
 
 def kind_of_rows(columns: Mapping[str, Any]) -> Kind | None:
-    """Return the kind of pairs that a layout's `columns` fill. None for judgements with queries and a corpus."""
+    """Return the kind of pairs that a layout's `columns` fill.
+
+    Args:
+        columns: Field of a row → column of the file.
+
+    Returns:
+        None for judgements with queries and a corpus.
+    """
     needed = {
         kind: {*TEXT_COLUMNS[kind], *filter(None, [TARGET_COLUMN.get(kind)])} for kind in reversed(PAIRS)
     }
@@ -260,6 +267,14 @@ def _without_unanswered(
 def read_hub(name: str, hub: HubConfig, split: str) -> FileTable:
     """Read the hub split that `hub.splits` gives for ours.
 
+    Args:
+        name: Name of the set, for messages.
+        hub: Id, subset, revision and splits of the data set on the hub.
+        split: `train`, `dev` or `test`.
+
+    Returns:
+        The named columns. Others are empty.
+
     Raises:
         UserError: The hub cannot be reached, or has no such dataset or split.
     """
@@ -291,9 +306,16 @@ def read_hub(name: str, hub: HubConfig, split: str) -> FileTable:
 
 
 def require_hub(name: str, hub_id: str) -> None:
-    """Raises UserError, within seconds, if neither the hub nor a local copy can give a dataset.
+    """Check within seconds that the hub or a local copy can give a data set.
 
     The library itself retries for half a minute. A folder may replace a hub id.
+
+    Args:
+        name: Name of the set, for the message.
+        hub_id: Id of the data set on the hub, or a folder.
+
+    Raises:
+        UserError: Neither can give it.
     """
     problem = hub_problem()
     if problem is None or Path(hub_id).exists() or _is_kept(hub_id):
@@ -367,6 +389,13 @@ def load_named(
 ) -> Examples:
     """Read one split of a set by its name, from the package or from files below `data_dir`.
 
+    Args:
+        name: Name of a set of conf/dataset.
+        split: `train`, `dev` or `test`.
+        data_dir: Folder of the data sets.
+        on_bad_row: `error` refuses the first faulty row, `drop` leaves faulty rows out and counts them.
+        config_dir: Further folder whose dataset/ describes sets.
+
     Raises:
         UserError: As of `load_examples`, an unknown set, or a missing split.
     """
@@ -428,6 +457,12 @@ def parts_of(request: SplitRequest) -> list[DatasetConfig]:
     """Return the dataset once for each file of a split with several files.
 
     The promised number of rows applies to none.
+
+    Args:
+        request: Its split has a list of files.
+
+    Returns:
+        One description for each file, in their order.
     """
     config, layout, split = request.config, request.layout, request.split
     return [
@@ -437,9 +472,14 @@ def parts_of(request: SplitRequest) -> list[DatasetConfig]:
 
 
 def joined(parts: Sequence[Examples | None], request: SplitRequest) -> Examples | None:
-    """Join the rows of all parts. None if a part has no file: a set without a part is another set.
+    """Join the rows of all parts. Line numbers are those of the part.
 
-    Line numbers are those of the part.
+    Args:
+        parts: Rows of each file. None for a missing file.
+        request: The split.
+
+    Returns:
+        None if a part has no file: a set without a part is another set.
 
     Raises:
         UserError: A `required` split lacks some of its files.

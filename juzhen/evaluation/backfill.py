@@ -76,7 +76,7 @@ class Backfill:
             sets: Name → description of a set, as in conf/dataset.
 
         Returns:
-            Notes on the changes of the result.
+            New and changed scores, and notes on what was not scored.
 
         Raises:
             UserError: The encoder is gone or another one, the rows differ from those of the run, or these sets in its

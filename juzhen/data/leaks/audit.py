@@ -168,6 +168,12 @@ def repeated_and_contradictory(examples: Examples) -> tuple[int, list[np.ndarray
     """Return the number of rows that repeat an earlier row, and the rows of each pair with several labels.
 
     A pair is the same in either order, except in NLI: that a entails b does not mean that b entails a.
+
+    Args:
+        examples: Rows of pairs, compared after `normalize`.
+
+    Returns:
+        The number, and for each contradictory pair its row numbers, sorted. Sets without targets have none.
     """
     numbers: dict[str, int] = {}
     text_numbers = np.array(
@@ -193,14 +199,31 @@ def repeated_and_contradictory(examples: Examples) -> tuple[int, list[np.ndarray
 
 
 def lines_of(examples: Examples, rows: np.ndarray) -> list[int]:
-    """Return line numbers in the file (from 1), or row numbers from 1 without lines."""
+    """Return the places of rows in their file.
+
+    Args:
+        examples: The set.
+        rows: Row numbers from 0.
+
+    Returns:
+        Line numbers from 1. Row numbers from 1 if the set has no lines, such as a set of the hub.
+    """
     return (rows + 1 if examples.lines is None else examples.lines[rows]).tolist()
 
 
 def audit_text(
     sources: Mapping[str, Sequence[str]], evaluation: Sequence[Examples], *, detail: Detail
 ) -> dict[str, Any]:
-    """Return the report about running text: its lines with evaluation sentences, in total and by split."""
+    """Return the report about running text: its lines with evaluation sentences, in total and by split.
+
+    Args:
+        sources: Name of a text → its lines.
+        evaluation: Evaluation splits, whose sentences are searched.
+        detail: Which counts and examples the report has.
+
+    Returns:
+        Plain data, as `write_report` stores it.
+    """
     sentences: list[str] = []
     owner: list[int] = []
     for position, examples in enumerate(evaluation):
@@ -279,7 +302,11 @@ Cell = dict[str, Any]
 
 
 def pairs_markdown(report: dict[str, Any]) -> str:
-    """Return the tables of `audit_pairs`."""
+    """Return the tables of `audit_pairs`.
+
+    Args:
+        report: Output of `audit_pairs`.
+    """
     threshold = report["near_threshold"]
     return "\n\n".join(
         [
@@ -313,7 +340,11 @@ def pairs_markdown(report: dict[str, Any]) -> str:
 
 
 def text_markdown(report: dict[str, Any]) -> str:
-    """Return the tables of `audit_text`."""
+    """Return the tables of `audit_text`.
+
+    Args:
+        report: Output of `audit_text`.
+    """
     texts = report["texts"]
     columns = [
         name for name in report["evaluation"] if any(name in text["by_evaluation"] for text in texts.values())
@@ -352,7 +383,14 @@ def text_markdown(report: dict[str, Any]) -> str:
 
 
 def write_report(report: dict[str, Any], markdown: str, folder: Path, name: str) -> list[Path]:
-    """Write <name>.json and <name>.md into a folder and return their paths."""
+    """Write <name>.json and <name>.md into a folder and return their paths.
+
+    Args:
+        report: Output of `audit_pairs` or `audit_text`.
+        markdown: The same as tables.
+        folder: Made if it is missing.
+        name: Stem of both files.
+    """
     texts = {f"{name}.json": json_text(report), f"{name}.md": markdown + "\n"}
     folder.mkdir(parents=True, exist_ok=True)
     for file, text in texts.items():
@@ -361,7 +399,11 @@ def write_report(report: dict[str, Any], markdown: str, folder: Path, name: str)
 
 
 def json_text(report: dict[str, Any]) -> str:
-    """Return the report with one list entry per line, so that a changed cell is a changed line."""
+    """Return the report with one list entry per line, so that a changed cell is a changed line.
+
+    Args:
+        report: Output of `audit_pairs` or `audit_text`.
+    """
     blocks = []
     for key, value in report.items():
         text, entries = json.dumps(value, ensure_ascii=False), []

@@ -56,7 +56,14 @@ class NearIndex:
         self._prefixes = self._matrix(rows[chosen], values[chosen], len(texts)).T.tocsr()
 
     def search(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Return every near pair: indices into the index and indices into `texts`, both int64 (pairs,)."""
+        """Find every near pair of an indexed text and another text.
+
+        Args:
+            texts: The other texts.
+
+        Returns:
+            Indices into the index and indices into `texts`, both int64 (pairs,).
+        """
         pairs = [
             (indexed, start + other)
             for start in range(0, len(texts), _BLOCK)
@@ -151,6 +158,12 @@ _WORD = re.compile(f"[^\\W_{_CJK}]+")
 def normalize(text: str) -> str:
     """Fold a text and make runs of white space one space, with none next to a Chinese character.
 
+    Args:
+        text: Any text.
+
+    Returns:
+        NFKC, lower case, simplified characters.
+
     >>> normalize(" ＡＢＣ 是　什麼 ? ")
     'abc是什么?'
     """
@@ -160,6 +173,9 @@ def normalize(text: str) -> str:
 
 def without_end_marks(normalized: str) -> str:
     """Remove the punctuation around a normalized text, unless there is nothing else.
+
+    Args:
+        normalized: Output of `normalize`.
 
     >>> without_end_marks("“花呗怎么还款？”")
     '花呗怎么还款'
@@ -175,6 +191,9 @@ def without_end_marks(normalized: str) -> str:
 def weight(text: str) -> int:
     """Return the length in Chinese characters. A Latin word or a number counts as two.
 
+    Args:
+        text: Punctuation does not count.
+
     >>> weight("python字符串"), weight("a man is playing")
     (5, 8)
     """
@@ -184,6 +203,9 @@ def weight(text: str) -> int:
 
 def letters_only(normalized: str) -> str:
     """Return the letters and digits of a normalized text, or the text itself if it has none.
+
+    Args:
+        normalized: Output of `normalize`.
 
     >>> letters_only("a man, playing.")
     'amanplaying'
@@ -219,7 +241,14 @@ class Hits:
 
 
 def pair_columns(examples: Examples) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Return the pairs of every row as sentence indices. A triplet has one with each other text, a text none."""
+    """Return the pairs of every row. A triplet has a pair with each other text, a text has none.
+
+    Args:
+        examples: Rows of any kind.
+
+    Returns:
+        Both sides of each pair: indices into `examples.sentences`, each (rows,).
+    """
     first, *further = TEXT_COLUMNS[examples.kind]
     if examples.kind is Kind.TRIPLET:
         further = [name for name in examples.columns if name != first]
@@ -255,7 +284,14 @@ class PairIndex:
         self._keys, self._rows = every_key[order], every_row[order]
 
     def search(self, train: Examples) -> list[Hits]:
-        """Return the overlap of a training set with each evaluation split, in their order."""
+        """Return the overlap of a training set with each evaluation split, in their order.
+
+        Args:
+            train: The training set.
+
+        Returns:
+            One overlap for each split.
+        """
         positions, texts = zip(*_used(train), strict=True) if len(train) else ((), ())
         exact, near = self._neighbours(texts)
         hits = _first_of_each(
@@ -504,7 +540,14 @@ class LeakFilter:
         )
 
     def leaky_rows_of(self, train: Examples) -> np.ndarray:
-        """Return the training rows to leave out, int64, sorted. Equal rows give equal results."""
+        """Find the training rows to leave out. Equal rows give equal results.
+
+        Args:
+            train: Rows of pairs, or texts.
+
+        Returns:
+            Row numbers, int64, sorted.
+        """
         if not self.evaluation or not len(train):
             return np.empty(0, dtype=np.int64)
         if pair_columns(train):
@@ -512,7 +555,17 @@ class LeakFilter:
         return np.unique(self._sentences.search(train.texts("text"))[0])
 
     def without_leaks(self, train: Examples) -> Examples:
-        """Return the set without its leaky rows, counted in `num_leaky`. Raises UserError if none is left."""
+        """Remove the leaky rows of a set.
+
+        Args:
+            train: Rows of pairs, or texts.
+
+        Returns:
+            The other rows. `num_leaky` counts the removed ones.
+
+        Raises:
+            UserError: No row is left.
+        """
         leaky = self.leaky_rows_of(train)
         if len(train) and len(leaky) == len(train):
             raise UserError(
@@ -524,7 +577,14 @@ class LeakFilter:
 
 
 def used_sentences(examples: Examples) -> list[str]:
-    """Return the sentences of the rows. A sampled set keeps the table of the whole set."""
+    """Return the sentences of the rows. A sampled set keeps the table of the whole set.
+
+    Args:
+        examples: Rows of any kind.
+
+    Returns:
+        Each sentence once, in the order of the table.
+    """
     positions = np.unique(np.concatenate(list(examples.columns.values())))
     return [examples.sentences[position] for position in positions]
 
@@ -562,7 +622,11 @@ class SeenRows:
         return PairIndex(self._evaluation)
 
     def learn(self, train: Mapping[str, Examples]) -> None:
-        """Add training sets, after conversion and limit."""
+        """Add training sets, after conversion and limit.
+
+        Args:
+            train: Name → rows. A set that was added before, and sets without pairs, change nothing.
+        """
         for examples in train.values():
             if (
                 pair_columns(examples)
