@@ -38,6 +38,7 @@ from juzhen.core.kinds import metric_title
 from juzhen.core.paths import is_table
 from juzhen.core.text import counted, markdown_table, time_in_words
 from juzhen.data.tables import TableReading
+from juzhen.encoders.resolve_path import ENCODER_FOLDER
 from juzhen.evaluation.run import require_vectors
 
 ANSWER_FILES = ("advice.json", "advice.md", "index.html")
@@ -208,10 +209,8 @@ def _verdict(search: Search, lines: list[Line], contenders: list[Stages]) -> lis
     best = lines[0]
     name = _words(contenders[0])
     if len(lines) == 1:
-        nearest = f" By its words {search.order[0]} is nearest." if search.order else ""
-        return [
-            f"Undecided: no training was made, because {search.stopped_by}.{nearest} Give more --minutes."
-        ]
+        near = f" By its words {search.order[0]} is nearest." if search.order else ""
+        return [f"Undecided: no training was made, because {search.stopped_by}.{near} Give more --minutes."]
     if not contenders[0]:
         what = "Undecided, since not all sources were tried" if search.not_tried else "Train on nothing"
         return [f"{what}: no training of these beats the untrained encoder ({best.score:.1f})."]
@@ -311,13 +310,14 @@ def command_of(
             tables.append(command("juzhen", "dataset", name if training_set.made_by else place, *options))
         names.append(name)
         if source != OWN or place is None:
-            words.append(f"dataset.{name}.limit={count}")
+            words.append(f"++dataset.{name}.limit={count}")  # a description may lack the key
         if training_set.config is not None and training_set.config.kind == Kind.NLI_PAIR:
-            words.append(f"dataset.{name}.convert_to=triplet")
+            words.append(f"++dataset.{name}.convert_to=triplet")
         rounds = passes(source, count)
         words.append(f"+schedule.stages.{name}.training.duration='{rounds} epoch{'s' * (rounds > 1)}'")
     is_built_in = encoder.startswith("builtin/mini_zh")
-    start = ["backbone=mini_zh"] if is_built_in else ["backbone=local", setting("backbone.path", encoder)]
+    path = encoder_of_run if (encoder_of_run := Path(encoder, ENCODER_FOLDER)).is_dir() else encoder
+    start = ["backbone=mini_zh"] if is_built_in else ["backbone=local", setting("backbone.path", path)]
     if any(sources[source].place is None for source, _ in stages):
         start.append(setting("data_dir", reading.data_dir))
     tree = () if reading.config_dir is None else ("--config-dir", reading.config_dir)

@@ -189,6 +189,17 @@ def test_the_command_trains_what_was_tried(faq, reading):
     assert (read["dataset.demo_nli.convert_to"], read["dataset.demo_nli.limit"]) == ("triplet", 500)
     assert read["schedule.stages.set_2.training.duration"] == "3 epochs"
     assert read["data_dir"] == str(reading.data_dir)  # else a set of another folder is not found
+    assert {"++dataset.demo_nli.limit=500", "++dataset.demo_nli.convert_to=triplet"} <= {
+        *words
+    }  # a key may be absent
+
+
+def test_the_command_starts_from_the_encoder_of_a_run(faq, reading, tmp_path):
+    (tmp_path / "runs" / "STS" / "encoder").mkdir(parents=True)
+    target = read_target(str(faq), reading)
+    for start, folder in (("runs/STS", "runs/STS/encoder"), ("runs/STS/encoder", "runs/STS/encoder")):
+        command = command_of(((OWN, 60),), target, {OWN: target.own}, str(tmp_path / start), reading)
+        assert f"backbone.path={tmp_path / folder}" in shlex.split(command)
 
 
 def test_the_command_reads_tables_with_the_options_of_the_call(faq, tmp_path):
