@@ -281,3 +281,23 @@ def markdown_table(
     """Return a Markdown table. Columns whose index is in `numbers` are aligned to the right."""
     rules = ["--:" if column in numbers else "---" for column in range(len(head))]
     return "\n".join(f"| {' | '.join(map(in_markdown, line))} |" for line in (head, rules, *rows))
+
+
+def keys_once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """Make a JSON object, as `object_pairs_hook` of `json.loads`. The parser alone would take the last of equal keys.
+
+    Args:
+        pairs: Keys and values in the order of the text.
+
+    Returns:
+        The object.
+
+    Raises:
+        ValueError: A repeated key.
+    """
+    record = dict(pairs)
+    if len(record) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the key {short(twice)!r} appears twice in the object")
+    return record

@@ -28,7 +28,7 @@ import zstandard
 from juzhen.core.errors import UserError
 from juzhen.core.paths import BUILTIN, COMPRESSIONS, suffix_of
 from juzhen.core.safe_open import open_regular_file
-from juzhen.core.text import short
+from juzhen.core.text import keys_once, short
 from juzhen.data.spec import Source
 
 if TYPE_CHECKING:
@@ -674,16 +674,6 @@ def json_table(path: Path, text: str, undecodable: Mapping[int, str]) -> FileTab
     names = list(dict.fromkeys(itertools.chain.from_iterable(records)))
     columns = [_Field(records, name) for name in names]
     return FileTable(str(path), names, columns, np.asarray(line_numbers, dtype=np.int32), faults)
-
-
-def keys_once(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """A JSON object. Raises ValueError for a repeated key, of which the parser would silently take the last."""
-    record = dict(pairs)
-    if len(record) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the key {short(twice)!r} appears twice in the object")
-    return record
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from juzhen.core.errors import UserError, foreign_reason, nearest, require_packa
 from juzhen.core.paths import TABLES, suffix_of
 from juzhen.core.safe_open import open_regular_file
 from juzhen.core.schema import own_file
-from juzhen.core.text import counted, is_position, short, split_lines, text_fault
+from juzhen.core.text import counted, is_position, keys_once, short, split_lines, text_fault
 from juzhen.data.headers import is_header, is_name
 from juzhen.data.readers import (
     BYTE_ORDER_MARK,
@@ -37,7 +37,6 @@ from juzhen.data.readers import (
     decoded,
     decompressed,
     json_table,
-    keys_once,
     require_short_lines,
 )
 
