@@ -37,6 +37,7 @@ from juzhen.core.file_guard import check_overwritable, require_outside
 from juzhen.core.kinds import metric_title
 from juzhen.core.paths import is_table
 from juzhen.core.text import counted, markdown_table, time_in_words
+from juzhen.data.spec import Source
 from juzhen.data.tables import TableReading
 from juzhen.encoders.resolve_path import ENCODER_FOLDER
 from juzhen.evaluation.run import require_vectors
@@ -318,7 +319,8 @@ def command_of(
     is_built_in = encoder.startswith("builtin/mini_zh")
     path = encoder_of_run if (encoder_of_run := Path(encoder, ENCODER_FOLDER)).is_dir() else encoder
     start = ["backbone=mini_zh"] if is_built_in else ["backbone=local", setting("backbone.path", path)]
-    if any(sources[source].place is None for source, _ in stages):
+    sets = (sources[source] for source, _ in stages)
+    if any(one.place is None and one.config and one.config.source != Source.BUILTIN for one in sets):
         start.append(setting("data_dir", reading.data_dir))
     tree = () if reading.config_dir is None else ("--config-dir", reading.config_dir)
     begin = command(

@@ -188,7 +188,10 @@ def test_the_command_trains_what_was_tried(faq, reading):
     assert read["dataset"] == ["demo_nli", "set_2"]
     assert (read["dataset.demo_nli.convert_to"], read["dataset.demo_nli.limit"]) == ("triplet", 500)
     assert read["schedule.stages.set_2.training.duration"] == "3 epochs"
-    assert read["data_dir"] == str(reading.data_dir)  # else a set of another folder is not found
+    assert "data_dir" not in read
+    of_folder = replace(sources[0], config=replace(sources[0].config, source=None))
+    command = command_of((("demo_nli", 500),), target, {"demo_nli": of_folder}, "builtin/mini_zh", reading)
+    assert f"data_dir={reading.data_dir}" in shlex.split(command)  # else its files are not found
     assert {"++dataset.demo_nli.limit=500", "++dataset.demo_nli.convert_to=triplet"} <= {
         *words
     }  # a key may be absent
