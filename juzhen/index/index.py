@@ -70,7 +70,15 @@ class IndexHit(NamedTuple):
 
 
 def fused(lists: Sequence[Int[np.ndarray, "queries some"]], k: int) -> Lists:
-    """The `k` best by the sum of 1 / (RRF + rank) over the lists."""
+    """Fuse ranked lists by the sum of 1 / (RRF + rank) over the lists.
+
+    Args:
+        lists: Numbers of texts of each query, best first, −1 after the end of a list.
+        k: Length of the result.
+
+    Returns:
+        Numbers and sums (queries, k). Missing entries are −1 and −inf.
+    """
     numbers, scores = [], []
     for rows in zip(*lists, strict=True):
         sums: dict[int, float] = {}
@@ -84,7 +92,11 @@ def fused(lists: Sequence[Int[np.ndarray, "queries some"]], k: int) -> Lists:
 
 
 def best_passages(hits: Sequence[IndexHit]) -> list[IndexHit]:
-    """Keep the first passage of each document."""
+    """Keep the first passage of each document.
+
+    Args:
+        hits: Passages of one query, best first.
+    """
     best: dict[str | None, IndexHit] = {}
     for hit in hits:
         best.setdefault(hit.document, hit)
@@ -130,20 +142,37 @@ class View:
 
 
 def bytes_per_vector(view: View) -> float:
-    """Bytes that a search reads for each vector."""
+    """Compute the bytes that a search reads for each vector.
+
+    Args:
+        view: Snapshot of an index. Without quick files a vector has 4 bytes for each dimension.
+    """
     if view.dense is None or not view.covered:
         return 4.0 * view.facts["dim"]
     return view.dense.size_in_bytes / view.covered
 
 
 def reader_of(encoder: SentenceEncoder, prompt_name: str | None, prompt: str | None) -> SentenceEncoder:
-    """Return the encoder for the texts of an index, with the given prompt or its own document prompt."""
+    """Return the encoder for the texts of an index.
+
+    Args:
+        encoder: Not changed.
+        prompt_name: Name of one of its prompts, or None.
+        prompt: A prompt as text, or None. With neither it is the encoder's prompt for documents.
+    """
     chosen = prompt_name is not None or prompt is not None
     return encoder.with_prompt(prompt_name, prompt) if chosen else encoder.reading(Side.DOCUMENT)
 
 
 def index_digest(reader: SentenceEncoder) -> str:
-    """Digest of the weights and settings that decide the vectors, whatever backend computes them."""
+    """Compute the digest of the weights and settings that decide the vectors, whatever backend computes them.
+
+    Args:
+        reader: Output of `reader_of`.
+
+    Returns:
+        32 hex digits.
+    """
     return encoder_digest(reader, "index")
 
 
@@ -412,15 +441,32 @@ class Index:
 def prepare_queries(
     encoder: SentenceEncoder, vectors: Float[np.ndarray, "queries dim"], dim: int
 ) -> Float[np.ndarray, "queries cut"]:
-    """Vectors of queries, cut to `dim` numbers, whose products with those of texts are the scores."""
+    """Prepare vectors of queries, whose products with those of texts are the scores.
+
+    Args:
+        encoder: Decides about length 1 and a learnt form of scores.
+        vectors: Output of `encode_query`.
+        dim: First dimensions to keep.
+    """
     if dim < vectors.shape[1]:
         vectors = truncate_vectors(vectors, dim, normalize=encoder.normalize)
     return sides(vectors, encoder.score_head)[0]
 
 
 def check_encoder(facts: dict[str, Any], encoder: SentenceEncoder, place: str) -> SentenceEncoder:
-    """Return the encoder, set to read long texts as the index did. Raises UserError if its vectors are not the
-    index's."""
+    """Check that an encoder gives the vectors of an index.
+
+    Args:
+        facts: Those of the index.
+        encoder: Not changed.
+        place: Name of the index for the message.
+
+    Returns:
+        The encoder, set to read long texts as the index did.
+
+    Raises:
+        UserError: Other weights or settings.
+    """
     overlap = facts.get("chunk_overlap")
     if overlap is not None and encoder.chunk_overlap is None:
         encoder = encoder.with_long_texts("chunk", overlap)
@@ -441,7 +487,16 @@ RERANKED = 50
 
 
 def in_order_of(found: Sequence[IndexHit], scores: np.ndarray, top_k: int) -> list[IndexHit]:
-    """Return the best hits by these scores. Ties keep their order."""
+    """Sort hits by other scores. Ties keep their order.
+
+    Args:
+        found: Hits of one query.
+        scores: The new score of each, (hits,).
+        top_k: Number of hits to keep.
+
+    Returns:
+        Hits with the new scores, best first.
+    """
     order = np.argsort(-scores, kind="stable")[:top_k]
     return [found[position]._replace(score=float(scores[position])) for position in order.tolist()]
 
@@ -449,7 +504,17 @@ def in_order_of(found: Sequence[IndexHit], scores: np.ndarray, top_k: int) -> li
 def reranked(
     encoder: PairEncoder, queries: Sequence[str], found: Sequence[Sequence[IndexHit]], top_k: int
 ) -> list[list[IndexHit]]:
-    """For each query the `top_k` best of its texts by the cross-encoder, whose scores are from 0 to 1."""
+    """Rerank the hits of each query by a cross-encoder.
+
+    Args:
+        encoder: The cross-encoder.
+        queries: Texts.
+        found: Hits of each query.
+        top_k: Number of hits to keep for a query.
+
+    Returns:
+        Hits with scores from 0 to 1 (the sigmoid of the logit), best first.
+    """
     pairs = [(query, hit.text) for query, hits in zip(queries, found, strict=True) for hit in hits]
     scores = expit(encoder.score(pairs)) if pairs else np.empty(0)
     ends = np.cumsum([len(hits) for hits in found])[:-1]
@@ -458,7 +523,14 @@ def reranked(
 
 
 def facts_of(index: Index) -> dict[str, Any]:
-    """Name → value, as people read it."""
+    """Describe an index on disk for people.
+
+    Args:
+        index: Its folder is not None.
+
+    Returns:
+        Name → value, in display order.
+    """
     view = index.view()
     facts, folder = view.facts, index.folder
     assert folder is not None

@@ -49,9 +49,16 @@ def is_address(text: str) -> bool:
 
 
 def connect(address: str) -> tuple[Any, str]:
-    """A client and the name of the collection of `http://HOST:PORT/NAME` or `qdrant:FOLDER/NAME`.
+    """Connect to a collection. QDRANT_API_KEY is sent to a server.
 
-    QDRANT_API_KEY is sent to a server. Raises UserError where the client is not installed.
+    Args:
+        address: `http://HOST:PORT/NAME`, or `qdrant:FOLDER/NAME` for the client's local mode.
+
+    Returns:
+        A client and the name of the collection.
+
+    Raises:
+        UserError: Another address, or the client is not installed.
     """
     require_packages(address, "qdrant_client", extra="qdrant")
     from qdrant_client import QdrantClient
@@ -113,10 +120,19 @@ def _require_plain_points(path: Path) -> None:
 
 
 def push(folder: Path, address: str) -> tuple[int, int]:
-    """Copy an index to a collection, and return the number of texts sent and removed.
+    """Copy an index to a collection.
 
-    Numbers of texts are never reused, so texts with known numbers are skipped. Raises UserError for a collection
-    that is not a copy of such an index.
+    Numbers of texts are never reused, so texts with known numbers are skipped.
+
+    Args:
+        folder: The index.
+        address: As `connect` takes it. A missing collection is made.
+
+    Returns:
+        Number of texts sent, and removed.
+
+    Raises:
+        UserError: The collection is not a copy of such an index.
     """
     with Index.open(folder) as index:
         client, name = connect(address)

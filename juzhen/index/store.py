@@ -248,7 +248,17 @@ class Store:
         metadata: Sequence[Mapping[str, Any]] | None,
         vectors: Float[np.ndarray, "texts dim"],
     ) -> int:
-        """Add texts within a transaction and return how many were replaced. A known id replaces its text."""
+        """Add texts within a transaction. A known id replaces its text.
+
+        Args:
+            texts: In the order of their numbers.
+            ids: One for each text. None: the numbers.
+            metadata: One for each text, or None.
+            vectors: Stored as float32.
+
+        Returns:
+            Number of replaced texts.
+        """
         first = int(self.facts().get("next", 0))
         numbers = range(first, first + len(texts))
         ids = [str(number) for number in numbers] if ids is None else ids
@@ -263,7 +273,17 @@ class Store:
         metadata: Sequence[Mapping[str, Any]] | None,
         passages: Passages,
     ) -> int:
-        """As `add`, of documents by their passages: the second one of the document a has the id a#1."""
+        """Add documents by their passages within a transaction. The second passage of the document a has the id a#1.
+
+        Args:
+            documents: Whole texts.
+            ids: One for each document. None: their numbers.
+            metadata: One for each document, or None. Its passages share it.
+            passages: Vectors, and the place of each passage in its document.
+
+        Returns:
+            Number of replaced documents.
+        """
         done = int(self.facts().get("documents", 0))
         names = [str(done + number) for number in range(len(documents))] if ids is None else ids
         replaced = self.remove(names)
@@ -307,7 +327,14 @@ class Store:
         return bool(self._fact("passages"))
 
     def remove(self, ids: Sequence[str]) -> int:
-        """Remove texts or documents by id within a transaction, and return how many existed."""
+        """Remove texts or documents within a transaction.
+
+        Args:
+            ids: Of documents if the index holds passages. Unknown ids are ignored.
+
+        Returns:
+            How many existed.
+        """
         names = [(name,) for name in ids]
         if self.holds_passages:
             count, select = len(ids) - len(self.absent(ids)), "SELECT number FROM passages WHERE document = ?"
@@ -323,7 +350,11 @@ class Store:
         return int(self._all("SELECT count(DISTINCT document) FROM passages")[0][0])
 
     def absent(self, ids: Sequence[str]) -> list[str]:
-        """Those of the ids that no text, or no document, has."""
+        """List the ids that no text, or no document, has.
+
+        Args:
+            ids: Of documents if the index holds passages.
+        """
         named = "passages WHERE document" if self.holds_passages else "texts WHERE id"
         return [name for name in ids if not self._all(f"SELECT 1 FROM {named} = ? LIMIT 1", name)]
 
@@ -346,6 +377,9 @@ class Store:
 
         A list of metadata matches if one of its items does. Values are compared by their JSON type.
         Values from a csv file are texts.
+
+        Args:
+            where: Name of metadata → a value, or a list of values of which one must match. All names must match.
 
         Raises:
             UserError: A name that no text has, or that holds objects alone, which no value equals.
@@ -386,7 +420,14 @@ class Store:
                 )
 
     def rows(self, numbers: Sequence[int]) -> dict[int, StoredRow]:
-        """Return the existing texts with these numbers."""
+        """Return the existing texts with these numbers.
+
+        Args:
+            numbers: Removed ones are left out.
+
+        Returns:
+            Number → id, text, metadata, and the place in its document for a passage.
+        """
         rows = {}
         for number, name, text, record in self._each("SELECT number, id, text, metadata FROM texts", numbers):
             row = StoredRow(number, name, text, self._loaded(record))
@@ -400,7 +441,14 @@ class Store:
         return rows
 
     def vectors(self, numbers: Int[np.ndarray, "some"]) -> Float[np.ndarray, "some dim"]:
-        """Return the vectors of rising numbers, NaN for removed texts."""
+        """Return the vectors of rising numbers, NaN for removed texts.
+
+        Args:
+            numbers: Rising, int64.
+
+        Returns:
+            float32.
+        """
         found, stored = self._matrix([*self._each("SELECT number, vector FROM vectors", numbers.tolist())])
         vectors = np.full((len(numbers), stored.shape[1]), np.nan, dtype=np.float32)
         vectors[np.searchsorted(numbers, found)] = stored
@@ -409,9 +457,13 @@ class Store:
     def portions(
         self, above: int = -1
     ) -> Iterator[tuple[Int[np.ndarray, "some"], Float[np.ndarray, "some dim"]]]:
-        """Yield rising numbers after `above` and their vectors, AT_ONCE per batch.
+        """Yield rising numbers and their vectors, AT_ONCE per batch.
 
-        Raises UserError for vectors of another size or with non-finite numbers.
+        Args:
+            above: The first number is larger.
+
+        Raises:
+            UserError: Vectors of another size or with non-finite numbers.
         """
         query = "SELECT number, vector FROM vectors WHERE number > ? ORDER BY number LIMIT ?"
         while rows := self._all(query, above, AT_ONCE):
@@ -433,7 +485,11 @@ class Store:
         return numbers, vectors
 
     def texts(self, above: int = -1) -> Iterator[tuple[int, str]]:
-        """Number and text of each, rising from `above` on."""
+        """Yield the number and text of each, rising.
+
+        Args:
+            above: The first number is larger.
+        """
         query = "SELECT number, text FROM texts WHERE number > ? ORDER BY number LIMIT ?"
         while rows := self._all(query, above, AT_ONCE):
             for number, text in rows:
@@ -485,7 +541,16 @@ def require_complete(facts: Mapping[str, Any], folder: Path | None) -> None:
 
 
 def filter_choices(name: str, value: Any, fields: Sequence[str]) -> list[Any]:
-    """The values that a text may have there. Raises UserError for a name that no text has, and for other types."""
+    """List the values that a text may have for a name of metadata.
+
+    Args:
+        name: Name of metadata.
+        value: A value, or a list of values.
+        fields: All names of the index.
+
+    Raises:
+        UserError: A name that no text has, or a value of another type.
+    """
     require_choice("filter", short(name), fields)
     choices = value if isinstance(value, list) else [value]
     if not choices or not all(map(is_value, choices)):
@@ -505,7 +570,11 @@ def _json_types(value: Any) -> str:
 
 
 def is_value(value: Any) -> bool:
-    """True if SQLite can compare it: 64-bit integers, and no NaN."""
+    """True if SQLite can compare a value: 64-bit integers, and no NaN.
+
+    Args:
+        value: From JSON.
+    """
     if isinstance(value, int | float):
         return abs(value) < 2**63 if isinstance(value, int) else math.isfinite(value)
     return isinstance(value, str | None)

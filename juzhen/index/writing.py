@@ -177,7 +177,15 @@ def read_rows(
 
 
 def read_ids(path: Path, reading: TableReading = AS_IT_LOOKS) -> list[str]:
-    """Ids of a file: its lines, or the column `id` of a table. Raises UserError where that is not clear."""
+    """Read ids of texts from a file: its lines, or the column `id` of a table.
+
+    Args:
+        path: A .txt, or a table.
+        reading: Options of the table.
+
+    Raises:
+        UserError: The column is not clear.
+    """
     return [*map(_as_id, text_values(path, reading, field="id"))]
 
 
@@ -192,7 +200,14 @@ def _plain(value: Any) -> Any:
 
 
 def metadata_fault(record: dict[str, Any]) -> str | None:
-    """Return why metadata are not valid JSON, or None. Values of other types are stored as strings."""
+    """Find out why metadata are not valid JSON. Values of other types are stored as strings.
+
+    Args:
+        record: Metadata of one text.
+
+    Returns:
+        The reason, or None.
+    """
     try:
         json.dumps(record, ensure_ascii=False, default=str, allow_nan=False).encode()
     except UnicodeEncodeError:
