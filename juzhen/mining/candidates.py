@@ -123,7 +123,15 @@ class DenseRetriever:
         return pair_products(*self._vectors, queries, documents)
 
     def recall(self, k: int, *, seed: int) -> float:
-        """Share of the `k` nearest documents that the index finds, over SAMPLE queries."""
+        """Measure the share of the `k` nearest documents that the index finds, over SAMPLE queries.
+
+        Args:
+            k: Number of documents of a query.
+            seed: Of the sample.
+
+        Returns:
+            From 0 to 1.
+        """
         first, second = self._vectors
         sample = np.random.default_rng(seed).permutation(len(first))[:SAMPLE]
         documents = self.search(sample, k, lambda count: None)[0]
@@ -200,9 +208,21 @@ def pooled(
     seed: int,
     advance: Advance,
 ) -> Pool:
-    """Collect the results of all sources and `num_random` random documents for each query. The first source scores all.
+    """Collect the results of all sources, and random documents, for each query. The first source scores all.
 
     Candidates found by several sources occur once. Random documents depend on the seed and the queries alone.
+
+    Args:
+        sources: Retrievers. The first one gives the score of all candidates.
+        queries: Numbers of neighbouring queries, rising.
+        depth: Documents of each source for a query.
+        num_documents: Size of the corpus.
+        num_random: Random documents for a query.
+        seed: Of the random documents.
+        advance: Called with the number of finished queries.
+
+    Returns:
+        Candidates by query, the best first. Random ones have rank 0.
     """
     columns, last = [], depth + 1
     for number, source in enumerate(sources):
@@ -310,7 +330,14 @@ class AsymmetricRetriever:
 
 
 def load_source(source: str | Path) -> SentenceEncoder | AsymmetricEncoder:
-    """The encoder of a run or a folder that finds documents. Errors: as `SentenceEncoder.load`."""
+    """Load the encoder of a run or a folder that finds documents.
+
+    Args:
+        source: As `SentenceEncoder.load` takes it. Multi-vector and sparse encoders work too.
+
+    Raises:
+        UserError: As of `SentenceEncoder.load`.
+    """
     folder = locate_folder(str(source))
     family = None if folder is None else family_in(folder)
     load = family.load if isinstance(family, AskingEncoders) else SentenceEncoder.load

@@ -96,13 +96,29 @@ class Known:
         self._cluster = connected_components(graph, directed=False)[1]
 
     def place(self, query: np.ndarray, document: np.ndarray) -> Int[np.ndarray, "pairs"]:
-        """Return positions of documents in `positives` of their queries, UNKNOWN if a document is not a positive."""
+        """Find documents among the positives of their queries.
+
+        Args:
+            query: Number of the query of each pair.
+            document: Number of the document of each pair.
+
+        Returns:
+            Positions in `positives`. UNKNOWN if a document is not a positive.
+        """
         keys = query * self._size + document
         positions = np.minimum(np.searchsorted(self._relevant, keys), len(self._relevant) - 1)
         return np.where(self._relevant[positions] == keys, self._order[positions], UNKNOWN)
 
     def labels(self, query: np.ndarray, document: np.ndarray) -> Codes:
-        """Return int8 labels: 1 answers the query or shares a positive pair, 0 does not, else UNKNOWN."""
+        """Look up the labels of pairs.
+
+        Args:
+            query: Number of the query of each pair.
+            document: Number of the document of each pair.
+
+        Returns:
+            int8: 1 answers the query or shares a positive pair, 0 does not, else UNKNOWN.
+        """
         keys = query * self._size + document
         answers = _among(keys, self._relevant)
         apart = _among(keys, self._irrelevant) & ~answers
@@ -113,7 +129,15 @@ class Known:
         return self._query_text[query] == self._document_text[document]
 
     def reasons(self, query: np.ndarray, document: np.ndarray) -> Iterable[tuple[Reason, np.ndarray]]:
-        """Return reasons that need no score, with the candidates of each."""
+        """Apply the rules that need no score.
+
+        Args:
+            query: Number of the query of each candidate.
+            document: Number of the document of each candidate.
+
+        Yields:
+            Reason and the candidates it drops, bool (candidates,). Earlier reasons come first.
+        """
         texts = self._document_text[document]
         yield Reason.IS_POSITIVE, _among(query * self._size + document, self._relevant)
         is_copy = self.own_copies(query, document) | _among(query * self._span + texts, self._copies)
@@ -155,7 +179,17 @@ def above(
     *,
     by_judge: bool,
 ) -> list[tuple[Reason, Bool[np.ndarray, "candidates"]]]:
-    """Return the score rules of `MiningOptions`: each reason with the candidates it drops."""
+    """Apply the score rules of `MiningOptions`.
+
+    Args:
+        scores: Of the first source.
+        lowest: Score of the positive that each candidate is compared with.
+        options: Margins and thresholds. None leaves a rule out.
+        by_judge: max_score applies to the cross-encoder, not to these scores.
+
+    Returns:
+        Each reason with the candidates it drops.
+    """
     rules = []
     if options.relative_margin is not None:
         # Below 0 a part of the score would be more than the score.
@@ -330,9 +364,16 @@ class Miner:
     def candidates(
         self, queries: Int[np.ndarray, "queries"], advance: Advance
     ) -> tuple[Pool, Codes, PositiveThreshold]:
-        """Return candidates of neighbouring queries with reasons to drop them (`refused`), without a judge.
+        """Find candidates and the reasons to drop them (`refused`), without a judge.
 
         With `positive_reference=own` the reason is the one shared by all rows, see `by_row`.
+
+        Args:
+            queries: Numbers of neighbouring queries, rising.
+            advance: Called with the number of finished queries.
+
+        Returns:
+            Candidates, their reasons, and the score of the positive of each query.
         """
         options = self.options
         pool = pooled(
@@ -361,7 +402,16 @@ class Miner:
         return RowPairs(index, starts[0] + rows, scores[rows])
 
     def by_row(self, pool: Pool, codes: Codes, rows: RowPairs) -> tuple[Pool, Codes]:
-        """Return the pool of the rows, whose `query` is the row's position, and why each candidate is dropped there."""
+        """Repeat the candidates of a query for each of its rows.
+
+        Args:
+            pool: Candidates by query.
+            codes: Their reasons.
+            rows: Output of `rows`.
+
+        Returns:
+            Candidates whose `query` is the position of the row, and why each is dropped there.
+        """
         index = rows.candidate
         by_row = replace(pool, **{field.name: getattr(pool, field.name)[index] for field in fields(pool)})
         codes = codes[index]
@@ -372,7 +422,15 @@ class Miner:
         return replace(by_row, query=rows.row), codes
 
     def shard(self, queries: Int[np.ndarray, "queries"], advance: Advance) -> pa.Table:
-        """Return one row per candidate of neighbouring queries. Columns: see `MiningResult`."""
+        """Mine neighbouring queries.
+
+        Args:
+            queries: Numbers of neighbouring queries, rising.
+            advance: Called with the number of finished queries.
+
+        Returns:
+            A row for each candidate. Columns: see `MiningResult`.
+        """
         options = self.options
         pool, codes, bar = self.candidates(queries, advance)
         labels = self.known.labels(pool.query, pool.document)
@@ -502,7 +560,17 @@ def _texts(texts: Sequence[str], numbers: Int[np.ndarray, "candidates"]) -> pa.A
 def require_shard(
     path: Path, queries: Int[np.ndarray, "queries"], *, num_documents: int, positive_reference: str
 ) -> None:
-    """Raise UserError if a file does not hold the complete candidates of these queries."""
+    """Check that a file holds the complete candidates of some queries.
+
+    Args:
+        path: The file.
+        queries: Numbers of the queries.
+        num_documents: Size of the corpus.
+        positive_reference: That of the options.
+
+    Raises:
+        UserError: Other contents, or a damaged file.
+    """
     try:
         table = pq.read_table(require_file(path))
         counts = json.loads((table.schema.metadata or {})[COUNTS])

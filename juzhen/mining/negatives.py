@@ -55,7 +55,11 @@ from juzhen.mining.sets import write_description
 
 
 def report_lines(report: Mapping[str, Any]) -> list[str]:
-    """Format the report of a mining run, one line per topic."""
+    """Format the report of a mining run, one line per topic.
+
+    Args:
+        report: Output of `MiningResult.report`.
+    """
     sentences = [
         "candidates: " + ", ".join(f"{count:,} {reason}" for reason, count in report["reasons"].items())
     ]
@@ -97,7 +101,14 @@ def report_lines(report: Mapping[str, Any]) -> list[str]:
 
 
 def fewer_line(report: Mapping[str, Any]) -> str:
-    """Count rows with fewer negatives than requested and positives without a row. "" if all rows are full."""
+    """Count rows with fewer negatives than requested and positives without a row.
+
+    Args:
+        report: Output of `MiningResult.report`.
+
+    Returns:
+        A sentence with the commonest reason. "" if all rows are full.
+    """
     rows, reasons = report["rows"], report["reasons"]
     parts = []
     if rows["fewer"]:
@@ -117,7 +128,12 @@ def fewer_line(report: Mapping[str, Any]) -> str:
 
 
 def share_of(part: int, total: int) -> str:
-    """Format a part and its share, such as 967 of 1,086 (89.0 %)."""
+    """Format a part and its share, such as 967 of 1,086 (89.0 %).
+
+    Args:
+        part: At most `total`.
+        total: 0 gives no share.
+    """
     return f"{part:,} of {total:,}" + (f" ({percent(part, total)})" if total else "")
 
 
@@ -290,7 +306,11 @@ class MiningResult:
         )
 
     def write_candidates(self, path: Path) -> None:
-        """Write all candidates as one file. Its metadata hold the identity and the report."""
+        """Write all candidates as one file. Its metadata hold the identity and the report.
+
+        Args:
+            path: A parquet file. An existing one is replaced.
+        """
         metadata = json.dumps({**self.identity, "report": self.report()}, ensure_ascii=False, sort_keys=True)
         schema = pq.read_schema(self.shards[0]).with_metadata({METADATA: metadata})
         with atomic_write(path, "wb") as file, pq.ParquetWriter(file, schema, **WRITING) as writer:
@@ -334,6 +354,11 @@ def fit_false_negatives(
     scores: Float[np.ndarray, "pairs"], labels: Float[np.ndarray, "pairs"], *, rate: float
 ) -> FittedThreshold:
     """Fit the highest threshold that keeps at most the share `rate` of pairs with label 1 below it.
+
+    Args:
+        scores: Score of each pair, higher is closer.
+        labels: 1 for equal meaning, 0 for another one.
+        rate: Share of the pairs with label 1 that may be kept as negatives by mistake, from 0 to below 1.
 
     Raises:
         UserError: A rate outside [0, 1), or a missing label.
@@ -485,7 +510,11 @@ def _mined(miner: Miner, folder: Path, progress: bool | None) -> list[Path]:
 
 
 def clear_shards(folder: Path) -> None:
-    """Remove the files of `mine` from its folder."""
+    """Remove the files of `mine` from its folder.
+
+    Args:
+        folder: Other files in it stay.
+    """
     remove_folder(folder, rf"mining\.json|\d{{6}}\.parquet|embeddings/[0-9a-f]+/{SEGMENT}")
 
 
@@ -584,7 +613,14 @@ def _claim(folder: Path, identity: dict[str, Any]) -> None:
 
 
 def ranking_digest(ranking: RankingSet) -> str:
-    """Digest of queries, documents and judgements, 32 hex digits."""
+    """Compute a digest of queries, documents and judgements.
+
+    Args:
+        ranking: The set.
+
+    Returns:
+        32 hex digits.
+    """
     sizes = [str(len(ranking.queries)), str(len(ranking.corpus))]
     answers = [str(sorted(gains.items())) for gains in ranking.relevant]
     irrelevant = [str(documents.tolist()) for documents in ranking.irrelevant or ()]
