@@ -46,7 +46,12 @@ class ScoredSet:
 
     @classmethod
     def of(cls, column: str, rows: SetRows) -> "ScoredSet":
-        """Return pairs kept by a run, without texts. Ranked 0/1 pairs are converted by `labelled`."""
+        """Return pairs kept by a run, without texts. Ranked 0/1 pairs are converted by `labelled`.
+
+        Args:
+            column: `split/dataset`.
+            rows: Scores and gold values, as `rows.parquet` has them.
+        """
         split, name = column.split("/")
         kind = Kind.LABELLED_PAIR if rows.kind in RANKED else Kind(rows.kind)
         scores, gold = labelled(rows)
@@ -91,7 +96,17 @@ class ScoredEncoder(ABC):
         return weights_digest(self._place)
 
     def computed(self, examples: Examples) -> ScoredSet:
-        """Return rows with scores, computed once. Raises UserError for rows that the encoder cannot score."""
+        """Score rows. Each set is computed once.
+
+        Args:
+            examples: Rows with texts.
+
+        Returns:
+            The rows with their scores.
+
+        Raises:
+            UserError: Rows that the encoder cannot score.
+        """
         column = f"{examples.split}/{examples.name}"
         if column not in self._computed:
             self._computed[column] = self._with_scores(column, examples)
@@ -168,14 +183,26 @@ class ScoredRun(ScoredEncoder):
         self._data_dir = data_dir
 
     def sets(self, kinds: tuple[Kind, ...]) -> list[str]:
-        """Return the names of evaluated sets of these kinds that have a dev split."""
+        """Return the names of evaluated sets of these kinds that have a dev split.
+
+        Args:
+            kinds: Kinds of rows.
+        """
         read = self.result.data.items()
         return [
             key.removeprefix("dev/") for key, rows in read if key.startswith("dev/") and rows["kind"] in kinds
         ]
 
     def choose(self, wanted: Sequence[str] | None, kinds: tuple[Kind, ...]) -> list[str]:
-        """Return `wanted`, or every suitable set. Raises UserError without any, or for an unsuitable one."""
+        """Choose the sets to work on.
+
+        Args:
+            wanted: Names of sets. None: all suitable ones.
+            kinds: Suitable kinds of rows.
+
+        Raises:
+            UserError: No suitable set, or a wanted one is not suitable.
+        """
         fitting = self.sets(kinds)
         *names, last = (f"{kind}s".replace("_", " ") for kind in kinds)
         names_of_kinds = " or ".join(filter(None, [", ".join(names), last]))
@@ -236,9 +263,16 @@ def read_rows(result: Result, column: str, *, data_dir: Path | None = None) -> E
 
 
 def fitting_and_judging(run: ScoredEncoder, name: str) -> tuple[ScoredSet, ScoredSet, str]:
-    """Return the rows to fit on, the rows to judge by, and a name for them.
+    """Return the rows to fit on and the rows to judge by.
 
     These are dev and test. Without a test split, they are the two `halves` of dev.
+
+    Args:
+        run: Its encoder scores the rows.
+        name: Set with a dev split.
+
+    Returns:
+        Both, and a sentence that names them.
     """
     dev, test = run.scored(name, "dev"), run.scored(name, "test")
     assert dev is not None  # `choose` gives no other sets
@@ -259,7 +293,15 @@ BOOTSTRAP_SAMPLES = 1000
 def fitted_sets(
     names: Sequence[str], fit: Callable[[str], dict[str, Any]], notes: list[str]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the report of each set. `notes` explain sets that nothing can be fitted on.
+    """Fit on each set. Sets that nothing can be fitted on are left out.
+
+    Args:
+        names: Names of sets.
+        fit: Name → report. Raises UnfitError if nothing can be fitted.
+        notes: Gets a line for each set that is left out.
+
+    Yields:
+        Name and report.
 
     Raises:
         UserError: Nothing can be fitted on any set.
@@ -282,7 +324,15 @@ class FittedOn(TypedDict):
 
 
 def require_same_weights(paths: Sequence[Path], weights: str | list[str]) -> None:
-    """Check that an existing file was fitted on the same weights. Raises UserError to keep other files."""
+    """Check that existing files were fitted on the same weights, before they are replaced.
+
+    Args:
+        paths: Files to write.
+        weights: Digest, or those of two fused runs.
+
+    Raises:
+        UserError: A file of other runs, or a file that juzhen did not write.
+    """
     check_overwritable(*paths)
     for path in paths:
         remedy = "Type --output <another folder>"
@@ -293,7 +343,15 @@ def require_same_weights(paths: Sequence[Path], weights: str | list[str]) -> Non
 
 
 def calibrate_set(run: ScoredEncoder, name: str) -> dict[str, Any]:
-    """Return the scalings fitted on a set of 0/1 pairs, and their quality on held-out rows."""
+    """Fit temperature and Platt scaling on a set of 0/1 pairs, and judge them on held-out rows.
+
+    Args:
+        run: Its encoder scores the rows.
+        name: Set with a dev split.
+
+    Returns:
+        The report, as the file of `juzhen calibrate` has it.
+    """
     fitted, judged, note = fitting_and_judging(run, name)
     dev, test = run.scored(name, "dev"), run.scored(name, "test")
     assert dev is not None  # it was fitted on
@@ -311,7 +369,19 @@ def calibrate_set(run: ScoredEncoder, name: str) -> dict[str, Any]:
 
 
 def fuse_set(runs: Sequence[ScoredRun], name: str, *, seed: int) -> dict[str, Any]:
-    """Return scores of both runs and of their fusion on one set. Raises UserError for different rows."""
+    """Fit the weight of two runs on a set, and score both runs and their fusion.
+
+    Args:
+        runs: Two runs.
+        name: Set that both were scored on.
+        seed: Of the bootstrap.
+
+    Returns:
+        The report, as the file of `juzhen fuse` has it.
+
+    Raises:
+        UserError: The runs were scored on different rows.
+    """
     first, second = (fitting_and_judging(run, name) for run in runs)
     fitted, judged, note = first
     for rows, other_rows in zip(first[:2], second[:2], strict=True):
@@ -386,7 +456,14 @@ class RunDifference:
 
 
 def require_different_folders(folders: Iterable[str | Path]) -> None:
-    """Raise UserError for a folder that is named twice, also by another path."""
+    """Check that no folder is named twice, also by another path.
+
+    Args:
+        folders: Runs.
+
+    Raises:
+        UserError: A folder is named twice.
+    """
     seen: dict[Path, str | Path] = {}
     for folder in folders:
         first = seen.setdefault(Path(folder).resolve(), folder)
@@ -447,7 +524,14 @@ class PairedRuns:
         return shared
 
     def scored(self, column: str) -> list[Scored] | None:
-        """Return the rows of a column as scored by each run. None, with a note, if the rows differ."""
+        """Return the rows of a column as scored by each run.
+
+        Args:
+            column: `split/dataset`.
+
+        Returns:
+            In the order of the runs. None, with a note, if the rows differ or a run has no scores of single rows.
+        """
         runs_scored = [self._of_run(number, column) for number in range(len(self.runs))]
         scored = [rows for rows in runs_scored if rows is not None]
         if len(scored) < len(runs_scored):
@@ -478,7 +562,14 @@ class PairedRuns:
         return Scored(rows, None if threshold is None else threshold.value)
 
     def texts(self, column: str) -> dict[str, list[str]]:
-        """Return text columns of the data set. Empty with a note if it cannot be read."""
+        """Read the texts of a column.
+
+        Args:
+            column: `split/dataset`.
+
+        Returns:
+            Name of a text column → texts. Empty, with a note, if the set cannot be read.
+        """
         from juzhen.data.loading import cut
         from juzhen.data.rankings import as_ranking
 
@@ -495,7 +586,16 @@ class PairedRuns:
 
 
 def differences(first: Scored, other: Scored, *, metric: str | None) -> list[RunDifference]:
-    """Return differences of the common metrics, of `metric` only, or by default of the set's main metric."""
+    """Compare two runs on one set, row by row.
+
+    Args:
+        first: The run to compare with.
+        other: The same rows scored by another run.
+        metric: One metric. None: the common metrics of pairs, the main metric of rankings.
+
+    Returns:
+        Other minus first, with 95 % intervals.
+    """
     shared = [name for name in first.measures if name in other.measures and metric in (None, name)]
     measures = shared if first.kind in ROWS_OF_PAIRS else shared[:1]
     gaps = {measure: paired_gap([other], [first], measure) for measure in measures}
@@ -509,9 +609,14 @@ def differences(first: Scored, other: Scored, *, metric: str | None) -> list[Run
 
 
 def flips(first: Scored, other: Scored) -> tuple[int, int, int, float] | None:
-    """Count rows that only one run decides correctly, or neither, and the p-value of McNemar's exact test.
+    """Count rows that only one run decides correctly, or neither.
 
-    None if no row is decided.
+    Args:
+        first: Rows of one run.
+        other: The same rows of another run.
+
+    Returns:
+        Only the first, only the other, neither, and the p-value of McNemar's exact test. None if no row is decided.
     """
     if first.right is None or other.right is None:
         return None
@@ -522,9 +627,13 @@ def flips(first: Scored, other: Scored) -> tuple[int, int, int, float] | None:
 
 
 def row_frame(scored: Mapping[str, Scored], texts: Mapping[str, Sequence[str]]) -> pd.DataFrame:
-    """Return a line per row: place, gold value, texts, and each run's score, error and `right`, by its label.
+    """Make a table with a line per row: place, gold value, texts, and each run's score, error and `right`.
 
     `moved` is the error of the last run minus that of the first. It is below 0 if the last run is better.
+
+    Args:
+        scored: Label of a run → its rows, the first run first.
+        texts: Name of a text column → texts.
     """
     runs = list(scored.values())
     frame = runs[0].rows.frame[[name for name in (*PLACES, "gold") if name in runs[0].rows.columns]].copy()
@@ -541,12 +650,22 @@ def row_frame(scored: Mapping[str, Scored], texts: Mapping[str, Sequence[str]]) 
 
 
 def flipped_rows(frame: pd.DataFrame, first: Scored, last: Scored) -> pd.DataFrame:
-    """Return rows decided correctly by one run only, largest change first. Without decisions: all rows."""
+    """Select the rows that only one run decides correctly, the largest change first.
+
+    Args:
+        frame: Output of `row_frame`.
+        first: Rows of the first run.
+        last: Rows of the last run. Without decisions all rows with another error are selected.
+    """
     if first.right is not None and last.right is not None:
         frame = frame[first.right != last.right]
     return frame[frame["moved"] != 0].sort_values("moved", key=np.abs, ascending=False, kind="stable")
 
 
 def worst_rows(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows with errors of the last run, the worst first."""
+    """Select the rows with errors of the last run, the worst first.
+
+    Args:
+        frame: Output of `row_frame`.
+    """
     return frame[frame["error"] > 0].sort_values("error", ascending=False, kind="stable")
