@@ -27,7 +27,13 @@ PART = 4096
 
 
 def made_of(kind: str, dim: int, count: int) -> str:
-    """What FAISS's factory is asked for: √count lists, and codes of a byte for some four numbers of an embedding."""
+    """Return the text for FAISS's factory: √count lists, and codes of a byte for some four numbers of an embedding.
+
+    Args:
+        kind: `hnsw`, `ivf_pq` and others of MADE_OF.
+        dim: Dimensions of an embedding.
+        count: Number of documents.
+    """
     codes = max(size for size in range(1, max(dim // 4, 1) + 1) if dim % size == 0)
     return MADE_OF[kind].format(lists=int(np.sqrt(count)), codes=codes)
 
@@ -57,7 +63,15 @@ class Hit(NamedTuple):
 def as_hits(
     documents: Int[np.ndarray, "queries k"], scores: Float[np.ndarray, "queries k"]
 ) -> list[list[Hit]]:
-    """Convert numbers and scores to `Hit`s. The number −1 is skipped."""
+    """Convert numbers and scores to `Hit`s. The number −1 is skipped.
+
+    Args:
+        documents: Numbers of documents, best first.
+        scores: Their scores.
+
+    Returns:
+        One list for each query.
+    """
     return [
         [Hit(number, score) for number, score in zip(*row, strict=True) if number >= 0]
         for row in zip(documents.tolist(), scores.tolist(), strict=True)
@@ -65,7 +79,15 @@ def as_hits(
 
 
 def check_top_k(top_k: int, number: int) -> None:
-    """Raise UserError if `top_k` exceeds the number of documents."""
+    """Check that `top_k` is a number of documents that exist.
+
+    Args:
+        top_k: Number of hits.
+        number: Size of the corpus.
+
+    Raises:
+        UserError: Not a whole number from 1 to the size of the corpus, or no documents.
+    """
     if not number:
         raise UserError("corpus: there are no documents. Give at least one")
     is_number = isinstance(top_k, int | np.integer) and not isinstance(top_k, bool)
@@ -84,7 +106,12 @@ class Best:
         self._least = np.full(num_queries, lowest, dtype=np.float32)
 
     def add(self, scores: Float[np.ndarray, "queries block"], first: int) -> None:
-        """Add a block of documents, from number `first` on. Blocks must come in order."""
+        """Add a block of documents. Blocks must come in order.
+
+        Args:
+            scores: Of each query with each document of the block, higher is closer.
+            first: Number of the first document of the block.
+        """
         width, block, least = self.documents.shape[1], scores.shape[1], self._least
         if width < self.k < block:
             # What is below the k-th of a part need not be sorted.
@@ -168,7 +195,14 @@ class EqualRows:
 
     @classmethod
     def of(cls, documents: Float[np.ndarray, "documents dim"]) -> "EqualRows | None":
-        """Find duplicates. None without duplicates. Two dimensions distinguish most rows."""
+        """Find duplicates. Two dimensions distinguish most rows.
+
+        Args:
+            documents: Embeddings.
+
+        Returns:
+            None without duplicates.
+        """
         count = len(documents)
         heads = documents[:, 0] * np.float32(0.731)
         heads += documents[:, -1]
@@ -189,7 +223,16 @@ class EqualRows:
     def spread(
         self, ranked: Int[np.ndarray, "queries some"], scores: Float[np.ndarray, "queries some"], k: int
     ) -> tuple[Int[np.ndarray, "queries k"], Float[np.ndarray, "queries k"]]:
-        """The `k` best documents out of lists of the best distinct ones, −1 where a list has ended."""
+        """Replace distinct documents in ranked lists by all of their duplicates.
+
+        Args:
+            ranked: Numbers of distinct documents, best first, −1 after the end of a list.
+            scores: Their scores.
+            k: Length of the result.
+
+        Returns:
+            Numbers of documents and scores, best first, −1 after the end of a list.
+        """
         sizes = np.where(ranked < 0, 0, np.diff(self.starts)[ranked])
         lists, of_lists = np.where(ranked < 0, -1, self.first[ranked].astype(np.int64)), scores.copy()
         several = np.flatnonzero((sizes > 1).any(axis=1))  # rows with a document that is there several times
@@ -284,7 +327,14 @@ class ApproximateIndex:
         return int(faiss.serialize_index(self._index).nbytes)
 
     def check(self, encoder: PooledEncoder) -> None:
-        """Raise UserError if the embeddings belong to other weights or to another prompt."""
+        """Check that the embeddings belong to an encoder.
+
+        Args:
+            encoder: With the prompt for documents.
+
+        Raises:
+            UserError: Other weights or another prompt.
+        """
         if self._digest is not None and self._digest != encoder_digest(encoder, self._kind):
             raise UserError(
                 "corpus: the index was built with an encoder of other weights or settings. Build it again with this one"
@@ -320,7 +370,15 @@ class ApproximateIndex:
 def in_order(
     documents: Int[np.ndarray, "queries k"], scores: Float[np.ndarray, "queries k"]
 ) -> tuple[Int[np.ndarray, "queries k"], Float[np.ndarray, "queries k"]]:
-    """Sort lists by score, best first, then by number. −1 with the score −inf comes last."""
+    """Sort lists by score, best first, then by number. −1 with the score −inf comes last.
+
+    Args:
+        documents: Numbers, −1 for none.
+        scores: Their scores.
+
+    Returns:
+        Both, sorted.
+    """
     scores = np.where(documents < 0, -np.inf, scores)
     order = np.lexsort((documents, -scores))
     return np.take_along_axis(documents, order, axis=1), np.take_along_axis(scores, order, axis=1)
@@ -337,6 +395,12 @@ def recall(
 
     One as good has a product at least as large as the last of `exact`, so that it does not matter which of some equal
     documents are in the lists.
+
+    Args:
+        queries: Embeddings.
+        documents: Embeddings.
+        found: Numbers of the documents that were found, −1 for none.
+        exact: Numbers of the nearest documents.
     """
     rows = np.repeat(np.arange(len(queries)), exact.shape[1])
     scores = [
@@ -352,7 +416,14 @@ def pair_products(
     rows: Int[np.ndarray, "pairs"],
     columns: Int[np.ndarray, "pairs"],
 ) -> Float[np.ndarray, "pairs"]:
-    """The product of `first[row]` and `second[column]` of each pair, float64 rounded to float32, some at a time."""
+    """Compute the dot product of pairs, in float64 rounded to float32, some at a time.
+
+    Args:
+        first: Embeddings.
+        second: Embeddings.
+        rows: Row of `first` of each pair.
+        columns: Row of `second` of each pair.
+    """
     products = np.empty(len(rows), dtype=np.float32)
     for start in range(0, len(rows), DOCUMENTS_AT_ONCE):
         portion = slice(start, start + DOCUMENTS_AT_ONCE)
@@ -369,7 +440,11 @@ STEPS = 255
 
 
 def byte_ranges(vectors: Float[np.ndarray, "rows dim"]) -> Float[np.ndarray, "2 dim"]:
-    """The smallest and the largest number of each dimension, between which bytes are spread."""
+    """Return the smallest and the largest number of each dimension, between which bytes are spread.
+
+    Args:
+        vectors: Embeddings, such as a sample of the corpus.
+    """
     return np.stack([vectors.min(axis=0), vectors.max(axis=0)]).astype(np.float32)
 
 
@@ -451,7 +526,14 @@ class Quantized:
 
 
 def steps_of(ranges: Float[np.ndarray, "2 dim"]) -> Float[np.ndarray, "dim"]:
-    """Step between neighbouring codes of each dimension, 1 for a constant dimension."""
+    """Compute the step between neighbouring codes of each dimension.
+
+    Args:
+        ranges: Output of `byte_ranges`.
+
+    Returns:
+        1 for a constant dimension.
+    """
     steps = (ranges[1] - ranges[0]) / STEPS
     return np.where(steps == 0, np.float32(1), steps)
 

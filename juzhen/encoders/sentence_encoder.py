@@ -573,9 +573,16 @@ def load_backbone(config: BackboneConfig, *, seed: int, reader: str | None = Non
 def with_layers(encoder: SentenceEncoder, layers: int, *, seed: int) -> SentenceEncoder:
     """Keep the first `layers` layers of an encoder, or add new layers on top that start as the identity.
 
-    A new layer adds nothing to the states at first, because its two output matrices are 0. Its other weights are drawn
-    with `seed`. The embeddings stay the same: the last normalization moves to the new top, and normalizing twice equals
-    normalizing once. Raises UserError for architectures other than BERT and RoBERTa.
+    A new layer adds nothing to the states at first, because its two output matrices are 0. The embeddings stay the same:
+    the last normalization moves to the new top, and normalizing twice equals normalizing once.
+
+    Args:
+        encoder: Not changed. With as many layers it is returned itself.
+        layers: Number of layers.
+        seed: Draws the other weights of new layers.
+
+    Raises:
+        UserError: An architecture other than BERT and RoBERTa, an adapter, or templates.
     """
     config = encoder.backbone.config
     if config.num_hidden_layers == layers:

@@ -46,6 +46,11 @@ def token_ids(tokenizer: PreTrainedTokenizerBase, texts: list[str], *, max_lengt
 
     A tokenizer that leaves its work to the package tokenizers is asked there: what transformers makes of the answer,
     one text at a time in Python, takes half as long again.
+
+    Args:
+        tokenizer: Of the encoder.
+        texts: Without prompts.
+        max_length: Tokens of a text at most, special tokens included.
     """
     kind = type(tokenizer)
     if (
@@ -86,7 +91,14 @@ def append_end_token(tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
     """Let the tokenizer append its end token, if its settings ask for it and its file does not.
 
     Transformers 5 ignores `add_eos_token` if there is a tokenizer.json. The embedding of the last token would silently
-    differ from the author's. Raises UserError if the settings name no end token.
+    differ from the author's.
+
+    Args:
+        tokenizer: Changed in place.
+        folder: Its files.
+
+    Raises:
+        UserError: The settings name no end token.
     """
     path = folder / TOKENIZER_SETTINGS
     wants_end = path.is_file() and read_settings(path).get("add_eos_token") is True
@@ -116,7 +128,11 @@ def _shared(first: Sequence[int], second: Sequence[int]) -> int:
 
 
 def tokenizer_digest(tokenizer: PreTrainedTokenizerBase) -> bytes:
-    """Digest of the state of a tokenizer, including special tokens and library versions, without its path."""
+    """Compute the digest of a tokenizer, with special tokens and library versions, without its path.
+
+    Args:
+        tokenizer: Truncation and padding do not count.
+    """
     state = [
         type(tokenizer).__name__,
         transformers.__version__,
@@ -141,7 +157,12 @@ def tokenizer_digest(tokenizer: PreTrainedTokenizerBase) -> bytes:
 
 
 def write_tokenizer(tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
-    """As transformers writes it, by names that programs with transformers 4 know as well."""
+    """Write a tokenizer as transformers does, by names that programs with transformers 4 know as well.
+
+    Args:
+        tokenizer: Of the encoder.
+        folder: Gets the files.
+    """
     tokenizer.save_pretrained(folder)
     settings = read_json(folder / TOKENIZER_SETTINGS)
     if name := NAMES_BEFORE_5.get(settings.get("tokenizer_class")):
@@ -156,9 +177,16 @@ BATCH_TOKENS = 16_384
 def batches_by_length(
     lengths: Sequence[int] | np.ndarray, *, batch_tokens: int
 ) -> Iterator[Int[np.ndarray, "batch"]]:
-    """Row numbers in batches of at most `batch_tokens` tokens, padding included. Long texts get smaller batches.
+    """Divide rows into batches of like length.
 
     The longest come first, so that a batch that exceeds the memory fails at once and not after an hour.
+
+    Args:
+        lengths: Number of tokens of each row.
+        batch_tokens: Tokens of a batch at most, padding included. A longer row is a batch alone.
+
+    Yields:
+        Row numbers.
     """
     order = np.argsort(-np.asarray(lengths, dtype=np.int64), kind="stable")
     start = 0
@@ -204,7 +232,11 @@ class TokenTable(Sequence[np.ndarray]):
 
     @classmethod
     def of(cls, token_lists: Sequence[Sequence[int] | np.ndarray]) -> "TokenTable":
-        """Build a table from lists of token ids. A table is returned unchanged."""
+        """Build a table from lists of token ids.
+
+        Args:
+            token_lists: One list for each text. A table is returned unchanged.
+        """
         if isinstance(token_lists, TokenTable):
             return token_lists
         offsets = np.zeros(len(token_lists) + 1, dtype=np.int64)
@@ -217,7 +249,11 @@ class TokenTable(Sequence[np.ndarray]):
 
     @classmethod
     def joined(cls, tables: "Sequence[TokenTable]") -> "TokenTable":
-        """Concatenate tables and copy their tokens."""
+        """Concatenate tables and copy their tokens.
+
+        Args:
+            tables: Their texts follow one another.
+        """
         lengths = np.concatenate([np.empty(0, dtype=np.int64), *(table.lengths for table in tables)])
         ids = np.concatenate([np.empty(0, dtype=np.int32), *(table.flat() for table in tables)])
         ends = np.cumsum(lengths)
@@ -266,7 +302,11 @@ class TokenTable(Sequence[np.ndarray]):
 
 
 def runs(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """start, start + 1, … of each run, one run after another.
+    """List start, start + 1, … of each run, one run after another.
+
+    Args:
+        starts: First number of each run.
+        lengths: Numbers in each run.
 
     >>> runs(np.array([5, 0]), np.array([2, 3])).tolist()
     [5, 6, 0, 1, 2]
@@ -288,7 +328,13 @@ TEXTS_PER_CALL = 4096
 def tokenized(
     texts: Sequence[str], read: Callable[[Sequence[str]], TokenTable], *, progress: bool | None
 ) -> TokenTable:
-    """Read texts in portions: a tokenizer keeps far more than the numbers until its call is over."""
+    """Read texts in portions: a tokenizer keeps far more than the numbers until its call is over.
+
+    Args:
+        texts: May be empty strings.
+        read: Texts → token numbers.
+        progress: Show a progress bar. None: in a terminal.
+    """
     portions: list[TokenTable] = []
     with (
         no_garbage_collection(),
