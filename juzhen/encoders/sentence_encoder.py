@@ -573,8 +573,8 @@ def load_backbone(config: BackboneConfig, *, seed: int, reader: str | None = Non
 def with_layers(encoder: SentenceEncoder, layers: int, *, seed: int) -> SentenceEncoder:
     """Keep the first `layers` layers of an encoder, or add new layers on top that start as the identity.
 
-    A new layer adds nothing to the states at first, because its two output matrices are 0. The embeddings stay the same:
-    the last normalization moves to the new top, and normalizing twice equals normalizing once.
+    A new layer adds nothing to the states at first, because its two output matrices are 0. The embeddings stay the
+    same: the last normalization moves to the new top, and normalizing twice equals normalizing once.
 
     Args:
         encoder: Not changed. With as many layers it is returned itself.

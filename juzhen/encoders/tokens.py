@@ -333,7 +333,7 @@ def tokenized(
     Args:
         texts: May be empty strings.
         read: Texts → token numbers.
-        progress: Show a progress bar. None: in a terminal.
+        progress: Show a progress bar. None: on a terminal, after some seconds.
     """
     portions: list[TokenTable] = []
     with (
