@@ -95,6 +95,10 @@ def constants(values: Sequence[float], *, like: Tensor) -> Float[Tensor, "values
     """Return constants in the precision and on the device of `like`.
 
     The device writes them itself. `like.new_tensor(values)` would copy them there and wait for the GPU.
+
+    Args:
+        values: Numbers.
+        like: A tensor of any shape.
     """
     return torch.stack([like.new_full((), value) for value in values])
 
@@ -175,6 +179,12 @@ class Tokens(Movable):
         """Split the packed sentences into micro-batches of whole groups with at most `max_tokens` tokens each.
 
         A larger group is one micro-batch.
+
+        Args:
+            max_tokens: Tokens of a micro-batch, without padding.
+
+        Yields:
+            Sentences in the order of the batch.
         """
         runs: list[list[Group]] = [[]]
         for group in self.groups:
@@ -278,6 +288,10 @@ def num_fitting(length: int, max_tokens: int) -> int:
     Up to LONG tokens each, they share `max_tokens`. For longer texts the squares of their lengths count, so that a text
     of 8,192 goes alone and no short one is padded to it.
 
+    Args:
+        length: Tokens of the longest text.
+        max_tokens: Tokens of a batch, with padding.
+
     >>> [num_fitting(length, 16_384) for length in (16, 1024, 2048, 4096, 8192)]
     [1024, 16, 4, 1, 1]
     """
@@ -286,7 +300,14 @@ def num_fitting(length: int, max_tokens: int) -> int:
 
 
 def text_tensors(columns: Sequence[Float[Tensor, "batch dim"]]) -> dict[str, Tensor]:
-    """Return the embeddings of the text columns, in order, under every name that losses use for them."""
+    """Return the embeddings of the text columns, in order, under every name that losses use for them.
+
+    Args:
+        columns: Embeddings of the first texts of the rows, of the second texts, and of each negative.
+
+    Returns:
+        Name → (batch, dim). `negatives` are (batch, negatives, dim).
+    """
     tensors = dict.fromkeys(("embeddings", "first", "anchors", "student"), columns[0])
     if len(columns) > 1:
         tensors |= dict.fromkeys(("second", "positives"), columns[1])
@@ -298,7 +319,15 @@ def text_tensors(columns: Sequence[Float[Tensor, "batch dim"]]) -> dict[str, Ten
 def without_missing(
     tensors: dict[str, Tensor], missing: Bool[Tensor, "batch documents"] | None
 ) -> dict[str, Tensor]:
-    """Mark missing documents: −∞ in `document_scores`, −1 in `text_ids`."""
+    """Mark missing documents: −∞ in `document_scores`, −1 in `text_ids`.
+
+    Args:
+        tensors: Name → tensor, as a loss reads them.
+        missing: True where a row lacks a document: its positive first, then its negatives. None: no row lacks any.
+
+    Returns:
+        A copy. Other tensors are the same objects.
+    """
     if missing is None:
         return tensors
     marked = {}
@@ -347,7 +376,12 @@ def row_tensors(
 
 
 def mapped(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
-    """Return the value with every tensor in it changed, also inside dictionaries, lists and dataclasses."""
+    """Return the value with every tensor in it changed, also inside dictionaries, lists and dataclasses.
+
+    Args:
+        value: Anything. Values without tensors are returned unchanged.
+        change: Tensor → tensor, for example to another device.
+    """
     if isinstance(value, Tensor):
         return change(value)
     if isinstance(value, dict):

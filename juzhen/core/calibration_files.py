@@ -65,7 +65,18 @@ class Scaling:
     threshold: float | None
 
     def logits(self, scores: Scores, method: str) -> Scores:
-        """Scale scores to logits. A sigmoid makes probabilities of them. Raises UserError if nothing was fitted."""
+        """Scale scores to logits. A sigmoid makes probabilities of them.
+
+        Args:
+            scores: Any shape.
+            method: `temperature` or `platt`.
+
+        Returns:
+            The same shape.
+
+        Raises:
+            UserError: Nothing was fitted, because the set had no labels 0 and 1.
+        """
         if method not in self.fitted:
             raise UserError(
                 f"{self.path}: was fitted on a set without 0/1 labels, so scores have no probabilities. Leave "
@@ -90,12 +101,26 @@ class Calibration(Scaling):
 
     @classmethod
     def read(cls, path: str | Path) -> "Calibration":
-        """Read a file of `juzhen calibrate`. Raises UserError for any other file."""
+        """Read a file of `juzhen calibrate`.
+
+        Args:
+            path: `analysis/calibration-SET.json` of a run.
+
+        Raises:
+            UserError: Any other file.
+        """
         report = _report(path, CalibrationFile, "calibrate runs/NAME")
         return cls(Path(path), report["fitted"], _threshold(report), report["weights"])
 
     def require(self, encoder: str | Path) -> None:
-        """Raises UserError if the scaling was fitted to another encoder."""
+        """Check that the scaling was fitted to an encoder.
+
+        Args:
+            encoder: Run, folder or built-in name.
+
+        Raises:
+            UserError: Other weights.
+        """
         _require(encoder, self.weights, f"{self.path} was fitted to the scores of another encoder")
 
 
@@ -116,19 +141,41 @@ class Fusion(Scaling):
 
     @classmethod
     def read(cls, path: str | Path) -> "Fusion":
-        """Read a file of `juzhen fuse`. Raises UserError for any other file."""
+        """Read a file of `juzhen fuse`.
+
+        Args:
+            path: `analysis/fusion-SET.json` of the first run.
+
+        Raises:
+            UserError: Any other file.
+        """
         report = _report(path, FusionFile, "fuse runs/ONE runs/OTHER")
         lists = {key: tuple(report[key]) for key in ("runs", "weights", "means", "deviations")}
         return cls(Path(path), report["fitted"], _threshold(report), alpha=report["alpha"], **lists)
 
     def require(self, folders: Sequence[str | Path]) -> None:
-        """Raises UserError if the encoders are not the two fused ones, in their order."""
+        """Check that the encoders are the two fused ones.
+
+        Args:
+            folders: Two runs, in the order of the fit.
+
+        Raises:
+            UserError: Other weights, or another order.
+        """
         for folder, digest, run in zip(folders, self.weights, self.runs, strict=True):
             message = f"{self.path} weighs {self.runs[0]} and then {self.runs[1]}, and this is not {run}"
             _require(folder, digest, message)
 
     def fused(self, first: Scores, second: Scores) -> Scores:
-        """Fuse the scores of both encoders."""
+        """Fuse the scores of both encoders.
+
+        Args:
+            first: Scores of the first run.
+            second: Scores of the second run, the same shape.
+
+        Returns:
+            The weighted mean. 0 is the mean of the set of the fit.
+        """
         first_scores, other = (
             (scores - mean) / (deviation or 1.0)
             for scores, mean, deviation in zip((first, second), self.means, self.deviations, strict=True)
@@ -142,7 +189,14 @@ def _threshold(report: Mapping[str, Any]) -> float | None:
 
 
 def is_fusion(path: str | Path) -> bool:
-    """True for a file of a fusion, and not of a calibration. Raises UserError if it cannot be read."""
+    """True for a file of a fusion, and not of a calibration.
+
+    Args:
+        path: A file of `juzhen fuse` or `juzhen calibrate`.
+
+    Raises:
+        UserError: It cannot be read.
+    """
     return "alpha" in _report(path, dict[str, Any], "calibrate runs/NAME")
 
 

@@ -48,7 +48,14 @@ def as_column(values: Any, name: str) -> list[Any]:
 
 
 def table_columns(values: Any) -> list[str] | None:
-    """Return the column names of a table of pandas, polars, Arrow, datasets or numpy. None if it is not a table."""
+    """Return the column names of a table of pandas, polars, Arrow, datasets or numpy.
+
+    Args:
+        values: Anything.
+
+    Returns:
+        None if it is not a table.
+    """
     for attribute in (
         "column_names",
         "columns",
@@ -62,6 +69,11 @@ def table_columns(values: Any) -> list[str] | None:
 def as_text_list(texts: Iterable[str], name: str = "texts", *, may_be_empty: bool = False) -> list[str]:
     """Return texts by position.
 
+    Args:
+        texts: A list, an array, or a column of pandas, polars or Arrow.
+        name: Name of the argument for messages.
+        may_be_empty: Accept empty texts.
+
     Raises:
         UserError: Not a column, or a value in it is not a text.
     """
@@ -71,7 +83,14 @@ def as_text_list(texts: Iterable[str], name: str = "texts", *, may_be_empty: boo
 
 
 def as_texts(texts: str | Iterable[str], *, may_be_empty: bool = False) -> tuple[list[str], bool]:
-    """Return the texts as a list, and True if the argument was a single text.
+    """Return texts as a list, whether one or several are given.
+
+    Args:
+        texts: A single text, or a column as of `as_text_list`.
+        may_be_empty: Accept empty texts.
+
+    Returns:
+        The texts, and True if the argument was a single text.
 
     Raises:
         UserError: Neither a text nor a column of texts.
@@ -86,10 +105,13 @@ def as_texts(texts: str | Iterable[str], *, may_be_empty: bool = False) -> tuple
 
 
 def as_vectors(values: Any) -> np.ndarray | None:
-    """Return embeddings in float32 from an array, a tensor or a list of them. None for anything else.
+    """Convert embeddings to float32.
+
+    Args:
+        values: An array, a tensor on any device, or a list of them.
 
     Returns:
-        (rows, dim), or (dim,) for a single embedding.
+        (rows, dim), or (dim,) for a single embedding. None for anything else.
     """
     if isinstance(values, list) and values and all(getattr(value, "ndim", 0) == 1 for value in values):
         return np.stack([np.asarray(as_vectors(value), dtype=np.float32) for value in values])
@@ -100,7 +122,16 @@ def as_vectors(values: Any) -> np.ndarray | None:
 
 
 def as_text(text: Any, name: str, *, may_be_empty: bool = False) -> str:
-    """Return a single text. Raises UserError for anything else."""
+    """Return a single text.
+
+    Args:
+        text: A text of Python, numpy or Arrow.
+        name: Name of the argument for messages.
+        may_be_empty: Accept an empty text.
+
+    Raises:
+        UserError: Anything else.
+    """
     texts, is_one = as_texts(text, may_be_empty=may_be_empty)
     if not is_one:
         raise UserError(f"{name}: expected one text, got {_described(text)}")
@@ -133,6 +164,10 @@ def side_by_side(first: Any, second: Any) -> Any:
     """Combine two sides into pairs: two texts into one pair, two columns row by row.
 
     Without a second side return `first`.
+
+    Args:
+        first: A text, or a column of texts.
+        second: As many texts, or None.
 
     Raises:
         UserError: The sides have different lengths.

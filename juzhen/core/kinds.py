@@ -181,11 +181,14 @@ MAIN_METRICS = tuple(
 def ranking_measure(name: str) -> tuple[str, int]:
     """Split a ranking metric into its name and cut-off.
 
-    >>> ranking_measure("recall_at_1000"), ranking_measure("nDCG@10")
-    (('recall', 1000), ('ndcg', 10))
+    Args:
+        name: With @ or _at_, in upper or lower case.
 
     Raises:
         UserError: Not a ranking metric.
+
+    >>> ranking_measure("recall_at_1000"), ranking_measure("nDCG@10")
+    (('recall', 1000), ('ndcg', 10))
     """
     spelling, _, cutoff = name.replace("@", "_at_").partition("_at_")
     measure = SPELLED.get(spelling.casefold())
@@ -200,6 +203,9 @@ def ranking_measure(name: str) -> tuple[str, int]:
 def metric_key(name: str) -> str:
     """Return the name of a metric in results, from any common spelling.
 
+    Args:
+        name: Names of no ranking metric stay as they are.
+
     >>> metric_key("nDCG@10"), metric_key("MRR@5"), metric_key("spearman")
     ('ndcg_at_10', 'mrr_at_5', 'spearman')
     """
@@ -210,6 +216,9 @@ def metric_key(name: str) -> str:
 
 def metric_title(key: str) -> str:
     """Return the title of a metric in tables. Ranking metrics have their name in ir_measures.
+
+    Args:
+        key: Name of a metric in results.
 
     >>> metric_title("ndcg_at_10"), metric_title("hit_rate_at_5"), metric_title("average_precision")
     ('nDCG@10', 'Success@5', 'average precision')
@@ -253,6 +262,9 @@ def main_metric(kind: Kind, unscored: Collection[Kind] = ()) -> str | None:
 def speaking(measured: Collection[str]) -> list[str]:
     """Select the main metrics among the metrics of one set.
 
+    Args:
+        measured: Names of metrics in results.
+
     >>> speaking(["mrr", "recall_at_1", "ranking_accuracy"]), speaking(["pearson", "spearman", "transfer_accuracy"])
     (['recall_at_1'], ['spearman', 'transfer_accuracy'])
     """
@@ -261,7 +273,11 @@ def speaking(measured: Collection[str]) -> list[str]:
 
 
 def main_metric_keys(keys: Iterable[str]) -> list[str]:
-    """Select the keys `split/dataset/metric` of main metrics, in their order."""
+    """Select the keys `split/dataset/metric` of main metrics, in their order.
+
+    Args:
+        keys: Such as `dev/csts/spearman` and `dev/csts/pearson`.
+    """
     of_columns: dict[str, list[str]] = {}
     listed = [key.rpartition("/") for key in keys]
     for column, _, metric in listed:
@@ -274,6 +290,10 @@ def belongs_in_table(measured: str, metric: str) -> bool:
     """True if a set with the metric `measured` belongs in a table of `metric`.
 
     It does if `measured` is the main metric of a kind that has `metric`. A metric of no kind belongs to every set.
+
+    Args:
+        measured: Main metric of the set.
+        metric: Metric of the table.
     """
     if metric == V_MEASURE:  # classified pairs have the main metric of texts, and not this one
         return measured == metric
