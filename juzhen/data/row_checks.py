@@ -163,7 +163,16 @@ def _blanked(texts: dict[str, list[str]], missing: np.ndarray | None) -> dict[st
 
 
 def fingerprint_of(kind: Kind, texts: dict[str, list[str]], targets: np.ndarray | None) -> str:
-    """Return a hex digest (128 bit BLAKE2b) of kind, texts and targets in order, whatever the file format."""
+    """Return a hex digest (128 bit BLAKE2b) of kind, texts and targets in order, whatever the file format.
+
+    Args:
+        kind: Kind of the rows.
+        texts: Field → texts of all rows.
+        targets: Compared as float32. None: rows without a gold value.
+
+    Returns:
+        32 hex digits.
+    """
     digest = hashlib.blake2b(kind.encode(), digest_size=16)
     for field, values in texts.items():
         digest.update(f"\n{field}\n".encode())
@@ -187,7 +196,18 @@ def _text_fields(kind: Kind, columns: Mapping[str, Any], key: str) -> list[str]:
 def require_fields(
     columns: Mapping[str, Any], required: Sequence[str], optional: Sequence[str], kind: str, key: str
 ) -> None:
-    """Raises UserError for a missing field in the column map, and for a field that the kind does not have."""
+    """Check that a column map fills the fields of a kind.
+
+    Args:
+        columns: Field → column. None counts as missing.
+        required: Fields that rows of this kind have.
+        optional: Fields that they may have.
+        kind: Name of the kind for the message.
+        key: Key of the set for the message.
+
+    Raises:
+        UserError: A field is missing, or the kind has no such field.
+    """
     if missing := [field for field in required if columns.get(field) is None]:
         raise UserError(f"{key}: a {kind} needs a column for {missing[0]}, `columns` gives none")
     for field in columns:
@@ -199,7 +219,17 @@ def require_fields(
 
 
 def raw_values(table: FileTable, field: str, column: str | int, key: str) -> Sequence[Any]:
-    """Return the values of one column, by name or index."""
+    """Return the values of one column, by name or index.
+
+    Args:
+        table: Cells of a file.
+        field: Field of a row, for messages.
+        column: Name, or place from 0.
+        key: Key of the set for messages.
+
+    Raises:
+        UserError: The table has no such column, or two of this name.
+    """
     names = table.names
     header = f"The columns found are {listed(names)}" if names else "The file has no header line"
     if isinstance(column, int):
@@ -233,13 +263,26 @@ def _hint(column: str, names: Sequence[str], key: str) -> str:
 
 
 def listed(names: Sequence[str]) -> str:
-    """List column names for a message, shortened."""
+    """List column names for a message, shortened.
+
+    Args:
+        names: Any number of names.
+    """
     ending = f" and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else ""
     return short(", ".join(names[:MOST_NAMES]), 300) + ending
 
 
 def place_in(names: Sequence[str], column: str, origin: str) -> int:
-    """Return the index of a column. Raises UserError if the header has its name twice."""
+    """Return the index of a column.
+
+    Args:
+        names: Header of the table.
+        column: One of them.
+        origin: Name of the table for the message.
+
+    Raises:
+        UserError: The header has its name twice.
+    """
     positions = [number for number, name in enumerate(names) if name == column]
     if len(positions) > 1:
         raise UserError(
@@ -273,7 +316,16 @@ def _are_sound(texts: Sequence[str]) -> bool:
 
 
 def refuse_faults(table: FileTable, faults: dict[int, str], on_bad_row: str) -> None:
-    """Raises UserError for the first faulty line, unless such lines are left out."""
+    """Refuse the first faulty line, unless such lines are left out.
+
+    Args:
+        table: Names the file.
+        faults: Line → fault.
+        on_bad_row: `error` or `drop`.
+
+    Raises:
+        UserError: There is a fault, and `on_bad_row` is `error`.
+    """
     if not faults or on_bad_row != "error":
         return
     first, num_others = min(faults), len(faults) - 1
@@ -307,10 +359,19 @@ NUM_CLASSES = {Kind.LABELLED_PAIR: 2, Kind.NLI_PAIR: len(NLI_CLASSES)}
 def read_targets(
     gold: Sequence[object], table: FileTable, config: DatasetConfig, *, key: str, faults: dict[int, str]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Read the targets float32 (rows,), and bool (rows,), False for rows with an ignored label.
+    """Read the gold values of rows.
 
-    Scores are mapped from score_range to [0, 1], labels to class indices, and gains below 0 to 0. Other values go to
-    `faults`.
+    Scores are mapped from score_range to [0, 1], labels to class indices, and gains below 0 to 0.
+
+    Args:
+        gold: One value for each row.
+        table: Names the lines of the rows.
+        config: Its kind, labels and score_range.
+        key: Key of the set for messages.
+        faults: Gets line → fault for other values.
+
+    Returns:
+        Targets, float32 (rows,), and False for rows with an ignored label, bool (rows,).
     """
     target_of = _target_of(config, Kind(config.kind), key)
     spelt = [value if isinstance(value, str) else _word(value) for value in gold]
@@ -333,7 +394,16 @@ def read_targets(
 def read_teacher_scores(
     columns: Mapping[str, Sequence[object]], table: FileTable, *, faults: dict[int, str]
 ) -> np.ndarray:
-    """Read scores float32 (rows, documents), one column each. Values that are not finite numbers go to `faults`."""
+    """Read the scores of a teacher.
+
+    Args:
+        columns: Field → one value for each row, a field for each document.
+        table: Names the lines of the rows.
+        faults: Gets line → fault for values that are not finite numbers.
+
+    Returns:
+        float32 (rows, documents).
+    """
     scores = np.empty((len(table.lines), len(columns)), dtype=np.float32)
     for origin, (field, values) in enumerate(columns.items()):
         for row, value in enumerate(values):

@@ -79,7 +79,11 @@ class SearchTables:
     left_out: dict[str, Places] = field(default_factory=dict)
 
     def ranking(self, split: str = "test") -> RankingSet:
-        """Return all queries with an answer, over the whole corpus."""
+        """Return all queries with an answer, over the whole corpus.
+
+        Args:
+            split: Name of the split that the queries become.
+        """
         numbers = {name: number for number, name in enumerate(self.corpus)}
         asked = list(dict.fromkeys(query for (query, _), gain in self.answers.items() if gain > 0))
         relevant: dict[str, dict[int, float]] = {query: {} for query in asked}
@@ -188,6 +192,13 @@ def search_of_tables(
     name: str, queries: Any, corpus: Any, answers: Any, reading: TableReading
 ) -> SearchTables:
     """Read a search task from two or three tables. Rows that cannot be read are left out and reported.
+
+    Args:
+        name: Name of the set.
+        queries: Table with an id and a text for each row.
+        corpus: Table with an id and a text for each row, and optional titles.
+        answers: Table with query, document and optional gain. None: a column of the queries has the answers.
+        reading: Options of the tables.
 
     Raises:
         UserError: Columns that are not clear, or no document answers any query.
@@ -518,7 +529,16 @@ def _apart(queries: Mapping[str, str], corpus: Mapping[str, str]) -> dict[str, s
 
 
 def files_of(name: str, splits: Iterable[str], data_dir: Path) -> dict[str, Path]:
-    """Return part or split → its output file."""
+    """Return part or split → its output file.
+
+    Args:
+        name: Name of the set.
+        splits: Splits with judgements.
+        data_dir: Folder of the data sets.
+
+    Returns:
+        Absolute paths, `data_dir/NAME/PART.csv`.
+    """
     return {part: (data_dir / name).resolve() / f"{part}.csv" for part in ("queries", "corpus", *splits)}
 
 
@@ -530,7 +550,17 @@ def write_search(
     descriptions: Path,
     origin: Origin,
 ) -> Path:
-    """Write the three files and the description of a retrieval set, and return the path of the description.
+    """Write the files and the description of a retrieval set.
+
+    Args:
+        search: Queries and corpus.
+        judged: Split → query, document and gain.
+        data_dir: Folder of the data sets.
+        descriptions: Folder of the descriptions of sets.
+        origin: Command and tables that the set is made from.
+
+    Returns:
+        Path of the description.
 
     Raises:
         UserError: An invalid name, or a file exists that juzhen did not write.
@@ -566,7 +596,14 @@ def write_search(
 
 
 def content_of(paths: Iterable[Path]) -> str:
-    """Return the SHA-256 of several files, one after another."""
+    """Compute the SHA-256 of several files, one after another.
+
+    Args:
+        paths: Their order counts.
+
+    Returns:
+        64 hex digits.
+    """
     digest = hashlib.sha256()
     for path in paths:
         digest.update(hashlib.sha256(read_bytes(path)).digest())
