@@ -84,6 +84,15 @@ def chosen_weights(score: Score, count: int, *, method: str, trials: int) -> Tri
 
     Shares of two models are tried on a grid. Shares of more models, and factors, are searched by Nelder and
     Mead (1965), starting with each model alone.
+
+    Args:
+        score: Weights → mean dev score, higher is better.
+        count: Number of models.
+        method: Name of METHODS.
+        trials: Number of mixtures at most.
+
+    Returns:
+        All that was tried, with the scores.
     """
     if method == "greedy_soup":
         return greedy_soup(score, count)
@@ -119,6 +128,13 @@ def greedy_soup(score: Score, count: int) -> Tried:
     """Add models from best to worst. A model stays in the mean if the score does not drop.
 
     (Wortsman et al. 2022, https://arxiv.org/abs/2203.05482, recipe 1.)
+
+    Args:
+        score: Weights → mean dev score, higher is better.
+        count: Number of models.
+
+    Returns:
+        All that was tried, the chosen mixture first.
     """
     tried = Tried(score, 2 * count)
     alone = [tried(weights) for weights in np.eye(count)]
@@ -320,7 +336,17 @@ class MergeRecipe:
         return self.weights == DEV or self.method == GREEDY
 
     def check(self, count: int, *, base: Any, sets: Sequence[str], finds_base: bool = False) -> None:
-        """Raise UserError for a number of models, a base, sets or numbers that do not suit the method."""
+        """Check that models, base, sets and numbers suit the method.
+
+        Args:
+            count: Number of models.
+            base: The common start, or None.
+            sets: Names of the sets that choose weights.
+            finds_base: True if a missing base is looked up in the runs.
+
+        Raises:
+            UserError: One of them does not suit the method.
+        """
         method = METHODS[self.method]
         least, most = method.models
         if count < least or (most is not None and count > most):
@@ -375,7 +401,16 @@ class Merged:
 
 
 def merge_models(models: Models, recipe: MergeRecipe, settings: EvaluationSettings | None = None) -> Merged:
-    """Merge by a checked recipe. settings: the sets that choose weights."""
+    """Merge by a checked recipe.
+
+    Args:
+        models: Loaded models.
+        recipe: Method and numbers.
+        settings: The sets that choose weights, or None.
+
+    Returns:
+        The encoder in evaluation mode, its weights, and what was tried.
+    """
     numbers: dict[str, Any] = {"density": recipe.density, "scale": recipe.scale, "seed": recipe.seed}
     count = len(models)
     if not recipe.needs_dev or not METHODS[recipe.method].is_weighted:
@@ -448,7 +483,16 @@ def merge(
 
 
 def opened_models(models: Sequence[Any], base: Any, base_name: str = "") -> Models:
-    """Load the models and the base. Errors: as `Models`."""
+    """Load the models and the base.
+
+    Args:
+        models: Runs, folders, built-in names, or loaded encoders.
+        base: The same, or None.
+        base_name: Name of the base for messages.
+
+    Raises:
+        UserError: As of `Models`.
+    """
     names = [
         str(model) if isinstance(model, str | Path) else f"model {n}"
         for n, model in enumerate(models, start=1)
@@ -459,7 +503,12 @@ def opened_models(models: Sequence[Any], base: Any, base_name: str = "") -> Mode
 
 
 def dev_settings(sets: Sequence[Any], **where: Any) -> EvaluationSettings:
-    """Dev splits of some sets, without intervals. where: other fields of the settings."""
+    """Return settings that score the dev splits of some sets, without intervals.
+
+    Args:
+        sets: Descriptions of sets.
+        **where: Other fields of the settings, with `data_dir`.
+    """
     settings = EvaluationSettings(**where | {"data_dir": str(where["data_dir"])})
     settings.evaluation.splits, settings.evaluation.bootstrap_samples = ["dev"], 0
     settings.evaluate = {each.name: each for each in sets}
