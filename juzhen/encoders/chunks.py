@@ -237,11 +237,11 @@ def windows(count: int, size: int, overlap: int) -> list[tuple[int, int]]:
     return [(start, min(start + size, count)) for start in starts]
 
 
-def uncut(encoder: PooledEncoder, texts: Sequence[str]) -> TokenTable:
+def uncut(encoder: PooledEncoder, texts: Sequence[str], *, progress: bool | None = False) -> TokenTable:
     """Tokens of the whole texts, special ones and the prompt included."""
     other = copy.copy(encoder)
     other.__dict__["max_length"] = UNLIMITED  # which may not be set: the transformer does not read so many
-    return other.tokenize(texts)
+    return other.tokenize(texts, progress=progress)
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from juzhen.core.progress import progress_bar
 from juzhen.core.text_warnings import STRICT, reported
 from juzhen.encoders.augmentation import Augmentation
 from juzhen.encoders.backbone import evaluating
-from juzhen.encoders.chunks import UNLIMITED, TruncationStats
+from juzhen.encoders.chunks import UNLIMITED, TruncationStats, uncut
 from juzhen.encoders.collate import SentenceCollator, given_tensors
 from juzhen.encoders.forward import pack
 from juzhen.encoders.peer_options import GuardedAttributesMixin, takes_peer_options
@@ -107,8 +107,8 @@ class PairTemplate:
         """Tokens that remain of each sentence when the longer one is truncated first.
 
         As in the tokenizers library: a sentence of less than half the room stays complete. Otherwise both get half
-        of it, and the longer one the odd token (the second, if they are equally long). If both filled `max_length`
-        alone, they were truncated and the longer one is unknown, so the odd token may go to the other.
+        of it, and the longer one the odd token (the second, if they are equally long). Sentences that were truncated
+        alone (not by `PairEncoder.tables`) count as equally long.
 
         Args:
             first: Tokens of the first sentences alone, special tokens included.
@@ -371,7 +371,7 @@ class PairEncoder(ThresholdMixin, HubMixin, GuardedAttributesMixin):
     def tables(
         self, first: Sequence[str], second: Sequence[str], *, progress: bool | None = False
     ) -> tuple[TokenTable, TokenTable]:
-        """Token tables of first and of second texts for `join`. Their numbers may differ.
+        """Token tables of first and of second texts for `join`, not truncated. Their numbers may differ.
 
         Args:
             first: First texts.
@@ -381,7 +381,8 @@ class PairEncoder(ThresholdMixin, HubMixin, GuardedAttributesMixin):
         Returns:
             The two tables.
         """
-        table = self.inner.tokenize([*first, *second], progress=progress)
+        texts = [self.inner.beginning(text) for text in (*first, *second)]
+        table = uncut(self.inner, texts, progress=progress)
         return table[: len(first)], table[len(first) :]
 
     def note_unknown(
@@ -395,7 +396,8 @@ class PairEncoder(ThresholdMixin, HubMixin, GuardedAttributesMixin):
             sides: Output of `tables`.
         """
         for reader, texts, table in zip(self.readers, (first, second), sides, strict=True):
-            note_unknown(reader, texts, table)
+            ends = np.minimum(table.ends, table.starts + self.inner.max_length)
+            note_unknown(reader, texts, TokenTable(table.ids, table.starts, ends))
 
     @property
     def readers(self) -> tuple[Any, Any]:
@@ -441,8 +443,7 @@ class PairEncoder(ThresholdMixin, HubMixin, GuardedAttributesMixin):
     ) -> Float[np.ndarray, "*pairs"]:
         """Score pairs by `similarity` of their logits, higher = closer.
 
-        Long pairs are truncated as by sentence-transformers, the longer text first. Where each text alone fills
-        `max_length` and the room is odd, the odd token may be that of the other text.
+        Long pairs are truncated as by sentence-transformers, the longer text first.
 
         Args:
             pairs: Pairs of texts, one pair, or the first texts. `score("a", "b")` and `score(firsts, seconds)` work

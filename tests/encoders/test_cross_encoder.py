@@ -74,6 +74,20 @@ def test_the_longer_sentence_is_cut_first(tokenizer, first, second, max_length):
     assert (kept_first, kept_second) == (words.count("天"), words.count("地"))
 
 
+@pytest.mark.parametrize("max_length", [8, 9])
+@pytest.mark.parametrize("side", ["right", "left"])
+@pytest.mark.sampled(2)
+def test_pairs_of_all_lengths_are_cut_as_by_the_tokenizer(any_folder, joint, max_length, side):
+    encoder = joint(any_folder, max_length=max_length)
+    encoder.inner.tokenizer.truncation_side = side
+    template = PairTemplate.of(encoder.inner.tokenizer)
+    texts = [LONG[:count] for count in range(1, 22)]
+    pairs = [(first, second) for first in texts for second in texts]
+    ids, _ = template.join(*encoder.tables(*zip(*pairs, strict=True)), max_length=max_length)
+    told = encoder.inner.tokenizer(pairs, truncation="longest_first", max_length=max_length)
+    assert ids.tolist() == told["input_ids"]
+
+
 def test_the_front_is_cut_where_the_tokenizer_does_so(bert_folder, joint):
     encoder = joint(bert_folder, max_length=12)
     encoder.inner.tokenizer.truncation_side = "left"
