@@ -1,12 +1,14 @@
 """Components of a sentence encoder from a folder or the hub: any Hugging Face encoder, and the modules after it."""
 
 import math
-from collections.abc import Iterator, Mapping
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
 import torch
+from safetensors import safe_open
 from torch import nn
 from transformers import BitsAndBytesConfig, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 from transformers import PreTrainedTokenizerBase as Tokenizer
@@ -16,6 +18,7 @@ from juzhen.core.examples import Side as TextSide
 from juzhen.core.lazy_names import offered
 from juzhen.core.machine import limit_threads
 from juzhen.core.text import short
+from juzhen.core.text_warnings import caller_level
 from juzhen.encoders.backbone import (
     ARCHITECTURES,
     first_position,
@@ -32,8 +35,8 @@ from juzhen.encoders.backbone import (
 )
 from juzhen.encoders.backbone_config import AdapterConfig, BackboneConfig
 from juzhen.encoders.base_weights import remember_base, share_weights
-from juzhen.encoders.folder_settings import ROUTER, naming, read_settings
-from juzhen.encoders.layout import MODULES_FILE, ROUTED, STATIC, Layout, Side
+from juzhen.encoders.folder_settings import ROUTER, arguments_of, naming, read_settings, settings_file
+from juzhen.encoders.layout import MODULES_FILE, ROUTED, STATIC, Layout, Side, is_static
 from juzhen.encoders.preflight import (
     EncoderFiles,
     check_adapter,
@@ -48,9 +51,11 @@ from juzhen.encoders.resolve_path import (
     Base,
     check_files,
     encoder_source,
+    has_weights,
     is_built_in,
     locate_folder,
     scores_pairs,
+    weight_files,
 )
 from juzhen.encoders.tokens import append_end_token, special_around
 
@@ -163,6 +168,41 @@ class EncoderComponents:
     load_warnings: tuple[str, ...] = ()
 
 
+def _other_dtype(folder: Path, settings: Mapping[str, Any]) -> Iterator[str]:
+    """What to say of a transformer or a table that other programs compute in half precision."""
+    arguments = settings_file(folder)[1]
+    found = [*(arguments_of(arguments, name)[1] for name in ("model_args", "config_args")), settings]
+    dtypes = [one.get(name) for one in found for name in ("dtype", "torch_dtype")]
+    if is_static(folder) or (not any(dtypes) and has_weights(folder)):
+        dtypes = _stored_dtypes(folder)
+    dtype = next((str(one).lower() for one in dtypes if one and one != "auto"), "").removeprefix("torch.")
+    if dtype in HALVES:
+        yield (
+            f"the weights are {HALVES[dtype]}, in which sentence-transformers and transformers compute. juzhen computes "
+            "in float32, so the numbers differ by rounding"
+        )
+
+
+HALVES = {"float16": "float16", "f16": "float16", "bfloat16": "bfloat16", "bf16": "bfloat16"}
+"""Half precision in config.json and in safetensors."""
+
+
+def _stored_dtypes(folder: Path) -> list[str]:
+    """Formats of the weights in a folder. sentence-transformers multiplies the weights of tokens in float32."""
+    for path in weight_files(folder)[:1]:
+        with safe_open(path, framework="numpy") as file:
+            names = [name for name in file.keys() if name != "mapping"]  # noqa: SIM118
+            if "embeddings" not in names or "weights" not in names:
+                return [file.get_slice(name).get_dtype() for name in names]
+    return []
+
+
+def warn_of(source: str | Path, lines: Iterable[str]) -> None:
+    """Warn of what differs in a loaded encoder, once for each line."""
+    for line in lines:
+        warnings.warn(f"{source}: {line}", stacklevel=caller_level())
+
+
 def read_transformer(folder: Path, *, shown: str) -> tuple[PreTrainedModel, Tokenizer]:
     """Load weights in float32 and tokenizer of a folder, on the CPU. Raises UserError for files that do not load.
 
@@ -172,6 +212,7 @@ def read_transformer(folder: Path, *, shown: str) -> tuple[PreTrainedModel, Toke
     """
     limit_threads()
     check_files(folder, needs_weights=True, shown=shown)
+    warn_of(shown, _other_dtype(folder, read_settings(folder / "config.json")))
     with quiet():
         backbone = from_weights(str(folder), read_architecture(folder, dropout=None), local_files_only=True)
         return backbone, read_tokenizer(folder)
@@ -255,6 +296,9 @@ def read_components(
     }
     folder = files.folder if config.initialize == "pretrained" else None
     notes = load_warnings(config, layout, backbone.config, tokenizer, pooling=pooling)
+    if folder is not None and config.adapter is None and backbone.dtype is torch.float32:
+        path = layout.transformer / "config.json"
+        notes += (*_other_dtype(layout.transformer, read_settings(path) if path.is_file() else {}),)
     return EncoderComponents(backbone, tokenizer, options, layout.templates, folder, notes)
 
 

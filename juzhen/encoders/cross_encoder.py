@@ -21,7 +21,7 @@ from juzhen.core.lazy_names import offered
 from juzhen.core.machine import open_device
 from juzhen.encoders.backbone import DROPOUTS, read_architecture
 from juzhen.encoders.backbone_config import BackboneConfig
-from juzhen.encoders.components import read_components
+from juzhen.encoders.components import read_components, warn_of
 from juzhen.encoders.folder_settings import naming, read_settings, read_tensors
 from juzhen.encoders.forward import use_cheap_dropout
 from juzhen.encoders.layout import PAIRS_FILE, gives_answers, inside
@@ -305,6 +305,7 @@ class CrossEncoder(PairEncoder):
                 token_layers=token_layers,
             )
             encoder.head.load_state_dict(last.state_dict(), strict=False)
+            warn_of(source, encoder.load_warnings)
             return encoder.to(target).eval()
         with naming(f"{folder}: {PAIRS_FILE} and {HEAD_FILE} do not belong together"):
             settings = read_settings(folder / PAIRS_FILE)
@@ -321,6 +322,7 @@ class CrossEncoder(PairEncoder):
             encoder = cls(inner, **options, seed=0)
             encoder.head.load_state_dict(read_tensors(folder / HEAD_FILE))
         encoder._is_loaded_from(folder)
+        warn_of(source, encoder.load_warnings)
         return encoder.to(target).eval()
 
     @staticmethod

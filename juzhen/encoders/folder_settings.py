@@ -265,7 +265,7 @@ def read_transformer_settings(folder: Path, model: str) -> dict[str, Any]:
     Raises:
         UserError: A setting would change how texts are read.
     """
-    path, settings = _settings(folder)
+    path, settings = settings_file(folder)
     if not settings:
         return {}
     require_decided(settings, path, "Transformer", model=model)
@@ -274,9 +274,8 @@ def read_transformer_settings(folder: Path, model: str) -> dict[str, Any]:
         raise UserError(f"{path}: transformer_task={short(repr(task))}: expected {' or '.join(TASKS[model])}")
     _require_output(settings, path, task, model)
     lengths = [settings.get("max_seq_length")]
-    for old, new in _ARGUMENTS.items():
-        name = old if old in settings else new
-        arguments = settings.get(name) or {}
+    for old in _ARGUMENTS:
+        name, arguments = arguments_of(settings, old)
         is_of_tokenizer = old == "tokenizer_args"
         lengths.append(arguments.get("model_max_length") if is_of_tokenizer else None)
         others = (key for key in arguments if not (is_of_tokenizer and key == "model_max_length"))
@@ -291,14 +290,20 @@ def read_transformer_settings(folder: Path, model: str) -> dict[str, Any]:
     return settings | {"max_length": said[-1] if said else None}
 
 
+def arguments_of(settings: Mapping[str, Any], old: str) -> tuple[str, Mapping[str, Any]]:
+    """Key and content of loading arguments in the settings of a Transformer. `old` is a key of `_ARGUMENTS`."""
+    name = old if old in settings else _ARGUMENTS[old]
+    return name, settings.get(name) or {}
+
+
 def lower_cases(folder: Path) -> bool:
     """True if sentence-transformers lowercases texts. False if the file is missing or broken."""
     with suppress(UserError):
-        return bool(_settings(folder)[1].get("do_lower_case"))
+        return bool(settings_file(folder)[1].get("do_lower_case"))
     return False
 
 
-def _settings(folder: Path) -> tuple[Path, dict[str, Any]]:
+def settings_file(folder: Path) -> tuple[Path, dict[str, Any]]:
     """The first file that holds settings, as sentence-transformers looks for one, and its content. {} without one."""
     paths = [folder / f"sentence_{name}_config.json" for name in _NAMES]
     read = ((path, read_settings(path)) for path in paths if path.is_file())

@@ -1,6 +1,5 @@
 """SentenceEncoder and PromptEncoder: from a saved folder to an encoder, from texts to embeddings and scores."""
 
-import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -20,13 +19,12 @@ from juzhen.core.examples import Side
 from juzhen.core.lazy_names import offered
 from juzhen.core.machine import open_device, warn_forked
 from juzhen.core.progress import progress_bar
-from juzhen.core.text_warnings import caller_level
 from juzhen.encoders.backbone import other_layers, require_growing
 from juzhen.encoders.backbone_config import BackboneConfig
 from juzhen.encoders.base_weights import has_adapter, remember_layers
 from juzhen.encoders.batch_invariance import check_batch_invariance
 from juzhen.encoders.chunks import LongTexts, PassageMixin, computed, note_truncated
-from juzhen.encoders.components import EncoderComponents, read_components
+from juzhen.encoders.components import EncoderComponents, read_components, warn_of
 from juzhen.encoders.embedding_cache import EmbeddingCache
 from juzhen.encoders.peer_options import takes_peer_options
 from juzhen.encoders.pooled_encoder import PooledEncoder
@@ -157,8 +155,7 @@ class SentenceEncoder(ThresholdMixin, HubMixin, PassageMixin, PooledEncoder):
                 f"{source}: holds no templates, which a PromptEncoder reads. Load it with SentenceEncoder.load(…)"
             )
         encoder.truncate_dim = truncate_dim
-        for line in encoder.load_warnings:
-            warnings.warn(f"{source}: {line}", stacklevel=caller_level())
+        warn_of(source, encoder.load_warnings)
         return encoder.to(target).eval()
 
     @staticmethod

@@ -1,6 +1,7 @@
 """Folders that sentence-transformers wrote with the options of its modules: its numbers, or a refusal by name."""
 
 import json
+import warnings
 
 import families
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 import torch
 
 from juzhen.core.errors import UserError
-from juzhen.encoders import SentenceEncoder
+from juzhen.encoders import CrossEncoder, SentenceEncoder, save_encoder
 from juzhen.families.late.encoder import MultiVectorEncoder
 from juzhen.families.sparse.encoder import SparseEncoder
 
@@ -135,6 +136,36 @@ def test_of_tokens(theirs, base, tmp_path, options, refusal, name):
         }
     model = theirs.MultiVectorEncoder(modules=modules, device="cpu", similarity_fn_name=name)
     check(model, tmp_path, MultiVectorEncoder, refusal)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("kind", ["sentences", "table", "pairs", "vocabulary", "tokens"])
+@pytest.mark.sampled(3)
+def test_weights_in_half_precision_are_said(theirs, base, tmp_path, kind, dtype):
+    from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+    from transformers import AutoTokenizer
+
+    made, loaded = {
+        "sentences": (theirs.SentenceTransformer, SentenceEncoder),
+        "table": (theirs.SentenceTransformer, SentenceEncoder),
+        "pairs": (theirs.CrossEncoder, CrossEncoder),
+        "vocabulary": (theirs.SparseEncoder, SparseEncoder),
+        "tokens": (theirs.MultiVectorEncoder, MultiVectorEncoder),
+    }[kind]
+    table = [StaticEmbedding(AutoTokenizer.from_pretrained(base), embedding_dim=8)]
+    options = {"modules": table} if kind == "table" else {}
+    options |= {"num_labels": 1} if kind == "pairs" else {}
+    model = made(*[str(base)] * (kind != "table"), device="cpu", **options)
+    for number, form in enumerate((dtype, torch.float32)):
+        model.to(form).save_pretrained(str(tmp_path / str(number)))
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            loaded.load(tmp_path / str(number))
+        names = [str(line.message) for line in seen if str(dtype).removeprefix("torch.") in str(line.message)]
+        assert len(names) == (1 - number)
+    if kind == "sentences":  # they compute it in float32, as its settings say
+        halved = save_encoder(SentenceEncoder.load(tmp_path / "0").to(dtype), tmp_path / "halved", card={})
+        assert not any("float16" in line for line in SentenceEncoder.load(halved).load_warnings)
 
 
 WHOLE, FAST = "[unused0]", "PreTrainedTokenizerFast"

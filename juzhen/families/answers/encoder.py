@@ -29,7 +29,7 @@ from juzhen.encoders.backbone_config import BackboneConfig
 from juzhen.encoders.base_weights import has_adapter, is_ours_alone, source_folder
 from juzhen.encoders.chunks import TruncationStats, truncated_sentences
 from juzhen.encoders.collate import SentenceCollator
-from juzhen.encoders.components import read_components
+from juzhen.encoders.components import read_components, warn_of
 from juzhen.encoders.folder_settings import (
     ANSWERS,
     LENGTH_FILE,
@@ -371,6 +371,7 @@ class GenerativeReranker(PairEncoder):
         config = BackboneConfig(path=path, revision=revision, initialize="pretrained", pooling="last")
         encoder = cls.of_folder(SentenceEncoder.of(read_components(config, seed=0, reader=READER)), folder)
         encoder._is_loaded_from(folder)
+        warn_of(source, encoder.load_warnings)
         return encoder.to(target).eval()
 
     @property
