@@ -533,7 +533,10 @@ def _read_tensors(folder: Path) -> dict[str, Tensor]:
 
 
 def _is_recorded(prefix: str, backbone: PreTrainedModel, path: Path) -> bool:
-    """True if the model that an adapter's settings name has this prefix before the layers of a backbone."""
+    """True if the model that an adapter's settings name has this prefix before the layers of a backbone.
+
+    Without a prefix the names are those of sentence-transformers, which writes and reads them for any task.
+    """
     parts = re.fullmatch(rf"(0\.(?:auto_)?model\.)?({re.escape(backbone.base_model_prefix)}\.)?", prefix)
     settings, name = read_settings(path), type(backbone).__name__
     with naming(f"{path}: auto_mapping names no class"):

@@ -35,7 +35,7 @@ from juzhen.encoders.backbone import (
 )
 from juzhen.encoders.backbone_config import AdapterConfig, BackboneConfig
 from juzhen.encoders.base_weights import remember_base, share_weights
-from juzhen.encoders.folder_settings import ROUTER, arguments_of, naming, read_settings, settings_file
+from juzhen.encoders.folder_settings import ROUTER, naming, read_settings, stated
 from juzhen.encoders.layout import MODULES_FILE, ROUTED, STATIC, Layout, Side, is_static
 from juzhen.encoders.preflight import (
     EncoderFiles,
@@ -46,7 +46,7 @@ from juzhen.encoders.preflight import (
     without_added,
 )
 from juzhen.encoders.projection import load_projections
-from juzhen.encoders.prompts import PROMPTS_FILE, Templates
+from juzhen.encoders.prompts import PROMPTS_FILE, Prompts, Templates
 from juzhen.encoders.resolve_path import (
     Base,
     check_files,
@@ -133,6 +133,11 @@ def _unlike_theirs(
             f"texts are read up to token {limit:,}, max_position_embeddings of config.json, where "
             f"sentence-transformers reads {layout.max_length:,}; for these write that number there"
         )
+    if tokenizer.padding_side == "left" and entry is not None and entry.positions == "learned":
+        yield (
+            "the tokenizer pads on the left, where sentence-transformers counts positions from the padding, so its "
+            "numbers depend on the texts next to one. Here they do not"
+        )
     if config.pooling is None and layout.pooling is None and getattr(tokenizer, "chat_template", None):
         yield (
             f"a text is read without the chat template of the tokenizer, which sentence-transformers puts around it "
@@ -168,18 +173,34 @@ class EncoderComponents:
     load_warnings: tuple[str, ...] = ()
 
 
-def _other_dtype(folder: Path, settings: Mapping[str, Any]) -> Iterator[str]:
+def _other_adapter(settings: Mapping[str, Any]) -> Iterator[str]:
+    """What to say of an adapter that sentence-transformers wrote and reads otherwise."""
+    if settings.get("use_dora"):
+        yield (
+            "use_dora: sentence-transformers leaves the magnitudes of DoRA out when it opens a folder. The numbers "
+            "here are those of peft, and of the model that wrote the folder"
+        )
+
+
+def unlike_default(prompts: Prompts) -> Iterator[str]:
+    """What to say of prompts whose default is not read by `encode` of an encoder with two sides."""
+    if prompts.default_prompt_name is not None and prompts.text != prompts.of_side(TextSide.DOCUMENT):
+        yield (
+            f"default_prompt_name: encode reads texts as documents, where sentence-transformers puts "
+            f"{short(repr(prompts.text))} before them. encode_query and encode_document are equal in both"
+        )
+
+
+def _other_dtype(folder: Path) -> Iterator[str]:
     """What to say of a transformer or a table that other programs compute in half precision."""
-    arguments = settings_file(folder)[1]
-    found = [*(arguments_of(arguments, name)[1] for name in ("model_args", "config_args")), settings]
-    dtypes = [one.get(name) for one in found for name in ("dtype", "torch_dtype")]
-    if is_static(folder) or (not any(dtypes) and has_weights(folder)):
+    dtypes = stated(folder, "dtype", "torch_dtype")
+    if is_static(folder) or (not dtypes and has_weights(folder)):
         dtypes = _stored_dtypes(folder)
-    dtype = next((str(one).lower() for one in dtypes if one and one != "auto"), "").removeprefix("torch.")
+    dtype = next((str(one).lower() for one in dtypes if one != "auto"), "").removeprefix("torch.")
     if dtype in HALVES:
         yield (
-            f"the weights are {HALVES[dtype]}, in which sentence-transformers and transformers compute. juzhen computes "
-            "in float32, so the numbers differ by rounding"
+            f"the weights are {HALVES[dtype]}, in which sentence-transformers and transformers compute. juzhen "
+            "computes in float32, so the numbers differ by rounding"
         )
 
 
@@ -212,7 +233,7 @@ def read_transformer(folder: Path, *, shown: str) -> tuple[PreTrainedModel, Toke
     """
     limit_threads()
     check_files(folder, needs_weights=True, shown=shown)
-    warn_of(shown, _other_dtype(folder, read_settings(folder / "config.json")))
+    warn_of(shown, _other_dtype(folder))
     with quiet():
         backbone = from_weights(str(folder), read_architecture(folder, dropout=None), local_files_only=True)
         return backbone, read_tokenizer(folder)
@@ -297,8 +318,9 @@ def read_components(
     folder = files.folder if config.initialize == "pretrained" else None
     notes = load_warnings(config, layout, backbone.config, tokenizer, pooling=pooling)
     if folder is not None and config.adapter is None and backbone.dtype is torch.float32:
-        path = layout.transformer / "config.json"
-        notes += (*_other_dtype(layout.transformer, read_settings(path) if path.is_file() else {}),)
+        notes += (*_other_dtype(layout.transformer),)
+    if files.adapter is not None and (files.folder / MODULES_FILE).is_file():
+        notes += (*_other_adapter(offered("adapters", "settings")(files.adapter)),)
     return EncoderComponents(backbone, tokenizer, options, layout.templates, folder, notes)
 
 

@@ -265,7 +265,7 @@ def read_transformer_settings(folder: Path, model: str) -> dict[str, Any]:
     Raises:
         UserError: A setting would change how texts are read.
     """
-    path, settings = settings_file(folder)
+    path, settings = _settings(folder)
     if not settings:
         return {}
     require_decided(settings, path, "Transformer", model=model)
@@ -275,7 +275,7 @@ def read_transformer_settings(folder: Path, model: str) -> dict[str, Any]:
     _require_output(settings, path, task, model)
     lengths = [settings.get("max_seq_length")]
     for old in _ARGUMENTS:
-        name, arguments = arguments_of(settings, old)
+        name, arguments = _arguments(settings, old)
         is_of_tokenizer = old == "tokenizer_args"
         lengths.append(arguments.get("model_max_length") if is_of_tokenizer else None)
         others = (key for key in arguments if not (is_of_tokenizer and key == "model_max_length"))
@@ -290,20 +290,28 @@ def read_transformer_settings(folder: Path, model: str) -> dict[str, Any]:
     return settings | {"max_length": said[-1] if said else None}
 
 
-def arguments_of(settings: Mapping[str, Any], old: str) -> tuple[str, Mapping[str, Any]]:
+def _arguments(settings: Mapping[str, Any], old: str) -> tuple[str, Mapping[str, Any]]:
     """Key and content of loading arguments in the settings of a Transformer. `old` is a key of `_ARGUMENTS`."""
     name = old if old in settings else _ARGUMENTS[old]
     return name, settings.get(name) or {}
 
 
+def stated(folder: Path, *keys: str) -> list[Any]:
+    """Values of keys by which sentence-transformers loads a transformer: of the arguments, then of config.json."""
+    settings, path = _settings(folder)[1], folder / "config.json"
+    found = [_arguments(settings, old)[1] for old in ("model_args", "config_args")]
+    found += [read_settings(path)] if path.is_file() else []
+    return [value for one in found for key in keys if (value := one.get(key)) is not None]
+
+
 def lower_cases(folder: Path) -> bool:
     """True if sentence-transformers lowercases texts. False if the file is missing or broken."""
     with suppress(UserError):
-        return bool(settings_file(folder)[1].get("do_lower_case"))
+        return bool(_settings(folder)[1].get("do_lower_case"))
     return False
 
 
-def settings_file(folder: Path) -> tuple[Path, dict[str, Any]]:
+def _settings(folder: Path) -> tuple[Path, dict[str, Any]]:
     """The first file that holds settings, as sentence-transformers looks for one, and its content. {} without one."""
     paths = [folder / f"sentence_{name}_config.json" for name in _NAMES]
     read = ((path, read_settings(path)) for path in paths if path.is_file())

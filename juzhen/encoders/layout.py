@@ -30,6 +30,7 @@ from juzhen.encoders.folder_settings import (
     read_settings,
     read_transformer_settings,
     require_decided,
+    stated,
 )
 from juzhen.encoders.pooling import POOLINGS, check_pooling, mode_of
 from juzhen.encoders.prompts import PROMPTS_FILE, Prompts, Templates, prompts_of
@@ -395,7 +396,9 @@ def _sentence_transformers(folder: Path, modules: list[dict[str, Any]]) -> Layou
             case "StaticEmbedding":
                 layout.transformer, layout.pooling, is_pooled = path, "mean", True
             case "WeightedLayerPooling":
-                layout.pooling = _layers_pooled(path)
+                # Without the states of all layers it is passed over.
+                gives_layers = any(stated(layout.transformer, "output_hidden_states"))
+                layout.pooling = _layers_pooled(path) if gives_layers else None
             case "Pooling":
                 of_layers, is_pooled = layout.pooling, True
                 layout.pooling, layout.pooling_error = _pooling(config, path)

@@ -463,6 +463,23 @@ def test_adapters_that_sentence_transformers_wrote(bert_folder, tmp_path):
 
 
 @pytest.mark.oracle
+@pytest.mark.parametrize("options", [{"use_dora": True}, {"task_type": "CAUSAL_LM"}], ids=str)
+def test_adapters_that_another_program_reads_otherwise(tmp_path, options):
+    """sentence-transformers reopens DoRA without its magnitudes, peft finds no such layer in a language model."""
+    theirs = pytest.importorskip("sentence_transformers", minversion="6")
+    base = write("qwen3", tmp_path / "base")
+    model = theirs.SentenceTransformer(str(base), device="cpu")
+    model.add_adapter(peft.LoraConfig(r=4, target_modules=["q_proj", "v_proj"], **options))
+    drawn(model).save_pretrained(str(tmp_path / "saved"))
+    encoder = SentenceEncoder.load(tmp_path / "saved")
+    assert_same(encoder.encode(TEXTS), model.encode(TEXTS))
+    reopened = theirs.SentenceTransformer(str(tmp_path / "saved"), device="cpu").encode(TEXTS)
+    is_same = np.allclose(encoder.encode(TEXTS), reopened, atol=1e-5 * np.abs(reopened).max())
+    assert is_same == ("use_dora" not in options)
+    assert any("use_dora" in line for line in encoder.load_warnings) != is_same
+
+
+@pytest.mark.oracle
 @pytest.mark.parametrize("chat", [None, "{% for m in messages %}{{ m.role }} {{ m.content }} {% endfor %}?"])
 def test_an_adapter_of_a_language_model_that_answers(tmp_path, chat):
     base = rerankers.write("qwen3", tmp_path / "base", tied=False)

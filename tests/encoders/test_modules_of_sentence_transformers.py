@@ -141,6 +141,7 @@ def models(parts, path):
         "weightedmean": [transformer(), parts.Pooling(32, "weightedmean")],
         "max": [transformer(), parts.Pooling(32, "max")],
         "first and last": weighed(2.0, 2.0),
+        "layers that nobody gives": [transformer(), *weighed(2.0, 2.0)[1:]],
         "last": weighed(0.0, 0.0, 3.0, start=0),
         "all layers": weighed(1.0, 1.0, 1.0, start=0),
         "layers at cls": weighed(1.0, 1.0, pooling="cls"),
@@ -324,6 +325,9 @@ def test_what_they_read_otherwise_is_said(theirs, parts, tmp_path):
     chat = {"chat_template": "{% for m in messages %}x {{ m.content }}{% endfor %}"}
     plain = edited(written("modernbert", tmp_path / "m"), {TOKENIZER: chat})
     assert "chat template" in said(plain)
+    assert "pads on the left" in said(
+        edited(written("bert", tmp_path / "b"), {TOKENIZER: {"padding_side": "left"}})
+    )
     modules = [parts.Transformer(str(written("modernbert", tmp_path / "n"))), parts.Pooling(32)]
     theirs.SentenceTransformer(modules=modules, device="cpu").save(str(tmp_path / "saved"))
     folder = tmp_path / "saved"

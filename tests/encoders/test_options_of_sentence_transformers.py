@@ -168,6 +168,23 @@ def test_weights_in_half_precision_are_said(theirs, base, tmp_path, kind, dtype)
         assert not any("float16" in line for line in SentenceEncoder.load(halved).load_warnings)
 
 
+@pytest.mark.parametrize(
+    ("kind", "loaded"), [("SparseEncoder", SparseEncoder), ("MultiVectorEncoder", MultiVectorEncoder)]
+)
+@pytest.mark.parametrize(("name", "count"), [("query", 1), ("document", 0), (None, 0)])
+@pytest.mark.sampled(2)
+def test_a_default_prompt_that_encode_does_not_read_is_said(
+    theirs, base, tmp_path, kind, loaded, name, count
+):
+    prompts = {"query": "ab ", "document": "今 "}
+    model = getattr(theirs, kind)(str(base), device="cpu", prompts=prompts, default_prompt_name=name)
+    model.save_pretrained(str(tmp_path))
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        loaded.load(tmp_path)
+    assert sum("default_prompt_name" in str(line.message) for line in seen) == count
+
+
 WHOLE, FAST = "[unused0]", "PreTrainedTokenizerFast"
 OF_PYLATE = {
     "whole": ({}, None),

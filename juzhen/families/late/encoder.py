@@ -28,7 +28,13 @@ from juzhen.encoders.backbone_config import BackboneConfig
 from juzhen.encoders.base_weights import merged
 from juzhen.encoders.batch_invariance import check_batch_invariance
 from juzhen.encoders.chunks import note_read
-from juzhen.encoders.components import num_positions, read_components, read_transformer
+from juzhen.encoders.components import (
+    num_positions,
+    read_components,
+    read_transformer,
+    unlike_default,
+    warn_of,
+)
 from juzhen.encoders.folder_settings import naming
 from juzhen.encoders.forward import pack
 from juzhen.encoders.layout import ROUTED, gives_routes, gives_tokens, read_chains
@@ -200,6 +206,7 @@ class MultiVectorEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEnco
             check_batch_invariance(encoder)
         encoder._is_finished = True
         encoder._is_loaded_from(folder)
+        warn_of(source, unlike_default(layout.prompts))
         return encoder.to(place).eval()
 
     def write_files(self, folder: Path, card: dict[str, Any], place: str) -> None:

@@ -27,7 +27,7 @@ from juzhen.encoders.backbone import evaluating, quiet
 from juzhen.encoders.base_weights import merged
 from juzhen.encoders.batch_invariance import check_batch_invariance
 from juzhen.encoders.chunks import note_read
-from juzhen.encoders.components import num_positions, read_transformer
+from juzhen.encoders.components import num_positions, read_transformer, unlike_default, warn_of
 from juzhen.encoders.folder_settings import (
     LENGTH_FILE,
     ROUTER,
@@ -401,6 +401,7 @@ class SparseEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEncoder):
             check_batch_invariance(encoder)
         encoder._is_finished = True
         encoder._is_loaded_from(folder)
+        warn_of(source, unlike_default(layout.prompts))
         return encoder.to(place).eval()
 
     def write_files(self, folder: Path, card: dict[str, Any], place: str) -> None:
