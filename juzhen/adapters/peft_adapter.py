@@ -11,9 +11,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
 import torch
+from pydantic import Field, StrictBool, StrictInt, TypeAdapter, ValidationError
 from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
@@ -84,63 +85,28 @@ KEYS: dict[str, str | tuple[Any, ...]] = (
 """Key of peft's adapter_config.json → rule, as in `juzhen.encoders.folder_settings`. A tuple holds supported values."""
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _is_scale(value: Any) -> bool:
-    return _is_number(value) and abs(value) <= 1e4
-
-
-def _is_count(value: Any) -> bool:
-    return type(value) is int and value > 0
-
-
-def _is_regex(value: Any) -> bool:
-    try:
-        re.compile(value)
-    except (re.error, TypeError):
-        return False
-    return isinstance(value, str)
-
-
-def _is_pattern(value: Any, is_one: Callable[[Any], bool]) -> bool:
-    return isinstance(value, dict) and all(map(_is_regex, value)) and all(map(is_one, value.values()))
-
-
-def _is_one_or_list(value: Any, kind: type, is_one: Callable[[Any], bool]) -> bool:
-    return is_one(value) or (isinstance(value, list) and all(type(each) is kind for each in value))
-
-
-FORMS: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "r": (_is_count, "a whole number from 1 on"),
-    "lora_alpha": (_is_scale, "a number from -10000 to 10000"),
+_Count = Annotated[int, Field(strict=True, ge=1)]
+_Scale = Annotated[float, Field(strict=True, ge=-1e4, le=1e4)]
+FORMS: dict[str, tuple[Any, str]] = {
+    "r": (_Count, "a whole number from 1 on"),
+    "lora_alpha": (_Scale, "a number from -10000 to 10000"),
     "rank_pattern": (
-        lambda value: _is_pattern(value, _is_count),
+        dict[re.Pattern[str], _Count],
         "an object: regular expression → whole number from 1 on",
     ),
     "alpha_pattern": (
-        lambda value: _is_pattern(value, _is_scale),
+        dict[re.Pattern[str], _Scale],
         "an object: regular expression → number from -10000 to 10000",
     ),
     **dict.fromkeys(
         ("target_modules", "exclude_modules", "layers_pattern"),
-        (
-            lambda value: _is_one_or_list(value, str, _is_regex),
-            "a regular expression, or a list of names",
-        ),
+        (re.Pattern[str] | list[str], "a regular expression, or a list of names"),
     ),
-    "layers_to_transform": (
-        lambda value: _is_one_or_list(value, int, lambda number: type(number) is int),
-        "a whole number, or a list of them",
-    ),
-    "lora_dropout": (lambda value: _is_number(value) and 0 <= value <= 1, "a number from 0 to 1"),
-    **dict.fromkeys(
-        ("fan_in_fan_out", "lora_bias", "use_dora", "use_rslora"),
-        (lambda value: isinstance(value, bool), "true or false"),
-    ),
+    "layers_to_transform": (StrictInt | list[StrictInt], "a whole number, or a list of them"),
+    "lora_dropout": (Annotated[float, Field(strict=True, ge=0, le=1)], "a number from 0 to 1"),
+    **dict.fromkeys(("fan_in_fan_out", "lora_bias", "use_dora", "use_rslora"), (StrictBool, "true or false")),
 }
-"""Supported key → predicate for valid values, and their description."""
+"""Supported key → type of valid values, and their description."""
 
 NEEDED = ("r", "lora_alpha")
 """Keys for which null is invalid. Elsewhere null is peft's default."""
@@ -160,14 +126,16 @@ def read_adapter_settings(folder: Path) -> dict[str, Any]:
     for key, value in settings.items():
         rule = KEYS.get(key, UNREAD)
         if rule == READ:
-            is_one, expected = FORMS[key]
+            form, expected = FORMS[key]
             if value is None and key not in NEEDED:
                 continue
-            if not is_one(value):
+            try:
+                TypeAdapter(form).validate_python(value)
+            except ValidationError as error:
                 raise UserError(
                     f"{path}: {key}={short(repr(value))}: expected {expected}. Fix the file, or write it again with "
                     "save_pretrained of peft"
-                )
+                ) from error
             read[key] = value
         elif rule != NEUTRAL and not is_empty(value) and (rule == UNREAD or value not in rule):
             is_new = key not in KEYS
