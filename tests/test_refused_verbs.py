@@ -41,6 +41,18 @@ SLIPS = {
     "table a split=dev": ("split=dev", "Type --split dev. See juzhen table --help"),
     "table a b": "(b)",
     "table a -5度": "after --",
+    "help encode": "juzhen --help",
+    "version": "juzhen --version",
+    "download BAAI/bge-m3": "hf download",
+    "encode --model x --input y": ("--model: unknown option", "juzhen encode ENCODER FILE"),
+    "encode x y --fp16": ("--fp16: unknown option", "juzhen encode ENCODER FILE"),
+    "merge x y --out z": ("--out: unknown option", "juzhen merge RUN OUT"),
+    "index create i x y": ("index create: unknown command", "build"),
+    "index build y": "juzhen index build FOLDER ENCODER FILE",
+    "calibrate x faq.csv": "Type --data faq.csv",
+    "leaks faq.csv": "Type --train faq.csv",
+    "transfer x faq.csv": "juzhen dataset faq.csv",
+    "score x 今天 明天 —decide": "Type --decide",
 }
 NUMBERS = {
     **{
@@ -189,6 +201,7 @@ RUNS = {
     "advise demo_sts --out {run}": "folder of a run",
     "report {run} --debug --into {empty}/none.md": "none.md",
     "serve {run} --threshold nan": "error: --threshold nan: neither a score",
+    "characters mini_zh": "builtin/mini_zh",
     "score {run} 今天 明天 --threshold 0,5": "error: --threshold 0,5: neither a score",
 }
 

@@ -103,6 +103,13 @@ class Reading:
             config, rows = own_set(self._head(path, Path(folder)), self.table, "train")
         return replace(config, name=set_name(path)), replace(rows, name=set_name(path))
 
+    def place_of(self, config: DatasetConfig) -> Path | None:
+        """Return the training file of a set whose name train.py cannot have in keys, which are ASCII. Else None."""
+        if config.name.isascii():
+            return None
+        files = files_of(asdict(config), "train", source=Source.LOCAL, data_dir=self.data_dir)
+        return files[0] if files else None
+
     def sampled(self, examples: Examples, limit: int) -> Examples:
         """Draw at most `limit` rows, the same for the same seed, with a table of their sentences alone."""
         return cut(examples, limit, self.seed)
@@ -301,7 +308,9 @@ def read_target(word: str, reading: Reading) -> Target:
         own_rows = reading.split(config, "train")
     own_set_rows = None
     if own_rows is not None:
-        own_set_rows = _without_leaks(source_of(own_rows, config=config), dev, reading)
+        own_set_rows = _without_leaks(
+            source_of(own_rows, place=reading.place_of(config), config=config), dev, reading
+        )
     return Target(word, dev, own_set_rows, np.ones(len(dev), bool), _metric(dev.kind), None, config)
 
 
@@ -401,17 +410,17 @@ def read_sources(
         if reading.is_over and (sources or target.own is not None):
             left_out[name] = "the time for reading was over. Name it as a source, or give more minutes"
             continue
+        place: Path | None = Path(name)
         if is_table(name):
             config, rows = reading.own(Path(name))
-            place: Path | None = Path(name)
         else:
             require_set("sources", name, described)
-            config, place = read_description(described[name]), None
+            config = read_description(described[name])
             read = reading.split(config, "train")
             if read is None:
                 left_out[name] = f"its training file is not below {reading.data_dir}"
                 continue
-            rows = read
+            place, rows = reading.place_of(config), read
         if rows.kind not in {*LEARNS_BY, Kind.NLI_PAIR}:
             left_out[name] = f"{rows.kind.replace('_', ' ')}s cannot be trained on here"
             continue

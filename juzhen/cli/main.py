@@ -4,6 +4,8 @@ import os
 import re
 import sys
 from collections.abc import Collection, Sequence
+from difflib import get_close_matches
+from itertools import pairwise
 from typing import Any
 
 import typer
@@ -13,6 +15,8 @@ from juzhen.cli.program import run_program, status_of
 from juzhen.cli.verbs import VERBS, app, commands, current_name, flags, known_verbs
 from juzhen.core.aliases import current_flags, flag_meant
 from juzhen.core.errors import UserError, nearest, without_loading
+from juzhen.core.errors import command as command_line
+from juzhen.core.paths import is_table
 from juzhen.core.text import short
 
 PROGRAM = "juzhen"
@@ -30,6 +34,9 @@ FIRST_WORD = re.compile(r"\A[a-z_]+(?=: )")
 ADVICE = re.compile(r",? or choose (?P<name>on_bad_row|data_dir)=[^.;]*")
 """Advice at the end of a sentence that only some entry points can follow."""
 
+
+DASHES = ("—", "–", "－", "‐", "−")
+"""What word processors put in the place of a hyphen."""
 
 READS_PAIRS = ("--cross-encoder", "--rerank")
 """Options of verbs that take a cross-encoder."""
@@ -59,6 +66,9 @@ def _answer(arguments: Sequence[str]) -> int:
     command: Any = get_command(app)
     if f"_{PROGRAM.upper()}_COMPLETE" in os.environ:  # a shell asks what may come next
         command.main(list(arguments), prog_name=PROGRAM)
+    for word in arguments[1:] if {*arguments[:1]} & VERBS.keys() else ():
+        if word.startswith(DASHES) and (flag := f"--{word.lstrip('-'.join(DASHES))}") in flags(arguments[0]):
+            raise UserError(f"{word}: begins with another dash. Type {flag}")
     try:
         with command.make_context(PROGRAM, list(arguments)) as context:
             command.invoke(context)
@@ -94,24 +104,44 @@ def in_flags(message: str, known: Collection[str]) -> str:
     return PARAMETER.sub(lambda found: f"{flag(found[1])} " if flag(found[1]) in known else found[0], message)
 
 
+def _usage(part: str, command: Any) -> str:
+    words = [
+        param.metavar or param.name.upper() for param in command.params if param.param_type_name == "argument"
+    ]
+    return f"Expected: {' '.join([PROGRAM, part, *words])}"
+
+
 def _explained(error: typer.TyperException, arguments: Sequence[str]) -> str:
     """Describe a mistake in a command line, and where its help is."""
     name = arguments[0] if arguments and arguments[0] in VERBS else ""
     message = error.format_message().rstrip(".").replace("Value error, ", "")
+    part = " ".join(arguments[:2])
+    parts: dict[str, Any] = commands(name) if name else {}
+    usage = _usage(part, parts[part]) if part in parts else _usage(name, parts[name]) if name in parts else ""
     if hasattr(error, "possibilities"):  # an option that is not there
         flag = str(getattr(error, "option_name", ""))
-        part = " ".join(arguments[:2])
         known = [*flags(name, part), "--help"] if name else ["--help", "--version"]
-        hint = nearest(flag, known)
+        close = get_close_matches(flag.strip("-"), [each.strip("-") for each in known])
+        hint = nearest(flag, [f"--{each}" for each in close]) if close else usage
         if meant := flag_meant(flag, known):
             hint = f"Type {meant}"
         elif owners := [
             each for verb in known_verbs() if name for each in commands(verb) if flag in flags(verb, each)
         ]:
-            hint = f"It is an option of {', '.join(owners)}"
-        elif not hint.startswith("Did you mean"):
+            hint = f"It is an option of {', '.join(owners)}. {usage}".strip(". ")
+        elif not flag.startswith("--"):
             hint = "Type a text that begins with a dash after --"
-        message = f"{flag}: unknown option. {hint}"
+        message = f"{flag}: unknown option. {hint}".strip(". ")
+    elif parts and not usage and len(arguments) > 1:
+        message = f"{part}: unknown command. {nearest(arguments[1], [each.split()[-1] for each in parts])}"
+    elif usage.count(" ") > 3 and message.startswith("Missing argument"):
+        message += f". {usage}"
+    elif message.startswith("Got unexpected"):
+        tables = [word for word in arguments if is_table(word) and word in message]
+        takes = [flag for flag in ("--data", "--file", "--train") if flag in flags(name, part)]
+        split = [" ".join(pair) for pair in pairwise(arguments) if os.path.exists(" ".join(pair))]
+        hint = f"Type {takes[0]} {tables[0]}" if tables and takes else usage
+        message += f". {f'Quote the name: {command_line(split[0])}' if split else hint}"
     for word in arguments:
         key, is_setting, value = word.partition("=")
         flag = f"--{key.replace('_', '-')}"

@@ -145,6 +145,6 @@ def score(
         print(f"written to {written}", file=sys.stderr)
     else:
         raise UserError(
-            'expected two sentences (juzhen score <run or folder> "句子一" "句子二"), or a file '
+            f'expected two sentences, not {len(pair)} (juzhen score <run or folder> "句子一" "句子二"), or a file '
             "(juzhen score <run or folder> --file pairs.tsv)"
         )

@@ -12,7 +12,7 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar
 
-from juzhen.core.errors import UserError, nearest
+from juzhen.core.errors import UserError, command, nearest
 from juzhen.core.paths import is_table
 
 Taker = TypeVar("Taker", bound=Callable[..., Any])
@@ -192,7 +192,10 @@ VERBS = _by_name(
         "juzhen score": "predict similarity sim pairs",
         "juzhen evaluate": "eval test validate",
         "juzhen mteb": "benchmark bench",
-        "juzhen serve": "server api up",
+        "juzhen serve": "server api up web",
+        "juzhen --help": "help usage man",
+        "juzhen --version": "version about",
+        "hf download OWNER/NAME --local-dir FOLDER": "download pull install",
         "juzhen push": "upload publish",
         "juzhen export": "convert onnx quantize",
         ENCODERS: "list recommend models",
@@ -265,7 +268,7 @@ OPTIONS = {
     "metric": ("--metric",),
     "format": ("--format", "--json"),
     "where": ("--filter",),
-    "task": ("--tasks",),
+    "task": ("--tasks", "--dataset"),
     "dataset": ("--dataset", "--sets"),
     "datasets": ("--sets", "--dataset"),
 }
@@ -637,4 +640,5 @@ def require_set(key: str, name: str, sets: Iterable[str]) -> None:
             raise UserError(f"{key}={name}: a folder. Give {given}, or the name of a set")
         meant = (option_meant("dataset", name, known) or "").removeprefix("dataset=").partition(" ")[0]
         hint = f"Type {meant}" if meant in known else nearest(name, known)
+        hint = f"Make a set of the file: {command('juzhen', 'dataset', name)}" if is_table(name) else hint
         raise UserError(f"{key}={name}: unknown set. {hint}")

@@ -231,7 +231,7 @@ def parse_columns(words: str | Sequence[str] | None, fields: Sequence[str] = ())
     parts = [part.partition("=") for word in listed for part in word.split(",")]
     said = {key.strip(): column.strip() for key, _, column in parts}
     if len(said) < len(parts) or not all([*said, *said.values()]):
-        expected = "FIELD=COLUMN, each field once, as in text_a=问题,text_b=相似问,label=3"
+        expected = "FIELD=COLUMN, each field once, as in text=问题, or text_a=问题,text_b=相似问,label=3"
         raise UserError(f"--columns {','.join(listed)}: expected {expected}")
     return said
 

@@ -86,6 +86,9 @@ def is_built_in(path: str) -> bool:
 
 def _hint(missing: Path) -> str:
     """The nearest existing folders, as they are typed. "" without one."""
+    for place in ("runs", BUILTIN):
+        if Path(place, missing.name).is_dir() or is_built_in(f"{place}/{missing.name}"):
+            return f". Did you mean {place}/{missing.name}?"
     place = f"{missing.parent}/" if len(missing.parts) > 1 else ""
     parents = {folder / missing.parent for folder in (Path(), PACKAGE, ROOT)}
     folders = [path for parent in parents if parent.is_dir() for path in parent.iterdir() if path.is_dir()]
@@ -107,10 +110,9 @@ def encoder_folder(folder_or_run: str | Path) -> Path:
     source = str(folder_or_run)
     folder = locate_folder(source)
     if folder is None:
-        hub = f". For a model of the hub first type hf download {source} --local-dir FOLDER"
+        hub = f". For a model of the hub first type hf download {source} --local-dir FOLDER" * ("/" in source)
         raise UserError(
-            f"{source}: no such folder. Expected a run, or a folder with an encoder{_hint(Path(source))}"
-            f"{hub if '/' in source else ''}"
+            f"{source}: no such folder. Expected a run, or a folder with an encoder{_hint(Path(source)) or hub}"
         )
     if (folder / ENCODER_FOLDER).is_dir():
         folder = folder / ENCODER_FOLDER

@@ -17,6 +17,7 @@ from juzhen.advice.advise import advise, command_of
 from juzhen.advice.search import Search, difference
 from juzhen.advice.target import Reading, read_sources, read_target
 from juzhen.advice.trials import OWN, Recipe, Trials, measured, row_values
+from juzhen.cli.main import main
 from juzhen.core.errors import UserError
 from juzhen.core.paths import ROOT
 from juzhen.data.tables import TableReading
@@ -226,6 +227,21 @@ def test_the_command_reads_tables_with_the_options_of_the_call(faq, tmp_path):
     assert not any(
         word.startswith("data_dir=") for word in words
     )  # `juzhen dataset` writes where the set is found
+
+
+def test_a_set_with_a_chinese_name_is_made_again_under_one_that_a_key_may_have(faq, tmp_path):
+    tree, data = tmp_path / "conf", tmp_path / "data"
+    words = ["dataset", str(faq), "--yes", "--data-dir", str(data), "--config-dir", str(tree)]
+    assert main(words) == 0
+    reading = Reading(data, config_dir=tree)
+    target = read_target("demo_sts", reading)
+    (source,), _ = read_sources(["客服"], target, reading)
+    made, trained = command_of((("客服", 30),), target, {"客服": source}, "builtin/mini_zh", reading).split(
+        " && "
+    )
+    assert shlex.split(made)[2:5] == [str(data / "客服" / "train.csv"), "--name", "set_1"]
+    assert "dataset.set_1.limit=30" in shlex.split(trained)
+    assert target.own.place is None
 
 
 @pytest.mark.slow
