@@ -211,23 +211,45 @@ class Wrapping:
         return self.before + self.after
 
     def inside(self, ids: np.ndarray) -> np.ndarray:
-        """The tokens of the text alone."""
+        """Return the tokens of the text alone.
+
+        Args:
+            ids: Tokens of a text with prompt and special tokens.
+        """
         return ids[self.before : len(ids) - self.after]
 
     def around(self, ids: np.ndarray, start: int, end: int) -> np.ndarray:
-        """Tokens `start` to `end` of the text in the frame of the whole one."""
+        """Return a part of a text with the prompt and special tokens of the whole one.
+
+        Args:
+            ids: Tokens of a text with prompt and special tokens.
+            start: First token of the part, from 0 at the text itself.
+            end: The token after the part.
+        """
         body = self.inside(ids)[start:end]
         return np.concatenate([ids[: self.before], body, ids[len(ids) - self.after :]])
 
 
 def room_of(encoder: PooledEncoder) -> int:
-    """Tokens of a text that the encoder reads at a time, without those around it."""
+    """Return how many tokens of a text the encoder reads at a time, without prompt and special tokens.
+
+    Args:
+        encoder: Its `max_length` counts all tokens.
+
+    Raises:
+        UserError: An encoder with templates.
+    """
     require_plain(encoder, 'long_texts="chunk"')
     return encoder.max_length - Wrapping.of(encoder).size
 
 
 def windows(count: int, size: int, overlap: int) -> list[tuple[int, int]]:
     """Start and end of windows of `size` tokens that cover `count` tokens. Neighbours share `overlap`.
+
+    Args:
+        count: Tokens of a text.
+        size: Tokens of a window at most.
+        overlap: Tokens that a window shares with the next one, less than `size`.
 
     >>> windows(10, 4, 1), windows(4, 4, 1), windows(0, 4, 0)
     ([(0, 4), (3, 7), (6, 10)], [(0, 4)], [(0, 0)])
@@ -238,7 +260,13 @@ def windows(count: int, size: int, overlap: int) -> list[tuple[int, int]]:
 
 
 def uncut(encoder: PooledEncoder, texts: Sequence[str], *, progress: bool | None = False) -> TokenTable:
-    """Tokens of the whole texts, special ones and the prompt included."""
+    """Return the tokens of whole texts, special ones and the prompt included.
+
+    Args:
+        encoder: Not changed.
+        texts: Of any length.
+        progress: Show a progress bar. None: on a terminal, after some seconds.
+    """
     other = copy.copy(encoder)
     other.__dict__["max_length"] = UNLIMITED  # which may not be set: the transformer does not read so many
     return other.tokenize(texts, progress=progress)
@@ -260,7 +288,15 @@ class ChunkTable:
 
     @classmethod
     def of(cls, encoder: LongTextMixin, texts: Sequence[str]) -> "ChunkTable":
-        """Split texts of more than `max_length` tokens into chunks of that length."""
+        """Split texts of more than `max_length` tokens into chunks of that length.
+
+        Args:
+            encoder: Its `chunk_overlap` is the number of shared tokens.
+            texts: Of any length.
+
+        Raises:
+            UserError: The overlap leaves no room.
+        """
         frame, room, overlap = Wrapping.of(encoder), room_of(encoder), encoder.chunk_overlap or 0
         check_count("overlap", overlap, least=0, most=room - 1)  # a longer prompt leaves less room
         table = uncut(encoder, texts)
@@ -289,9 +325,20 @@ def computed(
     batch_tokens: int,
     advance: Callable[[int], None],
 ) -> Float[np.ndarray, "texts dim"]:
-    """Embeddings of texts, long ones cut, or as the mean over their chunks by tokens, as the encoder reads them.
+    """Compute embeddings of texts as the encoder reads long ones: cut, or as the mean over their chunks by tokens.
 
     The mean is brought to length 1 where the encoder's embeddings are.
+
+    Args:
+        encoder: Tokenizes the texts.
+        texts: Of any length.
+        compute: Tokens of a batch → embeddings.
+        workers: Processes that compute, or None.
+        batch_tokens: Tokens of a batch, padding included.
+        advance: Called with the number of finished texts.
+
+    Returns:
+        float32.
     """
     embeddings = np.zeros((len(texts), encoder.dim), dtype=np.float32)
     if encoder.chunk_overlap is None:
@@ -323,7 +370,18 @@ def encoded(
     workers: Workers | None,
     batch_tokens: int,
 ) -> Iterator[tuple[Int[np.ndarray, "batch"], Float[np.ndarray, "batch dim"]]]:
-    """Row numbers and embeddings, a batch of rows of like length at a time."""
+    """Compute embeddings of tokens, a batch of rows of like length at a time.
+
+    Args:
+        encoder: Packs the batches.
+        table: Tokens of the texts.
+        compute: Tokens of a batch → embeddings.
+        workers: Processes that compute, or None.
+        batch_tokens: Tokens of a batch, padding included.
+
+    Yields:
+        Row numbers and embeddings.
+    """
     batches = list(batches_by_length(encoder.input_lengths(table), batch_tokens=batch_tokens))
     tables = (table[batch] for batch in batches)
     vectors = (
@@ -380,7 +438,13 @@ def lost_tokens(
 def find_truncated(
     encoder: PooledEncoder, texts: Sequence[str], lengths: np.ndarray | None = None
 ) -> Bool[np.ndarray, "texts"]:
-    """True for texts with more tokens than the encoder reads. `lengths` as in `lost_tokens`."""
+    """Find the texts with more tokens than the encoder reads.
+
+    Args:
+        encoder: Its `max_length` is the limit.
+        texts: Of any length.
+        lengths: As in `lost_tokens`.
+    """
     is_cut = np.zeros(len(texts), dtype=bool)
     for rows, counts in _long_texts(encoder, texts, lengths, encoder.beginning):
         is_cut[rows] = counts > encoder.max_length
@@ -399,9 +463,13 @@ def _long_texts(
 
 
 def most_tokens(encoder: PooledEncoder, texts: Sequence[str]) -> Int[np.ndarray, "texts"]:
-    """Tokens that each text has at most: one is a byte at least, and special ones come on top.
+    """Compute an upper bound of the tokens of each text: a token is one byte at least.
 
     Tokenizers may fold signs first: ㍿ is then four characters.
+
+    Args:
+        encoder: Its prompt and special tokens count.
+        texts: Of any length.
     """
     special, may_grow = encoder.tokenizer.num_special_tokens_to_add(), _MAY_GROW.search
     folded = (normalize("NFKC", text) if may_grow(text) else text for text in encoder.prompted(texts))
@@ -442,9 +510,12 @@ class TruncationStats:
 def truncated_sentences(
     encoder: PooledEncoder, examples: Examples, lengths: np.ndarray | None = None
 ) -> TruncationStats:
-    """Count truncated distinct texts of the rows, in a sample for running text.
+    """Count truncated distinct texts of rows, in a sample for running text.
 
-    `lengths` are the numbers of tokens of each sentence alone. None if unknown.
+    Args:
+        encoder: Its `max_length` is the limit.
+        examples: Rows.
+        lengths: Number of tokens of each sentence alone, int (sentences,). None if unknown.
     """
     columns = list(examples.columns.values())
     if isinstance(examples.sentences, TextTable):

@@ -39,14 +39,23 @@ class SideTable:
     def places(
         self, numbers: Int[np.ndarray, "*texts"], sides: Int[np.ndarray, "*texts"]
     ) -> Int[np.ndarray, "*texts"]:
-        """Return the index of each text and side in the token table. Two sides with the same prompt share an index."""
+        """Return the index of each text and side in the token table. Two sides with the same prompt share an index.
+
+        Args:
+            numbers: Numbers of texts.
+            sides: Values of `Side`, the same shape.
+        """
         codes = self._tokenizer.encoder.sides[sides].astype(np.int64)
         slots = codes * len(self.sentences) + numbers
         self._learn(np.unique(slots[~self._known[slots]]))
         return slots
 
     def unpooled(self, slots: Int[np.ndarray, "sentences"]) -> Int[np.ndarray, "sentences"]:
-        """Return how many first tokens of each text pooling leaves out."""
+        """Return how many first tokens of each text pooling leaves out.
+
+        Args:
+            slots: Output of `places`.
+        """
         of_sides = np.array([self._tokenizer.encoder.reading(side).unpooled for side in Side])
         return of_sides[slots // len(self.sentences)]
 
@@ -107,9 +116,12 @@ class SentenceCollator:
         self._side_tables: list[SideTable] = []
 
     def token_lists(self, examples: Examples) -> TokenTable:
-        """Token table of all sentences, computed at the first call.
+        """Return the token table of all sentences, computed at the first call.
 
         If queries and documents are read differently, this is the table of a `SideTable`, filled for these rows.
+
+        Args:
+            examples: Rows. Sets with the same table of sentences share the result.
         """
         if (apart := self._apart(examples)) is not None:
             numbers = np.stack(list(examples.columns.values()))
@@ -126,12 +138,26 @@ class SentenceCollator:
         return table
 
     def token_counts(self, examples: Examples) -> np.ndarray:
-        """Tokens of each sentence, int64 (sentences,), with the longest prompt."""
+        """Count the tokens of each sentence, with the longest prompt.
+
+        Args:
+            examples: Rows.
+
+        Returns:
+            int64 (sentences,).
+        """
         lengths = self.token_lists(examples).lengths
         return lengths.reshape(-1, max(len(examples.sentences), 1)).max(axis=0, initial=0)
 
     def read_sentences(self, examples: Examples) -> ReadSentences:
-        """Read every sentence of the table by the tokenizers of all sides in these rows."""
+        """Read every sentence of the table by the tokenizers of all sides in these rows.
+
+        Args:
+            examples: Rows.
+
+        Returns:
+            For each sentence whether it has an unknown token, and a code of its token numbers.
+        """
         size, table = len(examples.sentences), self.token_lists(examples)
         read = ReadSentences.none(size)
         for start in range(0, len(table), max(size, 1)):
@@ -146,16 +172,36 @@ class SentenceCollator:
         return getattr(self._tokenize, "__self__")  # noqa: B009  # `encoder.tokenize` itself
 
     def lengths(self, examples: Examples) -> np.ndarray:
-        """Tokens per sentence that the encoder sees, int64 (sentences,)."""
+        """Count the tokens of each sentence that the encoder sees.
+
+        Args:
+            examples: Rows.
+
+        Returns:
+            int64 (sentences,).
+        """
         return self.token_counts(examples)
 
     def row_lengths(self, examples: Examples) -> np.ndarray:
-        """Tokens of the longest text of each row, int64 (rows,)."""
+        """Count the tokens of the longest text of each row.
+
+        Args:
+            examples: Rows.
+
+        Returns:
+            int64 (rows,).
+        """
         lengths = self.lengths(examples)
         return np.maximum.reduce([lengths[values] for values in examples.columns.values()])
 
     def training_batch(self, examples: Examples, rows: np.ndarray, *, index: int) -> Batch:
-        """Batch of rows, the `index`-th of the stage. Its random draws depend on the index."""
+        """Make a batch for training. Its random draws depend on the index.
+
+        Args:
+            examples: Rows.
+            rows: Row numbers, int (batch,).
+            index: Position of the batch in the stage, from 0.
+        """
         if examples.kind is Kind.SENTENCE:
             # A loss of sentences compares each with itself, so it comes twice.
             text = examples.columns["text"]
@@ -167,9 +213,12 @@ class SentenceCollator:
         return self._batch(examples, rows, Sharing.BATCH)
 
     def shown(self, examples: Examples, numbers: np.ndarray, *, index: int | None) -> TokenTable:
-        """Tokens of sentences in training batch `index`. None returns the original tokens.
+        """Return the tokens of sentences as a training batch shows them.
 
-        If queries and documents are read differently, `numbers` are indices of a `SideTable`.
+        Args:
+            examples: Rows.
+            numbers: Numbers of sentences, or indices of a `SideTable` if queries and documents are read differently.
+            index: Position of the batch, which decides about augmentation. None: the original tokens.
         """
         apart = self._apart(examples)
         tokens = (self.token_lists(examples) if apart is None else apart.tokens)[numbers]
@@ -222,7 +271,15 @@ def _leave_out(tokens: Tokens, unpooled: Int[np.ndarray, "sentences"]) -> Tokens
 
 
 def given_tensors(examples: Examples, rows: np.ndarray) -> dict[str, torch.Tensor]:
-    """Return labels and scores of rows as tensors (rows, …), by the names of `juzhen.core.batch`."""
+    """Return labels and scores of rows as tensors, by the names of `juzhen.core.batch`.
+
+    Args:
+        examples: Rows.
+        rows: Row numbers, int (batch,).
+
+    Returns:
+        Name → tensor (batch, …). Absent values have no name.
+    """
     arrays = {
         "teacher_scores": examples.teacher_scores,
         "missing": examples.missing,
@@ -256,7 +313,11 @@ def _appearances(numbers: np.ndarray, sharing: Sharing) -> tuple[np.ndarray, np.
 
 
 def with_sides(examples: Examples) -> Examples:
-    """Mark first texts as queries and others as documents, unless the rows have sides."""
+    """Mark first texts as queries and others as documents, unless the rows have sides.
+
+    Args:
+        examples: Rows of two texts or more.
+    """
     return examples if examples.sides is not None else replace(examples, symmetric=False)
 
 
@@ -312,7 +373,14 @@ class TextCollator(SentenceCollator):
         return super().token_lists(examples)
 
     def lengths(self, examples: Examples) -> np.ndarray:
-        """Lengths as for sentences. For running text the number of bytes, which gives a similar order."""
+        """Count tokens as for sentences. Of running text it is the number of bytes, which gives a similar order.
+
+        Args:
+            examples: Rows.
+
+        Returns:
+            int64 (sentences,).
+        """
         if isinstance(examples.sentences, TextTable):
             return examples.sentences.sizes
         return super().lengths(examples)
