@@ -39,6 +39,7 @@ from juzhen.core.paths import is_table
 from juzhen.core.text import counted, markdown_table, time_in_words
 from juzhen.data.spec import Source
 from juzhen.data.tables import TableReading
+from juzhen.encoders.peer_options import takes_peer_options
 from juzhen.encoders.resolve_path import ENCODER_FOLDER
 from juzhen.evaluation.run import require_vectors
 
@@ -348,6 +349,7 @@ def _html(title: str, answer: Answer) -> str:
     )
 
 
+@takes_peer_options
 def advise(
     target: str | Path,
     *,

@@ -192,6 +192,8 @@ def _checked(scores: np.ndarray, labels: np.ndarray) -> list[np.ndarray]:
     scores, labels = as_numbers(scores=scores, labels=labels)
     if len(np.unique(labels)) < 2:
         raise UnfitError("calibration needs rows of both labels to be fitted on. These have one or none")
+    if not np.isfinite(scores).all() or not np.isin(labels, (0, 1)).all():
+        raise UnfitError("calibration reads finite scores and labels of 0 and 1. Leave out other rows")
     return [scores, labels]
 
 

@@ -33,12 +33,12 @@ def as_column(values: Any, name: str) -> list[Any]:
     columns = table_columns(values)
     if columns is not None:
         remedy = f"one column of it, such as table[{columns[0]!r}]" if columns else "a list"
-        raise UserError(f"{name}: got {_described(values)}, which is a table. Expected {remedy}")
+        raise UserError(f"{name}: got {described(values)}, which is a table. Expected {remedy}")
     if isinstance(values, str):
         raise UserError(f"{name}: got one text. Expected a list: [{short(repr(values))}]")
     no_column = isinstance(values, Mapping | set | frozenset | bytes | bytearray)
     if no_column or not isinstance(values, Iterable) or getattr(values, "ndim", 1) != 1:
-        raise UserError(f"{name}: got {_described(values)}. Expected a list{_remedy(values)}")
+        raise UserError(f"{name}: got {described(values)}. Expected a list{_remedy(values)}")
     if hasattr(values, "to_pylist"):  # an Arrow array: faster than one value at a time
         return values.to_pylist()
     column = [*values]
@@ -64,6 +64,14 @@ def table_columns(values: Any) -> list[str] | None:
             return [str(name) for name in getattr(values, attribute)]
     names = getattr(getattr(values, "dtype", None), "names", None)
     return None if names is None else list(names)
+
+
+def as_list_of(values: Any, name: str, *kinds: type, way: str) -> list[Any]:
+    """The values of a column of objects of some classes. Raises UserError, with the way, for others."""
+    column = as_column(values, name)
+    if strange := [value for value in column if not isinstance(value, kinds)]:
+        raise UserError(f"{name}: {type(strange[0]).__name__} does not belong in this list. {way}.")
+    return column
 
 
 def as_text_list(texts: Iterable[str], name: str = "texts", *, may_be_empty: bool = False) -> list[str]:
@@ -134,7 +142,7 @@ def as_text(text: Any, name: str, *, may_be_empty: bool = False) -> str:
     """
     texts, is_one = as_texts(text, may_be_empty=may_be_empty)
     if not is_one:
-        raise UserError(f"{name}: expected one text, got {_described(text)}")
+        raise UserError(f"{name}: expected one text, got {described(text)}")
     return texts[0]
 
 
@@ -191,7 +199,7 @@ def _as_pair(pair: Any, position: int) -> Sequence[Any]:
         except UserError:
             two = ()
     if len(two) != 2:
-        raise UserError(f"pair {position} is {_described(pair)}. Expected two texts, for example {EXAMPLE}")
+        raise UserError(f"pair {position} is {described(pair)}. Expected two texts, for example {EXAMPLE}")
     return two
 
 
@@ -221,7 +229,7 @@ def check_texts(
             return
     for position, text in enumerate(texts, start=start):
         if not isinstance(text, str):
-            raise UserError(f"{called} {position} is {_described(text)}. Expected a string{_remedy(text)}")
+            raise UserError(f"{called} {position} is {described(text)}. Expected a string{_remedy(text)}")
         if not may_be_empty and (not text or text.isspace()):
             raise UserError(f"{called} {position} is empty. An empty sentence has no embedding")
         if HALF_A_PAIR.search(text) or (not may_be_empty and ("\0" in text or is_unseen(text))):
@@ -238,7 +246,7 @@ def as_numbers(**columns: Any) -> list[np.ndarray]:
     for name, values in columns.items():
         array = np.asarray(values)
         if table_columns(values) is not None or array.ndim != 1 or array.dtype.kind not in "fiubO":
-            raise UserError(f"{name}: expected a column of numbers, got {_described(values)}")
+            raise UserError(f"{name}: expected a column of numbers, got {described(values)}")
         arrays[name] = array.astype(np.float64) if array.dtype.kind in "bO" else array
     if len({len(array) for array in arrays.values()}) > 1:
         lengths = ", ".join(f"{len(array):,} {name}" for name, array in arrays.items())
@@ -246,7 +254,8 @@ def as_numbers(**columns: Any) -> list[np.ndarray]:
     return list(arrays.values())
 
 
-def _described(value: object) -> str:
+def described(value: object) -> str:
+    """The class of a value, and the value."""
     kind = type(value).__name__
     return f"{'an' if kind[0] in 'aeiouAEIOU' else 'a'} {kind} ({short(repr(value))})"
 

@@ -366,6 +366,8 @@ def configured_set(name: str, *, folder: Path = DATASETS, config_dir: Path | Non
     Returns:
         The description.
     """
+    if not isinstance(name, str):
+        raise UserError(f"set={name}: expected the name of a set. Type such as 'csts'")
     files = described_sets(folder, config_dir)
     require_set("set", name, files)
     return read_description(files[name])

@@ -478,6 +478,7 @@ class PairEncoder(ThresholdMixin, HubMixin, GuardedAttributesMixin):
         """
         return self.score(pairs, **options)
 
+    @takes_peer_options
     def rank(
         self,
         query: str,
@@ -515,6 +516,7 @@ class PairEncoder(ThresholdMixin, HubMixin, GuardedAttributesMixin):
         return [Hit(numbers[rank], float(scores[rank])) for rank in order.tolist()]
 
     @torch.no_grad()
+    @takes_peer_options
     def logits(
         self,
         first: Sequence[str],

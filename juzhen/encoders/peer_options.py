@@ -1,29 +1,69 @@
-"""Options and method names of sentence-transformers, accepted if they mean the same."""
+"""Options and method names of other toolkits, accepted if they mean the same."""
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import wraps
-from typing import Any, ClassVar, ParamSpec, TypeVar
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, ClassVar, ParamSpec, TypeVar, Union, get_args, get_origin
 
 import numpy as np
 import torch
 from torch import nn
 from transformers import PreTrainedTokenizerBase
 
+from juzhen.core.aliases import setting_meant
+from juzhen.core.columns import described
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.text import short
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
 
-RENAMED = {
-    "show_progress_bar": "show_progress",
-    "sentences": "texts",
-    "inputs": "texts",
-    "model_name_or_path": "source",
-    "commit_message": "message",
+_RENAMED = {
+    "show_progress": "show_progress_bar progress_bar",
+    "progress": "show_progress_bar show_progress",
+    "texts": "sentences inputs text",
+    "source": "model_name_or_path pretrained_model_name_or_path model_name name_or_path",
+    "message": "commit_message",
+    "repo_id": "repo_name hub_model_id",
+    "folder": "save_directory output_dir output_path output_folder path",
+    "workers": "num_proc n_jobs",
+    "top": "top_k k topk n",
+    "truncate_dim": "dim dims dimensions",
+    "query": "queries question",
+    "queries": "query query_embeddings questions",
+    "documents": "docs corpus passages",
+    "corpus": "documents docs passages corpus_embeddings",
+    "top_k": "k n limit topk num_results",
+    "rerank": "reranker",
+    "where": "filter filters",
+    "vectors": "embeddings",
+    "count": "k n_clusters num_clusters",
+    "min_score": "threshold score_threshold",
+    "min_size": "min_community_size",
+    "encoder": "model",
+    "rows": "train_dataset train_data train_examples train_objectives data dataset examples",
+    "sets": "rows data dataset eval_dataset test_data tasks",
+    "dev": "eval_dataset dev_dataset eval_data dev_data validation_data",
+    "loss": "train_loss loss_fn criterion",
+    "epochs": "num_train_epochs num_epochs n_epochs max_epochs epoch",
+    "learning_rate": "lr",
+    "batch_size": "per_device_train_batch_size train_batch_size",
+    "warmup": "warmup_ratio",
+    "decay": "lr_scheduler_type",
+    "clip_norm": "max_grad_norm",
+    "seed": "random_state random_seed data_seed",
+    "sources": "encoders models",
+    "cross_encoder": "reranker",
+    "method": "merge_method",
+    "base": "base_model",
 }
-"""Option of sentence-transformers → option here that means the same."""
+RENAMED = {
+    name: [ours for ours, theirs in _RENAMED.items() if name in theirs.split()]
+    for name in " ".join(_RENAMED.values()).split()
+}
+"""Option of other toolkits → options here that mean the same. A callable takes the one that it has."""
 
 WAYS_OUT = {
     "batch_size": "batches are counted in tokens, whatever the length of the texts. Type batch_tokens=16384, or leave "
@@ -73,9 +113,85 @@ WAYS_OUT = {
     "processor_kwargs": "the tokenizer is loaded as it was saved. Set encoder.max_length afterwards, or leave it out",
     "config_kwargs": "the configuration is loaded as it was saved. Leave it out",
     "similarity_fn_name": "the score is the cosine, or the form that the encoder learnt. Leave it out",
+    "instruction": "a text is prepended to each text. Type prompt='…'",
+    "query_instruction_for_retrieval": "a text is prepended to queries. Type encode_query(texts, prompt='…')",
+    "return_dense": "an encoder gives one kind of vectors. Leave it out",
+    "return_sparse": "an encoder gives one kind of vectors. Load such an encoder: SparseEncoder.load(…)",
+    "return_colbert_vecs": "an encoder gives one kind of vectors. Load such an encoder: MultiVectorEncoder.load(…)",
+    "pooling": "the pooling is that of the saved encoder. Set it afterwards: encoder.pooling = 'mean'",
+    "pooling_mode": "the pooling is that of the saved encoder. Set it afterwards: encoder.pooling = 'mean'",
+    "dtype": "weights and vectors are in float32. Leave it out, and store vectors smaller by juzhen.quantize(vectors)",
+    "torch_dtype": "weights and vectors are in float32. Leave it out",
+    "use_fp16": "weights and vectors are in float32. Leave it out",
+    "device_map": "an encoder is on one device. Type device='cuda'",
+    "attn_implementation": "attention is chosen by the device. Leave it out",
     "return_documents": "the number of each document is given: documents[hit.corpus_id]. Leave it out",
 }
-"""Option of sentence-transformers → why it is not taken, and what to type."""
+"""Option of other toolkits → why it is not taken, and what to type."""
+
+OF_CALLS = {
+    "fit": {
+        "output_dir": "the encoder is returned. Save it: encoder.save(folder)",
+        "evaluator": "rows are scored after each epoch. Type dev=rows",
+        "warmup_steps": "a share of all steps is given. Type warmup=0.1",
+        "fp16": "bfloat16 is offered, with weights in float32. Type bf16=True",
+        "args": "options are given one by one. Type fit(encoder, rows, epochs=1)",
+        "optimizer": "AdamW is used. Type learning_rate=2e-5, weight_decay=0.01",
+        "optimizer_params": "AdamW is used. Type learning_rate=2e-5, weight_decay=0.01",
+        "tokenizer": "the encoder has its tokenizer. Leave it out",
+    },
+    "evaluate": {
+        "batch_size": "batches are counted in tokens, whatever the length of the texts. Leave it out",
+        "split": "rows and files count as a dev split. Type settings=EvaluationSettings(…) for sets by name",
+        "metrics": "each kind of rows has its metrics. Leave it out, and read them in scores",
+        "output_dir": "the result is returned. Write json.dumps(…) of its scores to a file",
+    },
+    "merge": {
+        "alpha": "each model has its share. Type weights=[0.5, 0.5]",
+        "t": "each model has its share. Type weights=[0.5, 0.5]",
+        "lambda_": "the task vector has a factor. Type scale=…",
+        "output_dir": "the encoder is returned. Save it: merge(…).save(folder)",
+    },
+    "mine": dict.fromkeys(
+        [
+            "num_negatives",
+            "range_max",
+            "range_min",
+            "relative_margin",
+            "absolute_margin",
+            "margin",
+            "max_score",
+            "min_score",
+        ],
+        "rules have one argument. Type options=MiningOptions(num_negatives=4)",
+    ),
+    "score": dict.fromkeys(("threshold", "score_threshold"), "scores are given. Compare them: scores >= 0.7"),
+    "quantize": {"calibration_embeddings": "ranges are given. Type ranges=byte_ranges(vectors)"},
+    "search": {
+        "score_function": "the score is the cosine, or the form that the encoder learnt. Leave it out",
+        **dict.fromkeys(
+            ("min_score", "threshold", "score_threshold"),
+            "hits carry their score. Type [hit for hit in hits if hit.score >= 0.7]",
+        ),
+    },
+}
+OF_CALLS["rank"] = OF_CALLS["search"]
+"""Function or method → its own answers, which come before those of `WAYS_OUT`."""
+
+MADE_BY = {
+    "Backend": "open_backend(encoder, 'onnx')",
+    "EmbeddingCache": "EmbeddingCache(folder)",
+    "EvaluationSettings": "EvaluationSettings(…)",
+    "MiningOptions": "MiningOptions(…)",
+    "PairEncoder": "CrossEncoder.load(…)",
+    "RankingSet": "load_ranking(name)",
+    "SentenceEncoder": "SentenceEncoder.load(…)",
+    "Examples": "as_examples(rows)",
+    "Rows": "read_rows(path)",
+    "Path": "a path",
+    "dict": "a dict",
+}
+"""Class of an argument → the call that gives one."""
 
 _HARMLESS: Sequence[tuple[str, tuple[Any, ...]]] = (
     (
@@ -116,34 +232,85 @@ NAMES = {
 
 
 def takes_peer_options(method: Callable[Given, Result]) -> Callable[Given, Result]:
-    """Lets a method of an encoder take options by the names of sentence-transformers.
+    """Lets a function or a method take options by the names of other toolkits.
 
-    An option that means something else here raises UserError with what to type instead, and so does an option that is
-    neither True nor False where one of them is expected.
+    An option that means something else here raises UserError with what to type instead. So does an option that is
+    neither True nor False where one of them is expected, an argument of another class than the signature names, and a
+    missing or an unknown one.
     """
     known = inspect.signature(method).parameters
     flags = {name for name, one in known.items() if one.annotation in (bool, bool | None)}
+    kinds = {name: found for name, one in known.items() if (found := _classes(one.annotation))}
     passes_on = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in known.values())
+    places = [
+        name for name, one in known.items() if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)
+    ]
+    required = [
+        name for name, one in known.items() if one.default is one.empty and one.kind is not one.VAR_KEYWORD
+    ]
+    is_method = places[:1] in (["self"], ["cls"])
+    own = OF_CALLS.get(method.__name__, {})
+
+    def called(args: Sequence[Any]) -> str:
+        return type(args[0]).__name__ if method.__name__ == "__init__" else method.__name__
 
     def is_foreign(name: str) -> bool:
-        return name not in known and name in _PEER and (not passes_on or RENAMED.get(name) in known)
+        return name not in known and (not passes_on or name in own or _ours(name, known) is not None)
 
     @wraps(method)
     def call(*args: Given.args, **options: Given.kwargs) -> Result:
         for name, value in options.items():
-            if RENAMED.get(name, name) in flags and not isinstance(value, int | np.bool_ | None):
+            if {name, _ours(name, known)} & flags and not isinstance(value, int | np.bool_ | None):
                 check_flag(name, value)
         if foreign := [name for name in options if is_foreign(name)]:
             translated = {name: value for name, value in options.items() if name not in foreign}
             for name in foreign:
-                translated |= _ours(args[0], name, options, known)
+                translated |= _translated(called(args), args[:1], name, options, known)
             options = translated  # type: ignore[assignment]
+        given = dict(zip(places, args, strict=False)) | options
+        for name, value in given.items():
+            if name in kinds and not isinstance(value, kinds[name]):
+                raise UserError(_of_another_class(name, value, kinds[name]))
+        if len(args) > len(places):
+            least, most = int(is_method), len(places)
+            raise CallError(
+                f"{method.__name__}: {len(args) - least} values without a name, where {most - least} are taken. Name "
+                f"the others: {', '.join(f'{name}=…' for name in [*known][most:]) or 'there are none'}."
+            )
+        if missing := [name for name in required if name not in given]:
+            way = (
+                f"Add {missing[0]}=…"
+                if called(args) == method.__name__
+                else f"Type {called(args)}.load(path)"
+            )
+            raise CallError(f"{called(args)}: {missing[0]} is missing. {way}.")
         return method(*args, **options)
 
     return call
 
 
-_PEER = {*RENAMED, *WAYS_OUT}
+class CallError(UserError, TypeError):
+    """A call that lacks an argument, or has one that nobody takes."""
+
+
+def _classes(annotation: Any) -> tuple[type, ...]:
+    """Classes of an argument, where its annotation is of paths, dicts and our classes alone. Else ()."""
+    union = get_args(annotation) if get_origin(annotation) in (UnionType, Union) else (annotation,)
+    found = [get_origin(one) or one for one in union]
+    if not all(
+        one in (NoneType, str, Path, dict) or str(getattr(one, "__module__", "")).startswith("juzhen.")
+        for one in found
+    ):
+        return ()
+    return tuple(found) if all(isinstance(one, type) for one in found) and {*found} - {str, NoneType} else ()
+
+
+def _of_another_class(name: str, value: Any, kinds: Sequence[type]) -> str:
+    names = [kind.__name__ for kind in kinds if kind not in (str, NoneType)]
+    ways = [MADE_BY.get(each, f"an object of {each}") for each in names]
+    ending = ", or leave it out" if NoneType in kinds else ""
+    given = f"a {type(value).__name__}" if isinstance(value, nn.Module) else described(value)
+    return f"{name}: got {given}. Give {' or '.join(ways)}{ending}."
 
 
 class PeerNames(nn.Module):
@@ -158,31 +325,46 @@ class PeerNames(nn.Module):
             raise AttributeError(f"{type(self).__name__}.{name}: it is called {NAMES[name]} here") from None
 
 
-def _ours(
-    encoder: Any, name: str, options: Mapping[str, Any], known: Mapping[str, inspect.Parameter]
+def _ours(name: str, known: Collection[str]) -> str | None:
+    """Our option that means the same, if a callable has one."""
+    return next((ours for ours in RENAMED.get(name, ()) if ours in known), None)
+
+
+def _translated(
+    called: str,
+    owner: Sequence[Any],
+    name: str,
+    options: Mapping[str, Any],
+    known: Mapping[str, inspect.Parameter],
 ) -> dict[str, Any]:
     """Translate an option, {} if it requests the default. Raises UserError for an unsupported value."""
     value = options[name]
-    ours = RENAMED.get(name)
-    if ours is not None and ours in known:
+    ours = _ours(name, known)
+    if ours is not None:
         if ours in options:
             raise UserError(f"{name}: {ours} means the same. Type one of the two.")
         return {ours: value}
     if name == "normalize_embeddings" and value is True and "normalize" in known:
         return {"normalize": True}
     is_tensor = name == "convert_to_numpy" and bool(options.get("convert_to_tensor"))
-    is_here = name == "device" and (value is None or _same_device(value, encoder))
+    is_here = name == "device" and (value is None or _same_device(value, *owner))
     if (
         is_tensor
         or is_here
         or any(type(value) is type(one) and value == one for one in HARMLESS.get(name, ()))
     ):
         return {}
-    why = WAYS_OUT.get(name, "unknown option. Leave it out")
+    why = OF_CALLS.get(called, {}).get(name) or WAYS_OUT.get(name)
+    if called == "fit" and (typed := setting_meant(name, str(value))) and name not in OF_CALLS[called]:
+        why = f"fit has no such option. Type this in a job of train.py: {typed}"
+    if why is None:
+        raise CallError(f"{called}: no option {name}. {nearest(name, [*known.keys() - {'self', 'cls'}])}.")
     raise UserError(f"{name}={short(repr(value), 40)}: {why}.")
 
 
-def _same_device(value: Any, encoder: nn.Module) -> bool:
+def _same_device(value: Any, encoder: Any = None) -> bool:
+    if not isinstance(encoder, nn.Module):
+        return False
     asked, has = torch.device(value), next(encoder.parameters()).device
     return asked.type == has.type and asked.index in (None, has.index)
 

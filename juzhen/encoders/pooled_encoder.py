@@ -29,7 +29,13 @@ from juzhen.encoders.forward import (
     use_cheap_dropout,
     use_packed_attention,
 )
-from juzhen.encoders.peer_options import GuardedAttributesMixin, check_count, check_flag, check_tokenizer
+from juzhen.encoders.peer_options import (
+    GuardedAttributesMixin,
+    check_count,
+    check_flag,
+    check_tokenizer,
+    takes_peer_options,
+)
 from juzhen.encoders.pooling import POOLINGS, check_pooling
 from juzhen.encoders.projection import BilinearScore, OutputLayer
 from juzhen.encoders.prompts import Prompts, Templates, as_prompts
@@ -168,6 +174,7 @@ class PooledEncoder(Prompted):
     most_pieces: Callable[[int], int] | None = None
     """The most micro-batches of any process, from those of this one, where all go through the layers together."""
 
+    @takes_peer_options
     def __init__(
         self,
         backbone: PreTrainedModel,

@@ -483,6 +483,7 @@ def _write_their_cross_encoder(encoder: Any, folder: Path, modules: Modules) -> 
 class HubMixin(PeerNames):
     """Saving to a folder and uploading to the Hugging Face hub."""
 
+    @takes_peer_options
     def save(self, folder: str | Path, *, card: dict[str, Any] | None = None) -> Path:
         """Save the encoder with all settings, for `load` and for sentence-transformers.
 

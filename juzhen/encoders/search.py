@@ -12,6 +12,7 @@ from juzhen.core.errors import UserError, require_choice, require_number, requir
 from juzhen.core.machine import num_cores
 from juzhen.core.text import counted
 from juzhen.encoders.embedding_cache import encoder_digest
+from juzhen.encoders.peer_options import takes_peer_options
 from juzhen.encoders.pooled_encoder import PooledEncoder
 from juzhen.encoders.pooling import require_finite_vectors, unit
 
@@ -538,6 +539,7 @@ def steps_of(ranges: Float[np.ndarray, "2 dim"]) -> Float[np.ndarray, "dim"]:
     return np.where(steps == 0, np.float32(1), steps)
 
 
+@takes_peer_options
 def quantize(
     vectors: Float[np.ndarray, "rows dim"],
     precision: Precision = "int8",

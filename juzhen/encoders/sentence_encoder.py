@@ -5,7 +5,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Protocol, Self, TypedDict, Unpack, cast, overload
+from typing import (
+    Any,
+    ClassVar,
+    Literal,
+    Protocol,
+    Self,
+    TypedDict,
+    Unpack,
+    cast,
+    overload,
+    runtime_checkable,
+)
 
 import numpy as np
 import torch
@@ -63,6 +74,7 @@ PORTION = 65_536
 """Sentences that are encoded before their embeddings are written to a cache."""
 
 
+@runtime_checkable
 class Backend(Protocol):
     """Turns tokens into embeddings, without gradients and without dropout."""
 
@@ -314,6 +326,7 @@ class SentenceEncoder(ThresholdMixin, HubMixin, PassageMixin, PooledEncoder):
         is_chosen = any(options.get(name) is not None for name in ("prompt_name", "prompt"))
         return self if is_chosen else self.reading(side)
 
+    @takes_peer_options
     def similarity(
         self, first: str | Iterable[str] | Vectors, second: str | Iterable[str] | Vectors, **options: Any
     ) -> Float[np.ndarray, "*first_and_second"]:
@@ -357,6 +370,7 @@ class SentenceEncoder(ThresholdMixin, HubMixin, PassageMixin, PooledEncoder):
         require_finite_vectors(np.atleast_2d(vectors), name)
         return vectors[..., :size]
 
+    @takes_peer_options
     def score(
         self,
         pairs: Iterable[tuple[str, str]] | tuple[str, str] | str | Iterable[str],
@@ -398,6 +412,7 @@ class SentenceEncoder(ThresholdMixin, HubMixin, PassageMixin, PooledEncoder):
     @overload
     def search(self, queries: Vectors, corpus: Corpus, top_k: int | None = ..., **options: Any) -> Any: ...
 
+    @takes_peer_options
     def search(
         self,
         queries: str | Iterable[str] | Vectors,

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from juzhen.core.columns import as_column, table_columns
+from juzhen.core.columns import as_list_of, table_columns
 from juzhen.core.errors import UserError
 from juzhen.core.examples import CLASSIFIED_KINDS, NUM_CANDIDATES, Examples, Kind, Side, too_few
 from juzhen.core.machine import limit_threads, require_accelerator
@@ -26,6 +26,7 @@ from juzhen.data.sampler import TokenBudget
 from juzhen.data.spec import DatasetConfig, configured_set
 from juzhen.encoders.chunks import TruncationStats, most_tokens, uncut
 from juzhen.encoders.collate import SentenceCollator
+from juzhen.encoders.peer_options import takes_peer_options
 from juzhen.encoders.resolve_path import locate_folder
 from juzhen.encoders.search import Best
 from juzhen.encoders.sentence_encoder import SentenceEncoder
@@ -351,6 +352,7 @@ def _prepared(encoder: Any, hardware: HardwareConfig) -> Iterator[torch.device]:
         yield device
 
 
+@takes_peer_options
 def evaluate(
     encoder: str | Path | Any,
     sets: Any,
@@ -403,11 +405,10 @@ def evaluate(
     """
     reading = {"columns": columns, "sheet": sheet, "on_bad_row": on_bad_row, "score_range": score_range}
     settings = replace(settings or EvaluationSettings(), data_dir=str(data_dir), dataset={}, evaluate={})
-    sets, trained_on = _listed(sets, reading), as_column(trained_on, "trained_on")
-    if not all(isinstance(rows, Examples) for rows in trained_on):
-        raise UserError(
-            "trained_on: expected a list of Examples. Read rows with juzhen.data.rows.as_examples."
-        )
+    sets = _listed(sets, reading)
+    trained_on = as_list_of(
+        trained_on, "trained_on", Examples, way="Read rows with juzhen.data.rows.as_examples"
+    )
     opened = open_encoder(encoder)
     loaded = [dataset for dataset in sets if isinstance(dataset, Examples | RankingSet)]
     named = [configured_set(dataset) if isinstance(dataset, str) else dataset for dataset in sets]

@@ -11,6 +11,7 @@ from jaxtyping import Float
 from scipy.linalg import orthogonal_procrustes
 
 from juzhen.core.aliases import require_set
+from juzhen.core.columns import as_text_list
 from juzhen.core.errors import UserError, require_choice
 from juzhen.core.kinds import Kind
 from juzhen.core.paths import suffix_of
@@ -32,6 +33,7 @@ from juzhen.data.tables import (
     sound_texts,
     warn_dropped,
 )
+from juzhen.encoders.peer_options import takes_peer_options
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.tokens import BATCH_TOKENS
 from juzhen.evaluation.run import require_vectors
@@ -165,6 +167,7 @@ class TextSet:
     class_names: Sequence[str] = ()
 
 
+@takes_peer_options
 def analyze_embeddings(
     first: Any,
     second: Any = None,
@@ -201,6 +204,7 @@ def analyze_embeddings(
     ]
     require_vectors(*(encoder for encoder in encoders if isinstance(encoder, str | Path)))
     class_names, numbers = np.unique(classes, return_inverse=True) if classes is not None else ((), None)
+    texts = as_text_list(texts)
     probe = Probe.of_texts(texts, num_sentences=len(texts), seed=seed, classes=numbers)
     sets = [TextSet("texts", probe, len(texts), list(map(str, class_names)))]
     return study(dict(zip(names, encoders, strict=True)), sets, maps=maps, seed=seed, **options)

@@ -94,7 +94,12 @@ def open_weights(encoder: Any) -> Any:
             f"{encoder}: a baseline without weights, which scores ranked sets alone. Name a run or an encoder, or "
             f"type juzhen evaluate {encoder}"
         )
-    return open_encoder(encoder)
+    opened = open_encoder(encoder)
+    if getattr(opened, "family", None) not in FAMILIES:
+        raise UserError(
+            f"{type(opened).__name__}: not an encoder of juzhen. Give a path or a loaded encoder."
+        )
+    return opened
 
 
 class PairScorer:

@@ -10,11 +10,14 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.special import expit
 
-from juzhen.core.errors import UserError
+from juzhen.core.columns import as_text_list
+from juzhen.core.errors import UserError, require_choice
 from juzhen.core.examples import Side
+from juzhen.core.text import short
 from juzhen.encoders.embedding_cache import encoder_digest
 from juzhen.encoders.pair_encoder import PairEncoder
-from juzhen.encoders.pooling import sides, truncate_vectors
+from juzhen.encoders.peer_options import takes_peer_options
+from juzhen.encoders.pooling import require_finite_vectors, sides, truncate_vectors
 from juzhen.encoders.search import Best, in_order, pair_products
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.index.derived_files import (
@@ -194,6 +197,7 @@ class Index:
             self._encoder = check_encoder(facts, encoder, str(folder))
 
     @classmethod
+    @takes_peer_options
     def open(cls, folder: str | Path, encoder: SentenceEncoder | None = None) -> Self:
         """Open an index in a folder. Raises UserError if it is missing, or was built with other weights.
 
@@ -222,6 +226,7 @@ class Index:
         """Those that work here."""
         return [*MODES]
 
+    @takes_peer_options
     def search(
         self,
         queries: Sequence[str],
@@ -253,8 +258,17 @@ class Index:
         Raises:
             UserError: Metadata that no text has, or `per_document` in an index of whole texts.
         """
-        view = self.view()
+        view, queries = self.view(), as_text_list(queries, "queries")
+        if not isinstance(top_k, int | np.integer) or top_k < 1:
+            raise UserError(f"top_k={short(repr(top_k), 40)}: expected a whole number, at least 1")
+        require_choice("mode", mode, MODES)
+        if not queries:
+            return []
         allowed = view.alive
+        if where is not None and not isinstance(where, Mapping):
+            raise UserError(
+                f"where={short(repr(where), 40)}: expected a dict. Type where={{'field': 'value'}}"
+            )
         if where:
             allowed = allowed & np.isin(view.numbers, self.store.matching(where))
         if mode != "bm25":
@@ -448,6 +462,11 @@ def prepare_queries(
         vectors: Output of `encode_query`.
         dim: First dimensions to keep.
     """
+    if vectors.ndim != 2 or vectors.shape[1] < dim:
+        raise UserError(
+            f"vectors: got the shape {vectors.shape}. Give those of encode_query, (queries, {dim})"
+        )
+    require_finite_vectors(vectors, "vectors")
     if dim < vectors.shape[1]:
         vectors = truncate_vectors(vectors, dim, normalize=encoder.normalize)
     return sides(vectors, encoder.score_head)[0]

@@ -20,7 +20,8 @@ import numpy as np
 from jaxtyping import Float
 
 from juzhen.core.atomic_write import require_room
-from juzhen.core.errors import UserError
+from juzhen.core.columns import as_text_list
+from juzhen.core.errors import UserError, require_choice
 from juzhen.core.file_guard import check_claimable, claim_dir, require_writable
 from juzhen.core.progress import progress_bar
 from juzhen.core.result import RESULT_FILE
@@ -39,12 +40,13 @@ from juzhen.data.tables import (
 )
 from juzhen.encoders.chunks import Passages
 from juzhen.encoders.passages import require_chunks
+from juzhen.encoders.peer_options import takes_peer_options
 from juzhen.encoders.pooling import unit
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.workers import started
 from juzhen.index.derived_files import DifferentFilesError, covered_numbers, derive, require_faiss, tidy
 from juzhen.index.index import Index, check_encoder, index_digest, reader_of
-from juzhen.index.store import DATABASE, Store, require_complete, require_index
+from juzhen.index.store import DATABASE, KINDS, Store, require_complete, require_index
 from juzhen.metrics.lexical import CHARACTERS, cut_of
 
 
@@ -261,8 +263,9 @@ class PassageSettings:
 
 
 @reported()
+@takes_peer_options
 def build(
-    folder: Path,
+    folder: str | Path,
     encoder: SentenceEncoder,
     rows: Rows,
     *,
@@ -296,6 +299,8 @@ def build(
     Raises:
         UserError: A folder with an index, or with an unfinished build of other texts or settings.
     """
+    folder = Path(folder)
+    require_choice("kind", kind, KINDS)
     if kind not in ("flat", "binary"):
         require_faiss(kind)
     cut_of(tokens)
@@ -351,6 +356,7 @@ def _facts(reader: SentenceEncoder, rows: Rows, *, kind: str, dim: int, tokens: 
 
 
 @reported()
+@takes_peer_options
 def index_in_memory(encoder: SentenceEncoder, rows: Rows) -> Index:
     """Make an index of rows that lives as long as the process.
 
@@ -371,8 +377,9 @@ def index_in_memory(encoder: SentenceEncoder, rows: Rows) -> Index:
     return Index(store, None, encoder)
 
 
+@takes_peer_options
 @reported()
-def add(folder: Path, encoder: SentenceEncoder, rows: Rows, *, encoding: Encoding | None = None) -> int:
+def add(folder: str | Path, encoder: SentenceEncoder, rows: Rows, *, encoding: Encoding | None = None) -> int:
     """Add rows to an index, all or none. A known id replaces its text.
 
     Args:
@@ -388,6 +395,7 @@ def add(folder: Path, encoder: SentenceEncoder, rows: Rows, *, encoding: Encodin
         UserError: An encoder with other weights, or rows with ids for an index without, or the reverse.
     """
     rows.check_metadata()
+    folder = Path(folder)
     with _changed(folder, num_texts=len(rows.texts)) as store:
         facts = store.facts()
         encoder = check_encoder(facts, encoder, str(folder))
@@ -408,7 +416,8 @@ def add(folder: Path, encoder: SentenceEncoder, rows: Rows, *, encoding: Encodin
         return replaced
 
 
-def remove(folder: Path, ids: Sequence[str]) -> None:
+@takes_peer_options
+def remove(folder: str | Path, ids: Sequence[str]) -> None:
     """Remove texts, all or none.
 
     Args:
@@ -418,6 +427,7 @@ def remove(folder: Path, ids: Sequence[str]) -> None:
     Raises:
         UserError: An id that no text has.
     """
+    folder, ids = Path(folder), as_text_list(ids, "ids")
     with _changed(folder) as store:
         with store.transaction():
             store.check_ids()

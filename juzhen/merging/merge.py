@@ -10,12 +10,13 @@ import numpy as np
 import torch
 from scipy.optimize import minimize
 
-from juzhen.core.columns import require_finite_weights
+from juzhen.core.columns import as_column, require_finite_weights
 from juzhen.core.errors import UserError, require_choice, require_number
 from juzhen.core.kinds import main_metric_keys
 from juzhen.data.loading import load_job_data
 from juzhen.data.spec import configured_set
 from juzhen.encoders.base_weights import merged
+from juzhen.encoders.peer_options import takes_peer_options
 from juzhen.evaluation.run import EvaluationRun
 from juzhen.evaluation.settings import EvaluationSettings
 from juzhen.families.registry import open_weights
@@ -432,6 +433,7 @@ def merge_models(models: Models, recipe: MergeRecipe, settings: EvaluationSettin
     return Merged(encoder, weights, models.licences, tried.values, on_dev.names)
 
 
+@takes_peer_options
 def merge(
     models: Sequence[str | Path | Any],
     *,
@@ -473,7 +475,7 @@ def merge(
         >>> merge(["runs/a", "runs/b"], method="slerp", weights=[0.3, 0.7]).save("merged")  # doctest: +SKIP
     """
     recipe = MergeRecipe(method, weights, density, scale, seed, trials)
-    models = list(models)
+    models = as_column(models, "models")
     recipe.check(len(models), base=base, sets=dataset)
     opened = opened_models(models, base if recipe.needs_base else None)
     settings = None

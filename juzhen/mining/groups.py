@@ -13,6 +13,7 @@ from jaxtyping import Float, Int
 from juzhen.core.columns import as_vectors
 from juzhen.core.errors import UserError, require_number
 from juzhen.core.text import counted
+from juzhen.encoders.peer_options import takes_peer_options
 from juzhen.encoders.pooling import pair_scores, require_finite_vectors, unit
 
 ROWS_AT_ONCE = 256
@@ -32,6 +33,7 @@ class Paraphrase(NamedTuple):
     score: float
 
 
+@takes_peer_options
 def mine_paraphrases(vectors: Any, *, max_pairs: int = 500_000, min_score: float = -1.0) -> list[Paraphrase]:
     """Find the closest pairs of texts.
 
@@ -72,6 +74,7 @@ def mine_paraphrases(vectors: Any, *, max_pairs: int = 500_000, min_score: float
     return [Paraphrase(*pair) for pair in pairs]
 
 
+@takes_peer_options
 def detect_communities(vectors: Any, *, min_score: float = 0.75, min_size: int = 10) -> list[list[int]]:
     """Group texts around a central text that all of them are close to.
 
@@ -92,6 +95,7 @@ def detect_communities(vectors: Any, *, min_score: float = 0.75, min_size: int =
         >>> detect_communities(np.array([[1, 0], [1, 0.1], [0, 1]]), min_score=0.9, min_size=2)
         [[0, 1]]
     """
+    require_number("min_size", min_size, 1)
     require_number("min_score", min_score, -1, 1)
     vectors = _unit_vectors(vectors)
     counts = np.zeros(len(vectors), dtype=np.int64)
@@ -113,6 +117,7 @@ def detect_communities(vectors: Any, *, min_score: float = 0.75, min_size: int =
     return sorted(groups, key=len, reverse=True)
 
 
+@takes_peer_options
 def cluster(
     vectors: Any, count: int | None = None, *, min_score: float | None = None, seed: int = 0
 ) -> Int[np.ndarray, "texts"]:

@@ -21,7 +21,7 @@ from jaxtyping import Float
 
 from juzhen.core.aliases import accept_renamed
 from juzhen.core.atomic_write import atomic_write, remove_folder, write_json
-from juzhen.core.columns import as_column, as_numbers
+from juzhen.core.columns import as_list_of, as_numbers
 from juzhen.core.errors import UserError, require_number
 from juzhen.core.examples import Examples, Kind, negative_columns
 from juzhen.core.file_guard import claim_dir
@@ -35,6 +35,7 @@ from juzhen.data.spec import DatasetConfig, made_from
 from juzhen.encoders.asymmetric import AsymmetricEncoder
 from juzhen.encoders.embedding_cache import SEGMENT, EmbeddingCache, encoder_digest, unchanged_weights
 from juzhen.encoders.pair_encoder import PairEncoder
+from juzhen.encoders.peer_options import takes_peer_options
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.thresholds import require_reachable
 from juzhen.encoders.tokens import BATCH_TOKENS
@@ -384,6 +385,7 @@ def fit_false_negatives(
 @accept_renamed({"judge": "cross_encoder", "evaluation": "exclude_from"})
 @reported()
 @unchanged_weights()
+@takes_peer_options
 def mine(
     ranking: RankingSet,
     sources: Sequence[SentenceEncoder | AsymmetricEncoder | str],
@@ -431,7 +433,11 @@ def mine(
     """
     require_number("false_negative_rate", false_negative_rate, 0, 1, open_high=True)
     folder, options = Path(folder), options or MiningOptions()
-    sources, evaluation = as_column(sources, "sources"), as_column(exclude_from, "exclude_from")
+    kinds = (str, SentenceEncoder, AsymmetricEncoder)
+    sources = as_list_of(sources, "sources", *kinds, way="Give loaded encoders, or 'bm25'")
+    evaluation = as_list_of(
+        exclude_from, "exclude_from", Examples, way="Read rows with juzhen.data.rows.as_examples"
+    )
     ranking = ranking.some([row for row, gains in enumerate(ranking.relevant) if gains])  # others have no row
     _check(ranking, sources, options, calibrate_on, is_judged=cross_encoder is not None)
     if cache is not None and not any(isinstance(source, SentenceEncoder) for source in sources):

@@ -27,7 +27,7 @@ from juzhen.core.machine import open_device
 from juzhen.core.progress import progress_bar
 from juzhen.core.schema import validated
 from juzhen.core.text import counted
-from juzhen.core.text_warnings import reported
+from juzhen.core.text_warnings import caller_level, reported
 from juzhen.data.convert import convert_rows
 from juzhen.data.leaks.matching import SeenRows, letters_only, normalize, pair_columns, used_sentences
 from juzhen.data.rows import Rows, as_examples
@@ -35,6 +35,7 @@ from juzhen.data.sampler import BatchStream
 from juzhen.encoders.backbone_config import AdapterConfig
 from juzhen.encoders.chunks import truncated_sentences
 from juzhen.encoders.collate import SentenceCollator
+from juzhen.encoders.peer_options import takes_peer_options
 from juzhen.encoders.sentence_encoder import PromptEncoder, SentenceEncoder
 from juzhen.encoders.tokens import CachedTokenizer, characters
 from juzhen.evaluation.run import EvaluationRun, class_tasks, rows_to_score
@@ -69,6 +70,7 @@ LOOKED_AT = 20_000
 """Rows in which truncated texts and unknown characters are counted before the first step."""
 
 
+@takes_peer_options
 def fit(
     encoder: SentenceEncoder | str | Path,
     rows: Rows,
@@ -139,13 +141,15 @@ def fit(
     require_number("weight_decay", weight_decay, 0, 1e3)
     require_number("clip_norm", clip_norm, 1e-6, optional=True)
     require_number("layer_decay", layer_decay, 0, 1, open_low=True, optional=True)
+    if loss is None:
+        raise UserError("loss=None: expected a loss. Leave it out for cosent, or type loss='info_nce'.")
     if not isinstance(loss, str | Loss) and not (isinstance(loss, type) and issubclass(loss, Loss)):
         got = loss.__name__ if isinstance(loss, type) else type(loss).__name__
         ours = named_loss(got).__name__  # refuses unknown names, with ours for names of other libraries
         raise UserError(f"loss={got}: a class of another library. Type loss={ours!r}.")
     kind = named_loss(loss) if isinstance(loss, str) else loss
     device = open_device(device)
-    if isinstance(adapter, str):
+    if adapter is not None and not isinstance(adapter, AdapterConfig):
         require_choice("adapter", adapter, ("lora", "dora"))
     if not isinstance(encoder, SentenceEncoder):
         encoder = SentenceEncoder.load(encoder)
@@ -191,7 +195,7 @@ def fit(
         warnings.warn(
             f"dev: {counted(shared, 'rows')} also in the training rows, or nearly equal to one, which flatters. "
             "Give others.",
-            stacklevel=2,
+            stacklevel=caller_level(),
         )
     with reported() as seen:
         for each in (examples, *(() if best is None else (best.dev,))):
@@ -241,7 +245,7 @@ def fit(
         )
     is_same = torch.equal(before, _sample(learner))
     if note := _idle_note(stream.num_batches, idle, is_same, f"loss={name}", learning_rate):
-        warnings.warn(note, stacklevel=2)
+        warnings.warn(note, stacklevel=caller_level())
     if best is not None and progress is not False:
         print(encoder.fit_scores, file=sys.stderr)
     return encoder

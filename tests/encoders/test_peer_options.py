@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from juzhen import CrossEncoder, MultiVectorEncoder, SentenceEncoder, SparseEncoder
+from juzhen import CrossEncoder, MultiVectorEncoder, SentenceEncoder, SparseEncoder, fit
 from juzhen.encoders.peer_options import HARMLESS, NAMES, RENAMED, WAYS_OUT
 from juzhen.families.late.folder import MultiVectorSettings
 
 TEXTS = ["今天天气很好", "天气不错"]
+ROWS = [("怎么退货", "东西想退掉", 1), ("怎么退货", "何时发货", 0)]
 
 
 @pytest.fixture(scope="module")
@@ -30,6 +31,12 @@ def test_options_that_mean_the_same_give_the_same(encoder):
     tensor = encoder.encode(TEXTS, convert_to_tensor=True, convert_to_numpy=False)
     assert torch.equal(tensor, torch.from_numpy(plain))
     assert encoder.score(*TEXTS, show_progress_bar=False) == encoder.score(*TEXTS)
+    assert encoder.search("天气", TEXTS, k=1) == encoder.search(query="天气", documents=TEXTS, limit=1)
+    trained = fit(
+        model="builtin/mini_zh", train_dataset=ROWS, num_train_epochs=1, lr=1e-4, train_batch_size=1
+    )
+    expected = fit("builtin/mini_zh", ROWS, epochs=1, learning_rate=1e-4, batch_size=1)
+    np.testing.assert_array_equal(trained.encode(TEXTS), expected.encode(TEXTS))
     assert encoder.search("天气", TEXTS, show_progress_bar=False) == encoder.search("天气", TEXTS)
 
 

@@ -19,9 +19,18 @@ from test_finite import Broken, BrokenExport, scaled
 from tokenizers import normalizers
 from transformers import GPT2Config, GPT2Model
 
-from juzhen import quantize
+from juzhen import (
+    analyze_embeddings,
+    detect_communities,
+    evaluate,
+    fit,
+    load_ranking,
+    mine,
+    quantize,
+)
 from juzhen.backends import Deferred, open_backend, require_packages
 from juzhen.backends.names import BackendName
+from juzhen.calibration.calibration import fit_temperature
 from juzhen.cli.main import main
 from juzhen.core.columns import as_column, as_pairs, as_texts, require_finite
 from juzhen.core.errors import UserError
@@ -753,7 +762,78 @@ OTHERS = [
         [(name, r"push_to_hub\(.*owner/name") for name in ("", "a/b/c", "我/faq", "me/", None)],
     ),
 ]
+LABELLED = [("今天", "明天", 1), ("今天", "花呗", 0)]
+DOORS = [
+    *each(
+        lambda f, options: f.encoder.encode(TEXTS, **options),
+        [
+            ({"backend": "onnx"}, r"backend: got a str .*open_backend\("),
+            ({"cache": "x"}, r"cache: got a str .*EmbeddingCache\("),
+            ({"instruction": "x"}, "instruction.*prompt="),
+            ({"dtype": "float16"}, r"dtype.*juzhen\.quantize"),
+            ({"return_sparse": True}, r"return_sparse.*SparseEncoder\.load"),
+            ({"norm": True}, "encode: no option norm.*"),
+        ],
+    ),
+    (lambda f: f.encoder.encode(TEXTS, TEXTS), "2 values without a name, where 1.*prompt_name=…"),
+    (lambda f: f.encoder.encode(), "texts is missing"),
+    (lambda f: f.encoder.search("问", CORPUS, score_threshold=0.5), r"score_threshold.*hit\.score"),
+    (lambda f: f.encoder.score(TEXTS, TEXTS, threshold=0.5), "no option threshold|threshold=0.5"),
+    *each(
+        lambda f, source: SentenceEncoder.load(source), [(s, "source: got .*path") for s in (None, 5, ["x"])]
+    ),
+    (lambda f: SentenceEncoder.load(f.encoder), r"source: got a SentenceEncoder\. Give a path"),
+    (lambda f: SentenceEncoder.load("x", torch_dtype="float16"), "torch_dtype.*Leave it out"),
+    (lambda f: SentenceEncoder("builtin/mini_zh"), r"SentenceEncoder\.load\("),
+    (lambda f: f.encoder.save_pretrained(None), "folder: got a NoneType .*path"),
+    (lambda f: f.encoder.save_pretrained(f.tmp_path / "x", card="x"), "card: got a str .*dict"),
+    (
+        lambda f: f.encoder.save(f.tmp_path / "x", safe_serialization=False),
+        "safe_serialization.*Leave it out",
+    ),
+    (lambda f: f.encoder.push_to_hub("me/x", card="x", dry_run=True), "card: got a str .*dict"),
+    *each(
+        lambda f, models: merge(models),
+        [
+            (None, "models: got a NoneType .*list"),
+            ("builtin/mini_zh", "models: got one text.*list"),
+            ([SentenceEncoder, 5], "not an encoder"),
+        ],
+    ),
+    (lambda f: merge([f.encoder, f.own], alpha=0.5), "alpha.*weights="),
+    (lambda f: evaluate(f.encoder, LABELLED, settings={}), r"settings: got a dict .*EvaluationSettings\("),
+    (lambda f: evaluate(f.encoder, LABELLED, metrics=["map"]), "metrics.*scores"),
+    *each(
+        lambda f, given: mine(*given, folder=f.tmp_path / "mined"),
+        [((given, ["bm25"]), r"ranking: got a .*load_ranking\(") for given in (LABELLED, "faq")],
+    ),
+    (lambda f: mine(load_ranking("demo_qmc", "dev"), [5], folder=f.tmp_path / "x"), "sources: int .*bm25"),
+    (lambda f: mine(load_ranking("demo_qmc", "dev"), ["bm25"], num_negatives=2), r"MiningOptions\("),
+    *each(lambda f, name: load_ranking(name), [(name, f"set={name}: .*name of a set") for name in (None, 5)]),
+    *each(
+        lambda f, options: fit(f.own, LABELLED, progress=False, **options),
+        [
+            ({"loss": None}, "loss=None.*info_nce"),
+            ({"output_dir": "x"}, r"output_dir.*encoder\.save\("),
+            ({"warmup_steps": 10}, "warmup_steps.*warmup=0.1"),
+            ({"evaluator": 1}, "evaluator.*dev="),
+            ({"fp16": True}, "fp16.*bf16=True"),
+            ({"gradient_accumulation_steps": 2}, "training.accumulate=2"),
+            ({"adapter": True}, "adapter=True.*lora"),
+        ],
+    ),
+    (lambda f: fit(LABELLED, "builtin/mini_zh"), "encoder: got a list .*path"),
+    (lambda f: quantize(f.encoder.encode(TEXTS), calibration_embeddings=1), r"ranges=byte_ranges\("),
+    (lambda f: analyze_embeddings(f.encoder, TEXTS), "texts is missing"),
+    (lambda f: detect_communities(np.eye(3), min_size="2"), "min_size=2: .*number"),
+    (lambda f: f.sparse.decode(TEXTS), "decode: .*encode"),
+    *each(
+        lambda f, given: fit_temperature(np.array(given[0]), np.array(given[1])),
+        [(([np.nan, 1], [0, 1]), "finite"), (([0.1, 0.2], [1, 2]), "0 and 1")],
+    ),
+]
 REFUSED = {
+    "a door": DOORS,
     "a text": TEXT,
     "a pair": PAIR,
     "a column": COLUMN,

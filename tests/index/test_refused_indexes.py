@@ -5,6 +5,7 @@ import sqlite3
 from contextlib import closing, suppress
 from pathlib import Path
 
+import numpy as np
 import pytest
 from jobs import tiny_encoder
 from refusals import rows, typed
@@ -93,6 +94,38 @@ FILTERS = [
     (lambda f: filtered(f, damaged(f), page=float("nan")), r"filter: page: expected .* finite"),
     (lambda f: nested(f).search(["天气"], 10, where={"page": 1}), r"filter: page: .* Build the index"),
     (lambda f: filtered(f, f.built(), topik=1), "Did you mean topic"),
+]
+DOORS = [
+    *(
+        (lambda f, given=given: nested(f).search(*given[0], **given[1]), words)
+        for given, words in (
+            (("天气",), "queries: got one text"),
+            ((["天气"], 1.5), "top_k=1.5"),
+            ((["天气"], 0), "top_k=0"),
+            ((["天气"], 1, "fuzzy"), "Name the others: mode=…"),
+        )
+        for given in [(given, {})]
+    ),
+    *(
+        (lambda f, options=options: nested(f).search(["天气"], **options), words)
+        for options, words in (
+            ({"mode": "fuzzy"}, "mode=fuzzy: .*hybrid"),
+            ({"where": "a=1"}, "where='a=1': .*dict"),
+            ({"vectors": np.ones((1, 3))}, "vectors: got the shape .*encode_query"),
+            ({"vectors": np.full((1, 400), np.nan)}, "vectors: .*NaN"),
+            ({"rerank": 1}, "no option rerank"),
+        )
+    ),
+    (lambda f: Index.open(None), "folder: got a NoneType .*path"),
+    (lambda f: Index.open(f.built(), "builtin/mini_zh"), r"encoder: got a str .*SentenceEncoder\.load"),
+    (
+        lambda f: build(f.tmp_path / "new", f.encoder, ["天气"], name="small"),
+        r"rows: got a list .*read_rows\(",
+    ),
+    (lambda f: build(f.tmp_path / "new", f.encoder, f.rows, name="x", kind="hnsw2"), "kind=hnsw2: .*hnsw"),
+    (lambda f: build(f.tmp_path / "new", f.encoder, f.rows), "name is missing"),
+    (lambda f: remove(f.built(), "t1"), "ids: got one text"),
+    (lambda f: remove(f.built(), [1]), "ids: text 0 is an int"),
 ]
 
 
@@ -226,6 +259,7 @@ REFUSED = {
     "rows": ROWS,
     "a change": CHANGES,
     "a filter": FILTERS,
+    "a door": DOORS,
     "a build": BUILDS,
     "damage": DAMAGED,
     "a collection": COLLECTIONS,

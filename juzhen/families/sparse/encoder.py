@@ -544,6 +544,7 @@ class SparseEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEncoder):
         with evaluating(self):
             return self.sparse_rows(tokens.to(self.device))
 
+    @takes_peer_options
     def decode(self, vectors: Any, top: int | None = 10) -> Any:
         """List the tokens of a vector with their weights, heaviest first.
 
@@ -556,6 +557,8 @@ class SparseEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEncoder):
         """
         if top is not None:
             check_count("top", top)
+        if not sparse.issparse(vectors) and not isinstance(vectors, np.ndarray):
+            raise UserError(f"decode: got a {type(vectors).__name__}. Give what encode returns")
         table = sparse.csr_array(np.atleast_2d(vectors) if isinstance(vectors, np.ndarray) else vectors)
         if table.ndim == 1:
             table = table.reshape(1, -1).tocsr()
@@ -571,6 +574,7 @@ class SparseEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEncoder):
             words.append(list(zip(tokens, weights[order].tolist(), strict=True)))
         return words[0] if len(words) == 1 else words
 
+    @takes_peer_options
     def words(self, query: str, document: str, top: int | None = 10) -> list[tuple[str, float]]:
         """Shared tokens of a query and a document with their parts of the score, largest first.
 
