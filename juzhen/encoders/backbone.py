@@ -79,7 +79,15 @@ AutoModel.register(StaticConfig, StaticTokens)
 
 
 def read_static(folder: Path, config: StaticConfig) -> StaticTokens:
-    """Read the token table of a folder. Raises UserError if the weights do not load."""
+    """Read the token table of a folder.
+
+    Args:
+        folder: An encoder of static embeddings.
+        config: Its sizes.
+
+    Raises:
+        UserError: The weights do not load, or are not finite.
+    """
     path = folder / WEIGHTS[0]
     with naming(f"{path}: the weights do not load", COPY_AGAIN):
         tensors = read_tensors(path)
@@ -102,7 +110,14 @@ def read_static(folder: Path, config: StaticConfig) -> StaticTokens:
 
 
 def read_static_tokenizer(folder: Path) -> PreTrainedTokenizerFast:
-    """Read tokenizer.json without special tokens. The file defines its own truncation."""
+    """Read tokenizer.json without special tokens. The file defines its own truncation.
+
+    Args:
+        folder: An encoder of static embeddings.
+
+    Raises:
+        UserError: The tokenizer does not load.
+    """
     with naming(f"{folder}: the tokenizer does not load"):
         tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"))
         tokenizer.model_max_length = (tokenizer.backend_tokenizer.truncation or {}).get("max_length", LENGTH)
@@ -112,7 +127,11 @@ def read_static_tokenizer(folder: Path) -> PreTrainedTokenizerFast:
 
 @contextmanager
 def evaluating(module: nn.Module) -> Iterator[None]:
-    """Switch dropout off inside the block."""
+    """Switch dropout off inside the block.
+
+    Args:
+        module: Any module. Its mode is restored at the end.
+    """
     was_training = module.training
     module.eval()
     try:
@@ -166,13 +185,24 @@ ARCHITECTURES = {
 
 
 def is_proved(architecture: PretrainedConfig) -> bool:
-    """True if tests cover the architecture in every configuration."""
+    """True if tests cover the architecture in every configuration.
+
+    Args:
+        architecture: As `config.json` has it.
+    """
     entry = ARCHITECTURES.get(architecture.model_type)
     return entry is not None and entry.is_proved and why_padded(architecture) is None
 
 
 def why_padded(architecture: PretrainedConfig) -> str | None:
-    """Reason why sentences of this architecture are padded. None if they are packed."""
+    """Find out why sentences of an architecture are padded.
+
+    Args:
+        architecture: As `config.json` has it.
+
+    Returns:
+        The reason, as a part of a sentence. None if sentences are packed.
+    """
     name = architecture.model_type
     if name not in ARCHITECTURES:
         return f"{name} is not among the architectures that are packed"
@@ -190,7 +220,11 @@ def why_padded(architecture: PretrainedConfig) -> str | None:
 
 
 def looks_ahead(architecture: PretrainedConfig) -> bool:
-    """True if a token attends to later tokens, too."""
+    """True if a token attends to later tokens, too.
+
+    Args:
+        architecture: As `config.json` has it.
+    """
     entry = ARCHITECTURES.get(architecture.model_type)
     if entry is None or not entry.is_decoder:
         return not getattr(architecture, "is_decoder", False)
@@ -227,12 +261,23 @@ def set_attention(architecture: PretrainedConfig, attention: str | None) -> None
 
 
 def without_cache(backbone: PreTrainedModel) -> dict[str, Any]:
-    """The argument with which a decoder keeps no keys and values for tokens to come."""
+    """Return the argument with which a decoder keeps no keys and values for tokens to come.
+
+    Args:
+        backbone: Any backbone.
+
+    Returns:
+        Keyword arguments for its forward pass. Empty if it has no cache.
+    """
     return {"use_cache": False} if "use_cache" in inspect.signature(backbone.forward).parameters else {}
 
 
 def first_position(architecture: PretrainedConfig) -> int:
-    """The number of the first position of a sentence, for architectures that are packed."""
+    """Return the number of the first position of a sentence, for packed architectures.
+
+    Args:
+        architecture: As `config.json` has it.
+    """
     entry = ARCHITECTURES.get(architecture.model_type)
     return 1 + architecture.pad_token_id if entry is not None and entry.positions == "after_pad" else 0
 
@@ -251,7 +296,12 @@ DROPOUTS = (
 
 
 def read_architecture(folder: Path, *, dropout: float | None) -> PretrainedConfig:
-    """config.json with the dropout that was asked for."""
+    """Read config.json.
+
+    Args:
+        folder: An encoder.
+        dropout: Replaces the dropout of all layers. None: as in the file.
+    """
     if is_static(folder):
         vocabulary, dim = static_shape(folder)
         architecture: PretrainedConfig = StaticConfig(vocab_size=vocabulary, hidden_size=dim)
@@ -291,12 +341,23 @@ def _read_transformer_config(folder: Path) -> PretrainedConfig:
 
 
 def has_dropout(architecture: PretrainedConfig) -> bool:
-    """True if the architecture has dropout in training."""
+    """True if the architecture has dropout in training.
+
+    Args:
+        architecture: As `config.json` has it.
+    """
     return any(getattr(architecture, name, None) for name in DROPOUTS)
 
 
 def model_class(architecture: PretrainedConfig) -> Any:
-    """Class of transformers that computes token states, the encoder for an encoder-decoder. None if missing."""
+    """Return the class of transformers that computes token states.
+
+    Args:
+        architecture: As `config.json` has it.
+
+    Returns:
+        The encoder for an encoder-decoder. None if transformers has no such class.
+    """
     listed: Any = AutoModel._model_mapping.get(type(architecture), None)
     listed = listed[0] if isinstance(listed, tuple | list) else listed
     if listed is None or not has_decoder(architecture):
@@ -305,7 +366,11 @@ def model_class(architecture: PretrainedConfig) -> Any:
 
 
 def has_decoder(architecture: PretrainedConfig) -> bool:
-    """True if the architecture includes a decoder, even if a folder holds the encoder alone."""
+    """True if the architecture includes a decoder, even if a folder holds the encoder alone.
+
+    Args:
+        architecture: As `config.json` has it.
+    """
     names = architecture.architectures or [""]
     return architecture.is_encoder_decoder or names[0].endswith("EncoderModel")
 
@@ -318,7 +383,18 @@ def _without_pooler(architecture: PretrainedConfig) -> dict[str, bool]:
 
 
 def from_scratch(architecture: PretrainedConfig, *, shown: str) -> PreTrainedModel:
-    """Build a model with random weights. Raises UserError for an invalid config.json. `shown` names its folder."""
+    """Build a model with random weights.
+
+    Args:
+        architecture: As `config.json` has it.
+        shown: Name of its folder for the message.
+
+    Returns:
+        In float32, with weights of the global random generator.
+
+    Raises:
+        UserError: No model can be built.
+    """
     with naming(f"{shown}: config.json describes no model that can be built"):
         if has_decoder(architecture):
             return model_class(architecture)._from_config(architecture, dtype=torch.float32)
@@ -326,7 +402,19 @@ def from_scratch(architecture: PretrainedConfig, *, shown: str) -> PreTrainedMod
 
 
 def from_weights(source: str, architecture: PretrainedConfig, **options: object) -> PreTrainedModel:
-    """Load a model from a folder or the hub. Raises UserError if the weights do not match the configuration."""
+    """Load a model from a folder or the hub.
+
+    Args:
+        source: Folder, or id of the hub.
+        architecture: As its `config.json` has it.
+        **options: For `from_pretrained`, such as the revision.
+
+    Returns:
+        In float32.
+
+    Raises:
+        UserError: The weights do not load, do not match the configuration, or are not finite.
+    """
     if isinstance(architecture, StaticConfig):
         return read_static(Path(source), architecture)
     with naming(f"{source}: the weights do not load", COPY_AGAIN):
@@ -382,7 +470,14 @@ def _require_all_layers(source: str, backbone: nn.Module, unexpected: Iterable[s
 
 
 def read_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
-    """Load the tokenizer of a folder. Raises UserError if it does not load."""
+    """Load the tokenizer of a folder.
+
+    Args:
+        folder: An encoder.
+
+    Raises:
+        UserError: It does not load.
+    """
     if is_static(folder):
         return read_static_tokenizer(folder)
     with naming(f"{folder}: the tokenizer does not load"):
@@ -408,7 +503,17 @@ def read_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
 
 
 def token_embeddings(backbone: PreTrainedModel) -> nn.Embedding:
-    """Embedding table of the tokens. Raises UserError for a model without one, which reads no texts."""
+    """Return the embedding table of the tokens.
+
+    Args:
+        backbone: Any backbone.
+
+    Returns:
+        The module itself, weights (vocabulary, dim).
+
+    Raises:
+        UserError: A model without one, which reads no texts.
+    """
     with naming(f"{backbone.config.model_type}: this architecture has no table of tokens"):
         table: Any = backbone.get_input_embeddings()
         assert table.weight.dim() == 2
@@ -464,13 +569,27 @@ def checkpoint_layers(backbone: nn.Module) -> None:
 
 
 def require_growing(backbone: PreTrainedModel, layers: int) -> None:
-    """Raise UserError if layers cannot be added to or removed from an architecture."""
+    """Check that layers can be added to or removed from an architecture.
+
+    Args:
+        backbone: Any backbone.
+        layers: Number of layers, for the message.
+
+    Raises:
+        UserError: They cannot.
+    """
     if backbone.config.model_type not in GROWS:
         raise not_growing(layers, backbone.config.model_type)
 
 
 def other_layers(backbone: PreTrainedModel, layers: int, *, seed: int) -> PreTrainedModel:
-    """A copy with its first `layers` layers, or with new ones on top, drawn with `seed`."""
+    """Copy a backbone with its first layers, or with new ones on top.
+
+    Args:
+        backbone: Not changed.
+        layers: Number of layers of the copy.
+        seed: Draws new weights.
+    """
     architecture = copy.deepcopy(backbone.config)
     before, architecture.num_hidden_layers = architecture.num_hidden_layers, layers
     with quiet(), torch.random.fork_rng(devices=[]):
