@@ -179,6 +179,8 @@ def parse_flags(arguments: Sequence[str]) -> argparse.Namespace:
         raise UserError(f"--{modes[0]} and --{modes[1]} exclude each other. Keep one")
     if flags.resolve and not (flags.cfg or flags.help):
         raise UserError("--resolve belongs to --cfg: train.py --cfg job --resolve")
+    if flags.package and not flags.cfg:
+        raise UserError("--package belongs to --cfg: train.py --cfg job --package loss")
     if flags.experimental_rerun:
         raise UserError(
             "--experimental-rerun runs what a file of Hydra names. The command of a run is in its result.json, and "
@@ -267,6 +269,7 @@ class Groups:
             return f"{word}: a bracket is missing. Quote the whole argument: 'dataset=[csts, afqmc]'"
         if not equals:
             owners = [f"{group}={word}" for group in self.names if word in self.options(group)]
+            owners += [setting("dataset", word)] * is_table(word)
             hint = f". Did you mean {' or '.join(owners[:3])}?" if owners else ", for example loss=cosent"
             return f"{word}: expected key=value{hint}"
         if not key.isascii():
@@ -277,7 +280,8 @@ class Groups:
             return f"{word}: a value is missing after the comma. Type all in quotes: '{key}=[{value}<second value>]'"
         texts = [each.strip(" '\"") for each in value.strip("[]").split(",")]
         meant = command(setting(key, texts if value.startswith("[") else value.strip("'\"")))
-        return f"{word}: cannot be read ({reason.partition(' expecting ')[0]}). Write {meant}"
+        why = "" if "Exception" in reason else f" ({reason.partition(' expecting ')[0]})"
+        return f"{word}: cannot be read{why}. Write {meant}"
 
 
 def several_values(word: str) -> str:

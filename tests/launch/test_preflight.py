@@ -30,7 +30,9 @@ def check(tree: Path, *arguments: str) -> None:
 
 WRONG = {
     # syntax
-    "name=实验": """Write 'name="实验"'""",
+    "name=实验": """name=实验: cannot be read. Write 'name="实验"'""",
+    "pairs.csv": "Did you mean dataset=pairs.csv?",
+    "--package loss": "--cfg job --package",
     "dataset=[csts，afqmc]": "'dataset=[csts,afqmc]'",
     "dataset=[csts,": "bracket is missing",
     "training.batch_size = 3": "training.batch_size=3",
