@@ -90,10 +90,7 @@ _Scale = Annotated[float, Field(strict=True, ge=-1e4, le=1e4)]
 FORMS: dict[str, tuple[Any, str]] = {
     "r": (_Count, "a whole number from 1 on"),
     "lora_alpha": (_Scale, "a number from -10000 to 10000"),
-    "rank_pattern": (
-        dict[re.Pattern[str], _Count],
-        "an object: regular expression → whole number from 1 on",
-    ),
+    "rank_pattern": (dict[re.Pattern[str], _Count], "an object: regular expression → whole number from 1 on"),
     "alpha_pattern": (
         dict[re.Pattern[str], _Scale],
         "an object: regular expression → number from -10000 to 10000",

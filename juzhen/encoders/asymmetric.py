@@ -2,16 +2,21 @@
 
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from jaxtyping import Float
 from torch import nn
 
 from juzhen.core.columns import as_pairs, as_text_list, as_texts, side_by_side
 from juzhen.core.examples import Side
 from juzhen.core.text_warnings import STRICT, reported
+from juzhen.encoders.batch_invariance import check_batch_invariance
+from juzhen.encoders.components import unlike_default, warn_of
 from juzhen.encoders.peer_options import takes_peer_options
+from juzhen.encoders.save import licence_of
 from juzhen.encoders.search import Best, as_hits, check_top_k
 from juzhen.encoders.tokens import BATCH_TOKENS
 
@@ -21,6 +26,16 @@ ROLES = np.array([Side.EVERY, Side.QUERY, Side.EVERY, Side.QUERY], dtype=np.int8
 
 class AsymmetricEncoder(nn.Module):
     """Base class of encoders for queries and documents. `vectors` returns objects with `matrix` and `pairs`."""
+
+    def _opened(self: Any, source: str | Path, folder: Path, place: torch.device) -> Any:
+        """The encoder after its parts were read from a folder."""
+        self.licence = licence_of(folder)
+        if not self._packs:
+            check_batch_invariance(self)
+        self._is_finished = True
+        self._is_loaded_from(folder)
+        warn_of(source, unlike_default(self.prompts))
+        return self.to(place).eval()
 
     @abstractmethod
     def vectors(

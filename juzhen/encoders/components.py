@@ -173,15 +173,6 @@ class EncoderComponents:
     load_warnings: tuple[str, ...] = ()
 
 
-def _other_adapter(settings: Mapping[str, Any]) -> Iterator[str]:
-    """What to say of an adapter that sentence-transformers wrote and reads otherwise."""
-    if settings.get("use_dora"):
-        yield (
-            "use_dora: sentence-transformers leaves the magnitudes of DoRA out when it opens a folder. The numbers "
-            "here are those of peft, and of the model that wrote the folder"
-        )
-
-
 def unlike_default(prompts: Prompts) -> Iterator[str]:
     """What to say of prompts whose default is not read by `encode` of an encoder with two sides."""
     if prompts.default_prompt_name is not None and prompts.text != prompts.of_side(TextSide.DOCUMENT):
@@ -197,15 +188,12 @@ def _other_dtype(folder: Path) -> Iterator[str]:
     if is_static(folder) or (not dtypes and has_weights(folder)):
         dtypes = _stored_dtypes(folder)
     dtype = next((str(one).lower() for one in dtypes if one != "auto"), "").removeprefix("torch.")
-    if dtype in HALVES:
+    dtype = dtype.replace("f16", "float16")  # F16 and BF16 of safetensors
+    if dtype in ("float16", "bfloat16"):
         yield (
-            f"the weights are {HALVES[dtype]}, in which sentence-transformers and transformers compute. juzhen "
+            f"the weights are {dtype}, in which sentence-transformers and transformers compute. juzhen "
             "computes in float32, so the numbers differ by rounding"
         )
-
-
-HALVES = {"float16": "float16", "f16": "float16", "bfloat16": "bfloat16", "bf16": "bfloat16"}
-"""Half precision in config.json and in safetensors."""
 
 
 def _stored_dtypes(folder: Path) -> list[str]:
@@ -319,8 +307,12 @@ def read_components(
     notes = load_warnings(config, layout, backbone.config, tokenizer, pooling=pooling)
     if folder is not None and config.adapter is None and backbone.dtype is torch.float32:
         notes += (*_other_dtype(layout.transformer),)
-    if files.adapter is not None and (files.folder / MODULES_FILE).is_file():
-        notes += (*_other_adapter(offered("adapters", "settings")(files.adapter)),)
+    is_theirs = files.adapter is not None and (files.folder / MODULES_FILE).is_file()
+    if is_theirs and offered("adapters", "settings")(files.adapter).get("use_dora"):
+        notes += (
+            "use_dora: sentence-transformers leaves the magnitudes of DoRA out when it opens a folder. The numbers "
+            "here are those of peft, and of the model that wrote the folder",
+        )
     return EncoderComponents(backbone, tokenizer, options, layout.templates, folder, notes)
 
 

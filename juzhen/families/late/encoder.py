@@ -26,15 +26,8 @@ from juzhen.encoders.asymmetric import ROLES, AsymmetricEncoder
 from juzhen.encoders.backbone import StaticTokens, evaluating, quiet
 from juzhen.encoders.backbone_config import BackboneConfig
 from juzhen.encoders.base_weights import merged
-from juzhen.encoders.batch_invariance import check_batch_invariance
 from juzhen.encoders.chunks import note_read
-from juzhen.encoders.components import (
-    num_positions,
-    read_components,
-    read_transformer,
-    unlike_default,
-    warn_of,
-)
+from juzhen.encoders.components import num_positions, read_components, read_transformer
 from juzhen.encoders.folder_settings import naming
 from juzhen.encoders.forward import pack
 from juzhen.encoders.layout import ROUTED, gives_routes, gives_tokens, read_chains
@@ -44,7 +37,7 @@ from juzhen.encoders.pooling import unit
 from juzhen.encoders.projection import IDENTITY, OutputLayer, Projection
 from juzhen.encoders.prompts import Prompts
 from juzhen.encoders.resolve_path import download, encoder_folder, encoder_source, locate_folder
-from juzhen.encoders.save import HubMixin, licence_of
+from juzhen.encoders.save import HubMixin
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.thresholds import ThresholdMixin
 from juzhen.encoders.tokens import BATCH_TOKENS, TokenTable, batches_by_length
@@ -201,13 +194,7 @@ class MultiVectorEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEnco
             prompts=layout.prompts,
             sums=layout.sums,
         )
-        encoder.licence = licence_of(folder)
-        if not encoder._packs:
-            check_batch_invariance(encoder)
-        encoder._is_finished = True
-        encoder._is_loaded_from(folder)
-        warn_of(source, unlike_default(layout.prompts))
-        return encoder.to(place).eval()
+        return encoder._opened(source, folder, place)
 
     def write_files(self, folder: Path, card: dict[str, Any], place: str) -> None:
         """Fill an empty folder as `save` does. An adapter is merged into the weights.

@@ -25,9 +25,8 @@ from juzhen.core.text_warnings import STRICT, reported
 from juzhen.encoders.asymmetric import AsymmetricEncoder
 from juzhen.encoders.backbone import evaluating, quiet
 from juzhen.encoders.base_weights import merged
-from juzhen.encoders.batch_invariance import check_batch_invariance
 from juzhen.encoders.chunks import note_read
-from juzhen.encoders.components import num_positions, read_transformer, unlike_default, warn_of
+from juzhen.encoders.components import num_positions, read_transformer
 from juzhen.encoders.folder_settings import (
     LENGTH_FILE,
     ROUTER,
@@ -45,7 +44,6 @@ from juzhen.encoders.resolve_path import encoder_folder, encoder_source, locate_
 from juzhen.encoders.save import (
     HubMixin,
     card_text,
-    licence_of,
     save_tokenizer,
     write_model_settings,
     write_module_list,
@@ -396,13 +394,7 @@ class SparseEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEncoder):
             max_length=min(size for size in limits if size),
             prompts=layout.prompts,
         )
-        encoder.licence = licence_of(folder)
-        if not encoder._packs:
-            check_batch_invariance(encoder)
-        encoder._is_finished = True
-        encoder._is_loaded_from(folder)
-        warn_of(source, unlike_default(layout.prompts))
-        return encoder.to(place).eval()
+        return encoder._opened(source, folder, place)
 
     def write_files(self, folder: Path, card: dict[str, Any], place: str) -> None:
         """Fill an empty folder as `save` does. An adapter is merged into the weights.
