@@ -206,7 +206,7 @@ def test_a_room_can_be_deleted(room, tmp_path):
         "no:cacheprovider",
         "-p",
         "missing_rooms",
-        "-rs",
+        "-rsf",
         *INNER_TESTS,
     ]
     command += [word for name in NOT_INNER for word in ("--deselect", name)]
