@@ -23,7 +23,7 @@ from benchmarks.report import COLOURS, MARKERS, STYLE, read
 from benchmarks.work import random_bert
 from juzhen.core.atomic_write import atomic_write, write_json, write_text
 from juzhen.core.paths import ROOT
-from tools.results import unpacked
+from tools.archives import unpacked
 
 SIZES = {
     "train": (10_000, 100_000, 500_000, 2_000_000),

@@ -27,7 +27,7 @@ from juzhen.mining.negatives import _claim
 from juzhen.report.training import Audit, parts_of
 from launch import run_folder
 from launch.stage_store import StageEntry
-from tools.results import unpacked
+from tools.archives import unpacked
 
 CONTENTS = {
     "null": "null",

@@ -8,7 +8,7 @@ from conf.own_classes import is_own
 from juzhen.core.result import FORMAT_VERSION, RESULT_FILE, Result
 from juzhen.identity import identify
 from launch.job import run_key
-from tools.results import unpacked
+from tools.archives import unpacked
 
 COSENT = {"_target_": "juzhen.losses.cosent.CoSENT", "name": "cosent"}
 CONFIG = {

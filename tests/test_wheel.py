@@ -11,7 +11,7 @@ import pytest
 from forks import printed, python
 from pages import blocks
 
-from tools.results import unpacked
+from tools.archives import unpacked
 
 pytestmark = pytest.mark.slow  # builds the wheel
 

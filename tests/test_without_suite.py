@@ -9,7 +9,7 @@ import pytest
 from forks import printed
 from sources import FRAMEWORKS
 
-from tools.results import unpacked
+from tools.archives import unpacked
 
 WITHOUT = f"""
 import sys

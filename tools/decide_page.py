@@ -24,6 +24,7 @@ from juzhen.core.paths import ROOT
 from juzhen.core.result import Result
 from juzhen.core.text import markdown_table
 from juzhen.metrics.matrix_statistics import LEVEL, leave_one_out, low_rank, seeds_needed
+from tools.archives import unpacked
 from tools.decide_mixtures import (
     BUDGET,
     CHEAP_SCORES,
@@ -49,7 +50,6 @@ from tools.decisions import (
     shared,
     surest,
 )
-from tools.results import unpacked
 
 PUBLISHED = ROOT / "juzhen" / "report" / "published" / "chinese_transfer.csv"
 AUDIT = ROOT / "results" / "leaks" / "pairs.json"

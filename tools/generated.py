@@ -26,7 +26,7 @@ from juzhen.cli.verbs import module_of
 from juzhen.core.atomic_write import atomic_write, write_text
 from juzhen.core.file_guard import add_to_list
 from juzhen.core.paths import ROOT
-from tools.results import ARCHIVE, unpacked
+from tools.archives import ARCHIVE, unpacked
 
 LEDGER = ROOT / "tools" / "generated.json"
 

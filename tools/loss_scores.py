@@ -16,8 +16,8 @@ from juzhen.core.kinds import main_metric_keys
 from juzhen.core.paths import ROOT
 from juzhen.core.result import Result, Score
 from lightning_modules.loss_factory import NEEDS, declared_loss
+from tools.archives import unpacked
 from tools.loss_table import FAMILIES, documented, losses_for, options
-from tools.results import unpacked
 
 FOLDER = ROOT / "results" / "losses"
 CONCEPTS = ROOT / "docs" / "concepts"

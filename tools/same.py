@@ -24,7 +24,7 @@ from juzhen.cli.program import run_program
 from juzhen.core.atomic_write import write_text
 from juzhen.core.errors import UserError
 from juzhen.core.paths import ROOT
-from tools.results import unpacked
+from tools.archives import unpacked
 
 RECORD = ROOT / "tests" / "same"
 RELATIVE, ABSOLUTE = 1e-5, 1e-6

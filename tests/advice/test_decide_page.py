@@ -3,8 +3,8 @@
 import pandas as pd
 
 from juzhen.advice.search import GAINS, expected_gain, stored_gains
+from tools.archives import unpacked
 from tools.decide_page import FOLDER, collect, matrix, rounded
-from tools.results import unpacked
 
 
 def test_shipped_gains_are_those_of_the_page():

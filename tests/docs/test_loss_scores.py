@@ -2,9 +2,9 @@
 
 import pytest
 
+from tools.archives import unpacked
 from tools.loss_scores import BASELINES, COLUMNS, PAGES, PLACE, filled, scores, shown
 from tools.loss_table import options
-from tools.results import unpacked
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: f"{page.parent.name}/{page.name}")

@@ -11,8 +11,9 @@ from forks import ROOT
 
 from juzhen.core.errors import UserError
 from juzhen.core.result import RESULT_FILE
-from tools import results as packed
-from tools.results import ARCHIVE, archives, pack, unpack, unpacked
+from tools import archives as packed
+from tools.archives import ARCHIVE, archives, pack, unpacked
+from tools.results import unpack
 
 MOST_BYTES = 2_000_000
 PAGES = ("cot", "cross_encoder", "decide", "distill", "encoders", "losses", "retrieval", "transfer")

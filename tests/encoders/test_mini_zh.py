@@ -20,7 +20,7 @@ from juzhen.data.spec import DatasetConfig
 from juzhen.encoders import load_backbone, load_encoder
 from juzhen.encoders.backbone_config import BackboneConfig
 from juzhen.metrics.correlation import spearman
-from tools.results import unpacked
+from tools.archives import unpacked
 
 PAGE = "distill/mini_zh"
 TEXTS = ["我想知道怎么还款", "怎么还花呗", "今天天气很好", "我養貓", "ＡＢＣ", "𪚥龘靐"]

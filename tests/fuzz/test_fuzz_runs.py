@@ -22,7 +22,7 @@ from sweeps.ledger import EVENTS, Ledger, SweepCell
 from sweeps.planner import late_columns_line
 from sweeps.status import read_status
 from sweeps.status import to_console as status_to_console
-from tools.results import unpacked
+from tools.archives import unpacked
 
 KEPT = sorted((unpacked() / "transfer" / "runs").rglob(RESULT_FILE), key=lambda path: path.stat().st_size)
 

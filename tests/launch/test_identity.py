@@ -24,7 +24,7 @@ from juzhen.identity import (
 )
 from juzhen.models import all_settings
 from juzhen.models.settings import AS_IT_IS, GONE
-from tools.results import unpacked
+from tools.archives import unpacked
 from tools.same import RECORD, differences, keys
 
 LOSSES = {

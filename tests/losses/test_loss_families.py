@@ -12,8 +12,8 @@ from juzhen import losses
 from juzhen.core.aliases import current_target
 from juzhen.core.batch import TENSORS
 from juzhen.losses.loss import Contrast, Loss
+from tools.archives import unpacked
 from tools.loss_table import options
-from tools.results import unpacked
 
 SCORES = torch.tensor([0.9, 0.1, 0.4, 0.6], dtype=torch.float64)
 TARGETS = torch.tensor([1.0, 0.0, 1.0, 0.0], dtype=torch.float64)

@@ -21,7 +21,7 @@ from juzhen.core.file_guard import MARKER, claim_dir, mark_dir, require_apart
 from juzhen.report.collect import export
 from launch.run_folder import RunFolder
 from launch.stage_store import StageStore
-from tools.results import unpacked
+from tools.archives import unpacked
 
 OWNER = "juzhen/core/atomic_write.py"
 EXCEPTIONS = {

@@ -6,7 +6,7 @@ import pytest
 
 from juzhen.core.result import RESULT_FILE
 from juzhen.report.collect import collect, export
-from tools.results import unpacked
+from tools.archives import unpacked
 
 
 def saved(folder, result):

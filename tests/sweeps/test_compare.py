@@ -21,7 +21,7 @@ from juzhen.report.compare import (
 )
 from juzhen.report.matrix import build_matrix
 from juzhen.report.training import set_names
-from tools.results import unpacked
+from tools.archives import unpacked
 
 THEIRS = Published(
     source="somebody",

@@ -32,7 +32,7 @@ from juzhen.report.html_shell import PARTS, ink_on, palettes
 from juzhen.report.insights import row_costs
 from juzhen.report.page import html
 from juzhen.report.significance import LEVEL, compare_cells, difference_interval
-from tools.results import unpacked
+from tools.archives import unpacked
 
 EMPTY_TAGS = {"meta", "link", "wbr", "br", "img", "input", "hr"}
 CELL = "#grid tbody tr:nth-child({}) td.cell:nth-of-type({})"

@@ -9,7 +9,7 @@ from juzhen.report.collect import collect
 from juzhen.report.matrix import build_matrix
 from juzhen.report.picture import short_label
 from juzhen.report.table import cell_text, heading
-from tools.results import unpacked
+from tools.archives import unpacked
 
 
 @pytest.fixture
