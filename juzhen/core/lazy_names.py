@@ -6,7 +6,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-from juzhen.core.errors import UserError
+from juzhen.core.errors import UserError, nearest
 from juzhen.core.paths import PACKAGE, ROOT
 from juzhen.core.safe_open import read_text
 
@@ -21,7 +21,8 @@ def lazily(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
 
     def load(name: str) -> Any:
         if name not in homes:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+            hint = "" if name.startswith("_") else f". {nearest(name, homes)}"
+            raise AttributeError(f"module {package!r} has no attribute {name!r}{hint}")
         return getattr(import_module(f"{package}.{homes[name]}"), name)
 
     return load

@@ -361,6 +361,9 @@ def _as_list(rows: Any, name: str = "rows") -> list[Any]:
     if (
         isinstance(rows, set | frozenset | bytes | bytearray | io.IOBase)
         or getattr(rows, "ndim", 1) == 0
+        or (
+            "float" in str(getattr(rows, "dtype", "")) and rows.ndim > 1
+        )  # embeddings, in the place of their texts
         or not (hasattr(rows, "__iter__") or hasattr(rows, "__getitem__"))
     ):
         raise UserError(

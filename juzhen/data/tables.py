@@ -547,7 +547,7 @@ def column_place(table: FileTable, name: str, field: str, reading: TableReading)
     if is_position(name) and 0 < int(name) <= len(names):
         return int(name) - 1
     hint = "Columns are numbered from 1" if name == "0" else nearest(name, map(short, names))
-    hint += "" if table.names else ". The file was read without a line of names"
+    hint += "" if table.names else f". Name it by its number: {reading.spell('columns', {field: '1'})}"
     raise UserError(f"{table.place}: no column {short(name)} for {field}. {hint}")
 
 

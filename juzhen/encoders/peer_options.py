@@ -65,7 +65,7 @@ RENAMED = {
 }
 """Option of other toolkits → options here that mean the same. A callable takes the one that it has."""
 
-WAYS_OUT = {
+_WAYS_OUT = {
     "batch_size": "batches are counted in tokens, whatever the length of the texts. Type batch_tokens=16384, or leave "
     "it out",
     "output_value": "one result for each text is given. Load an encoder of token vectors: MultiVectorEncoder.load(…)",
@@ -74,8 +74,7 @@ WAYS_OUT = {
     "pool": "processes are named here. Type workers=4, or workers=['cuda:0', 'cuda:1']",
     "chunk_size": "processes share the texts by themselves. Type workers=4",
     "num_workers": "no processes prepare the texts. Type workers=4, which share the work, or leave it out",
-    "max_length": "the length belongs to the encoder. Set it first: encoder.max_length = 256",
-    "max_seq_length": "the length belongs to the encoder. Set it first: encoder.max_length = 256",
+    "max_length max_seq_length": "the length belongs to the encoder. Set it first: encoder.max_length = 256",
     "convert_to_numpy": "a list of tensors is not given. Type convert_to_tensor=True for one tensor",
     "convert_to_tensor": "arrays are given. Leave it out, and type torch.from_numpy(…)",
     "normalize_embeddings": "scores and vectors are of the length that the encoder learnt. Leave it out",
@@ -84,16 +83,15 @@ WAYS_OUT = {
     "prompt_name": "encoders of this family read queries and documents by two methods. Use encode_query and "
     "encode_document",
     "task": "a prompt is named. Type prompt_name=…",
-    "activation_fn": "scores are given as the model computes them. Fit probabilities with juzhen calibrate RUN",
-    "activation_fct": "scores are given as the model computes them. Fit probabilities with juzhen calibrate RUN",
+    "activation_fn activation_fct": "scores are given as the model computes them. Fit probabilities with juzhen "
+    "calibrate RUN",
     "apply_softmax": "one score is given for each pair. encoder.logits(firsts, seconds) gives all logits",
-    "sentences": "pairs are given without a name. Type score(pairs)",
-    "inputs": "pairs are given without a name. Type score(pairs)",
+    "sentences inputs": "pairs are given without a name. Type score(pairs)",
     "prompt": "a text of its own stands before queries, or before documents. Use encode_query and encode_document",
     "modules": "an encoder is made by load. Leave it out",
     "prompts": "prompts are those that were saved. Give one to a call: encode(texts, prompt=…)",
     "default_prompt_name": "the default is what was saved. Name one in a call: encode(texts, prompt_name=…)",
-    "use_auth_token": "the token is that of `hf auth login`, or of HF_TOKEN in the environment. Leave it out",
+    "use_auth_token token": "the token is that of `hf auth login`, or of HF_TOKEN in the environment. Leave it out",
     "model_card_data": "facts of a card are given to save. Type save(folder, card={…})",
     "backend": "the encoder loads as torch. Give a back end to a call: encode(texts, backend=open_backend(encoder, …))",
     "num_labels": "the number of outputs is that of the saved head. Leave it out",
@@ -107,10 +105,9 @@ WAYS_OUT = {
     "trust_remote_code": "code that comes with weights never runs. Leave it out; most encoders need none",
     "cache_folder": "downloads lie where the hub keeps them. Set HF_HOME in the environment",
     "local_files_only": "the network is left out for the whole program. Set HF_HUB_OFFLINE=1 in the environment",
-    "token": "the token is that of `hf auth login`, or of HF_TOKEN in the environment. Leave it out",
     "model_kwargs": "weights are loaded in float32 as they were saved. Leave it out",
-    "tokenizer_kwargs": "the tokenizer is loaded as it was saved. Set encoder.max_length afterwards, or leave it out",
-    "processor_kwargs": "the tokenizer is loaded as it was saved. Set encoder.max_length afterwards, or leave it out",
+    "tokenizer_kwargs processor_kwargs": "the tokenizer is loaded as it was saved. Set encoder.max_length afterwards, "
+    "or leave it out",
     "config_kwargs": "the configuration is loaded as it was saved. Leave it out",
     "similarity_fn_name": "the score is the cosine, or the form that the encoder learnt. Leave it out",
     "instruction": "a text is prepended to each text. Type prompt='…'",
@@ -118,15 +115,14 @@ WAYS_OUT = {
     "return_dense": "an encoder gives one kind of vectors. Leave it out",
     "return_sparse": "an encoder gives one kind of vectors. Load such an encoder: SparseEncoder.load(…)",
     "return_colbert_vecs": "an encoder gives one kind of vectors. Load such an encoder: MultiVectorEncoder.load(…)",
-    "pooling": "the pooling is that of the saved encoder. Set it afterwards: encoder.pooling = 'mean'",
-    "pooling_mode": "the pooling is that of the saved encoder. Set it afterwards: encoder.pooling = 'mean'",
+    "pooling pooling_mode": "the pooling is that of the saved encoder. Set it afterwards: encoder.pooling = 'mean'",
     "dtype": "weights and vectors are in float32. Leave it out, and store vectors smaller by juzhen.quantize(vectors)",
-    "torch_dtype": "weights and vectors are in float32. Leave it out",
-    "use_fp16": "weights and vectors are in float32. Leave it out",
+    "torch_dtype use_fp16": "weights and vectors are in float32. Leave it out",
     "device_map": "an encoder is on one device. Type device='cuda'",
     "attn_implementation": "attention is chosen by the device. Leave it out",
     "return_documents": "the number of each document is given: documents[hit.corpus_id]. Leave it out",
 }
+WAYS_OUT = {name: why for names, why in _WAYS_OUT.items() for name in names.split()}
 """Option of other toolkits → why it is not taken, and what to type."""
 
 OF_CALLS = {
@@ -137,7 +133,6 @@ OF_CALLS = {
         "fp16": "bfloat16 is offered, with weights in float32. Type bf16=True",
         "args": "options are given one by one. Type fit(encoder, rows, epochs=1)",
         "optimizer": "AdamW is used. Type learning_rate=2e-5, weight_decay=0.01",
-        "optimizer_params": "AdamW is used. Type learning_rate=2e-5, weight_decay=0.01",
         "tokenizer": "the encoder has its tokenizer. Leave it out",
     },
     "evaluate": {
@@ -225,6 +220,7 @@ NAMES = {
     "start_multi_process_pool": "encode(texts, workers=4)",
     "stop_multi_process_pool": "encode(texts, workers=4)",
     "similarity_pairwise": "score(firsts, seconds)",
+    "rank": "search(query, documents)",
     "save_to_hub": "push_to_hub(name)",
     "fit": "juzhen.fit(encoder, rows)",
 }

@@ -476,6 +476,7 @@ def merge(
     """
     recipe = MergeRecipe(method, weights, density, scale, seed, trials)
     models = as_column(models, "models")
+    weights = weights if weights is None or isinstance(weights, str) else as_column(weights, "weights")
     recipe.check(len(models), base=base, sets=dataset)
     opened = opened_models(models, base if recipe.needs_base else None)
     settings = None
