@@ -58,9 +58,14 @@ def locate_folder(path: str) -> Path | None:
     if not path.strip():
         raise UserError("an empty text names no encoder. Name a run, or the folder of an encoder")
     source = Path(path).expanduser()
-    for candidate in (source, PACKAGE / newest(path), ROOT / source):
-        if candidate.is_dir():
-            return candidate.resolve()
+    try:
+        for candidate in (source, PACKAGE / newest(path), ROOT / source):
+            if candidate.is_dir():
+                return candidate.resolve()
+    except OSError as error:  # a name that is too long, or a folder that may not be entered
+        raise UserError(
+            f"{short(path)}: no such folder ({foreign_reason(error)}). Name a run, or a folder with an encoder"
+        ) from error
     if source.is_file():
         place = source.parent if has_encoder(source.parent) else "a run, or a folder with an encoder"
         raise UserError(f"{path}: a file. Give {place}")
@@ -290,10 +295,8 @@ def read_base(folder: Path) -> Base:
         return _base_of_peft(folder)
     with naming(f"{path}: no account of a base"):
         settings = read_settings(path)
-        settings_of_base = {
-            field.name: settings[field.name] for field in fields(Base) if field.name in settings
-        }
-        return Base(**settings_of_base | {"nested_dims": tuple(settings_of_base.get("nested_dims", ()))})
+        known = {field.name: settings[field.name] for field in fields(Base) if field.name in settings}
+        return Base(**known | {"nested_dims": tuple(known.get("nested_dims", ()))})
 
 
 def _base_of_peft(folder: Path) -> Base:
@@ -322,9 +325,8 @@ def weight_files(folder: Path) -> list[Path]:
 
 def base_digest(folder: Path) -> str:
     """16 hex digits over the weights of a transformer's folder."""
-    parts = [
-        _file_digest(path, path.stat().st_mtime_ns, path.stat().st_size) for path in weight_files(folder)
-    ]
+    found = [(path, path.stat()) for path in weight_files(folder)]
+    parts = [_file_digest(path, stat.st_mtime_ns, stat.st_size) for path, stat in found]
     return hashlib.sha256(" ".join(parts).encode()).hexdigest()[:16]
 
 

@@ -220,7 +220,7 @@ def beyond(f, rope, limit):
 PLACES = [
     *(
         (lambda f, path=path: f.load(path), "no such folder")
-        for path in ("./nowhere", "/nowhere/at/all", "a/b/c", "../nowhere")
+        for path in ("./nowhere", "/nowhere/at/all", "a/b/c", "../nowhere", "长" * 200, f"/{'x' * 300}/y")
     ),
     (lambda f: f.load(f.bert_folder / "config.json"), "a file"),
     (lambda f: f.load("google-bert/not-there"), "HF_HUB_OFFLINE is set.*use a folder"),
