@@ -137,11 +137,11 @@ def _explained(error: typer.TyperException, arguments: Sequence[str]) -> str:
     elif usage.count(" ") > 3 and message.startswith("Missing argument"):
         message += f". {usage}"
     elif message.startswith("Got unexpected"):
-        tables = [word for word in arguments if is_table(word) and word in message]
-        takes = [flag for flag in ("--data", "--file", "--train") if flag in flags(name, part)]
-        split = [" ".join(pair) for pair in pairwise(arguments) if os.path.exists(" ".join(pair))]
-        hint = f"Type {takes[0]} {tables[0]}" if tables and takes else usage
-        message += f". {f'Quote the name: {command_line(split[0])}' if split else hint}"
+        tables = (word for word in arguments if is_table(word) and word in message)
+        takes = (flag for flag in ("--data", "--file", "--train") if flag in flags(name, part))
+        split = (pair for pair in map(" ".join, pairwise(arguments)) if os.path.exists(pair))
+        hint = next((f"Type {flag} {table}" for flag, table in zip(takes, tables, strict=False)), usage)
+        message += f". {next((f'Quote the name: {command_line(name)}' for name in split), hint)}"
     for word in arguments:
         key, is_setting, value = word.partition("=")
         flag = f"--{key.replace('_', '-')}"

@@ -241,13 +241,9 @@ def status_of(main: Callable[[], int | None], work: str = "") -> int:
         print(ended.code, file=sys.stderr)
         return FAILED_STATUS
     except (Exception, KeyboardInterrupt) as error:
-        if wants_traceback() and isinstance(error, Exception):
+        if os.environ.get(FULL_ERROR) == "1" and isinstance(error, Exception):
             raise
         return answer(error, work)
-
-
-def wants_traceback() -> bool:
-    return os.environ.get(FULL_ERROR) == "1"
 
 
 def answer(error: BaseException, work: str = "") -> int:

@@ -494,7 +494,8 @@ class ConfiguredSets:
 
     def _all(self, names: Sequence[str] | None, splits: Sequence[str], *, option: str) -> list[Examples]:
         sets: dict[str, Examples] = {}
-        for name in self._of_rows() if names is None else names:
+        of_rows = (key for key, path in self.files.items() if read_description(path).kind != Kind.SENTENCE)
+        for name in of_rows if names is None else names:
             if is_table(name):
                 sets[name] = own_set(Path(name), TableReading(on_bad_row=self.on_bad_row), splits[-1])[1]
                 continue
@@ -511,9 +512,6 @@ class ConfiguredSets:
                 f"that holds the data sets>, or {option} demo_sts"
             )
         return list(sets.values())
-
-    def _of_rows(self) -> list[str]:
-        return [key for key, path in self.files.items() if read_description(path).kind != Kind.SENTENCE]
 
     def load(self, key: str, split: str) -> Examples | None:
         """Read one split. None, added to `absent`, if it has no file.

@@ -298,18 +298,13 @@ def decision_table(thresholds: Iterable[tuple[str, Threshold]]) -> ReportTable:
     for name, threshold in listed:
         shares = (threshold.accuracy, threshold.precision, threshold.recall, threshold.f1)
         texts = [MISSING if share is None else f"{100 * share:.1f}" for share in shares]
-        value = MISSING if threshold.value is None else threshold_text(threshold.value)
+        value = MISSING if threshold.value is None else f"{threshold.value:.4f}"
         body.append((name, value, *texts, threshold.judged_on))
         reasons += [f"{name}: {threshold.why}." for _ in range(threshold.why is not None)]
     note = " ".join(
         ["A pair counts as the same from the score on that has the best accuracy on dev.", *reasons]
     )
     return ReportTable("decisions", "Same or not, ×100", note, HEAD, body)
-
-
-def threshold_text(value: float) -> str:
-    """Format a threshold with enough digits to distinguish scores."""
-    return f"{value:.4f}"
 
 
 PAIRS = Path(__file__).parent / "page" / "chinese.csv"
