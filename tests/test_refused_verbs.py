@@ -159,7 +159,7 @@ FILES = {
     "index search x {good}": "good.txt",
     "leaks --train demo_qmc --evaluate demo_qmc/train --output {empty}/a": "--evaluate demo_qmc/train",
     "leaks --train {pairs} --evaluate {pairs} --output {empty}/a": "--evaluate ",
-    "serve {encoder} --queue-tokens 1": "--queue-tokens 1",
+    "serve {encoder} --queue-tokens 1": "'--queue-tokens'",
     "serve {encoder} --processes 100000": "--processes 100000",
     "verify {encoder} {good} --with http://127.0.0.1:1": "(Connection refused)",
     "advise demo_sts --out {good}": "good.txt",

@@ -73,7 +73,7 @@ def serve(
     backend: Backend = BackendName.TORCH,
     batch_tokens: Annotated[int, Option(min=1, help="tokens per batch")] = 2048,
     queue_tokens: Annotated[
-        int, Option(min=1, help="most waiting tokens before the answer is 429")
+        int, Option(min=128, help="most waiting tokens before the answer is 429")
     ] = 262_144,
     processes: Annotated[
         int,
@@ -117,8 +117,6 @@ def serve(
             raise UserError(
                 f"--proxy {address}: not an address. Give one such as 10.0.0.7 or 10.0.0.0/24."
             ) from error
-    if queue_tokens < batch_tokens:
-        raise UserError(f"--queue-tokens {queue_tokens}: fewer than --batch-tokens {batch_tokens}. Give more")
     if processes > max(MOST_PROCESSES, os.cpu_count() or 1):
         raise UserError(f"--processes {processes}: too many for this machine. Give {MOST_PROCESSES} at most")
     if not isfinite(timeout):

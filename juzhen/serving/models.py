@@ -80,7 +80,8 @@ class ServedThreshold:
             name, value = encoder.fitted_threshold(chosen)
         except UserError as error:
             if chosen is not None:
-                raise
+                told = str(error).removeprefix(f"threshold={chosen}: ")
+                raise UserError(f"--threshold {chosen}: {told}") from error
             return cls(reason=str(error))
         return cls(value, name)
 
