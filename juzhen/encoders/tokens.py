@@ -29,7 +29,7 @@ from juzhen.core.array_cache import ArrayCache, Stored
 from juzhen.core.atomic_write import write_json
 from juzhen.core.batch import num_fitting
 from juzhen.core.columns import check_texts
-from juzhen.core.errors import UserError
+from juzhen.core.errors import UserError, require_number
 from juzhen.core.examples import Side
 from juzhen.core.progress import progress_bar
 from juzhen.core.safe_open import read_json
@@ -187,7 +187,11 @@ def batches_by_length(
 
     Yields:
         Row numbers.
+
+    Raises:
+        UserError: `batch_tokens` is not a number above 0.
     """
+    require_number("batch_tokens", batch_tokens, 1)
     order = np.argsort(-np.asarray(lengths, dtype=np.int64), kind="stable")
     start = 0
     while start < len(order):

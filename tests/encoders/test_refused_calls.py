@@ -543,6 +543,10 @@ PEERS = [
             ],
         )
     ),
+    *each(
+        lambda f, kind: getattr(f, kind).encode(TEXTS, batch_tokens=-5),
+        [(kind, "batch_tokens=-5: expected a number") for kind in ("encoder", "late", "sparse")],
+    ),
     (lambda f: f.late.encode(TEXTS, batch_size=8), "batch_tokens="),
     (lambda f: f.late.similarity(TEXTS, TEXTS, batch_size=8), "batch_tokens="),
     (lambda f: f.late.encode(TEXTS, prompt_name="query"), "encode_query"),
