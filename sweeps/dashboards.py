@@ -6,16 +6,12 @@ import os
 import unicodedata
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from typer import Argument, Option
-
-from juzhen.cli.options import Leaks, Metric, Out, Reference, Split, Title
 from juzhen.core.atomic_write import write_text
 from juzhen.core.errors import UserError, command, require_packages
 from juzhen.core.process import wandb_problem
 from juzhen.report.build import Report, write_report
-from juzhen.report.collect import read_report
 from juzhen.report.matrix import Matrix
 from juzhen.report.table import heading
 
@@ -179,30 +175,3 @@ def _hardware_panels(scores: Sequence[str]) -> list[Any]:
             for score in scores
         ),
     ]
-
-
-def dashboards(
-    folders: Annotated[list[Path], Argument(help="runs, or folders that hold runs, at any depth")],
-    *,
-    metric: Metric = None,
-    split: Split = None,
-    out: Out = None,
-    reference: Reference = None,
-    leaks: Leaks = None,
-    title: Title = "Transfer matrix",
-    project: Annotated[str, Option(help="where the runs are")] = "juzhen",
-    entity: Annotated[str | None, Option(help="team or user", show_default="the account's own")] = None,
-    group: Annotated[
-        str | None, Option(help="group of runs", show_default="the group of the runs, else their name")
-    ] = None,
-) -> None:
-    """Writes the report and its panels, and publishes both where there is a key and a server.
-
-    juzhen dashboards runs --project juzhen
-    juzhen dashboards runs/A runs/B
-    """
-    above = folders[0] if len(folders) == 1 else folders[0].resolve().parent
-    if out is None and any(folder.resolve().parent != above for folder in folders[1:]):
-        raise UserError("--out is missing: the runs are in several folders. Type --out FOLDER for the report")
-    report = read_report(*folders, metric=metric, split=split, reference=reference, leaks=leaks)
-    publish(report, out or above / "report", title=title, project=project, entity=entity, group=group)

@@ -6,20 +6,14 @@ The composed configuration of a job determines its figures.
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from typer import Argument
-
-from juzhen.cli.runs import write_page
-from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
-from juzhen.core.file_guard import check_overwritable
 from juzhen.core.kinds import MEASURES
 from juzhen.core.paths import CONFIGURATION
 from juzhen.core.result import Result
 from juzhen.core.text import markdown_table
-from juzhen.report.compare import MEASURED, Published, figure_text, load_published, unlike
+from juzhen.report.compare import MEASURED, Published, figure_text, unlike
 from juzhen.report.training import Training, stand_ins, training_of
 
 HEAD = """# Published figures
@@ -209,24 +203,3 @@ def _claim(number: Published) -> tuple[str, ...]:
     on = f" on {number.dataset}" if number.dataset else ""
     label = f"{number.table}: {number.model}, {number.metric}{on}"
     return (number.source, label, figure_text(number), number.standing, number.named, number.note)
-
-
-def published(
-    out: Annotated[
-        Path | None, Argument(metavar="PAGE", help="Markdown file to write", show_default="the console")
-    ] = None,
-) -> None:
-    """Every published figure: which row of a sweep gives one of its like, or why none does.
-
-    juzhen published docs/published.md
-    """
-    if out is not None:
-        if out.suffix != ".md":
-            raise UserError(
-                f"{out}: one page has all figures. Give its file, such as figures.md, or leave it out"
-            )
-        check_overwritable(out)
-    text = page(load_published(), all_jobs())
-    if out is None:
-        print(text, end="")
-    write_page(out, text)

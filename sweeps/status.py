@@ -7,14 +7,11 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from types import TracebackType
-from typing import Annotated
 
 from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
-from typer import Option
 
-from juzhen.cli.options import Runs
 from juzhen.core.errors import UserError
 from juzhen.core.progress import console_table, is_live, terminal
 from juzhen.core.result import RunProgress
@@ -239,20 +236,3 @@ class SweepDisplay:
             list(planner.seconds.values()), at_work, waiting, jobs=planner.runner.capacity()
         )
         return line if remaining is None else f"{line}; about {time_in_words(remaining)} left"
-
-
-def status(
-    folder: Runs,
-    *,
-    watch: Annotated[
-        bool, Option("--watch", help="look again every few seconds, until nothing is left to run")
-    ] = False,
-) -> None:
-    """How far the sweeps of a folder are, which runs failed, and the time left.
-
-    juzhen status runs --watch
-    """
-    if watch:
-        watched(folder)
-    else:
-        terminal().print(to_console(read_status(folder)), highlight=False)

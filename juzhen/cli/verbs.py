@@ -64,9 +64,7 @@ VERBS = {name: about for group in GROUPS.values() for name, about in group.items
 SUITE = {
     "evaluate": "launch.evaluate",
     "memory": "launch.memory",
-    "status": "sweeps.status",
-    "published": "sweeps.published_page",
-    "dashboards": "sweeps.dashboards",
+    **dict.fromkeys(("status", "published", "dashboards"), "sweeps.verbs"),
 }
 """Verb of the suite → its module. The suite runs from its clone and is not part of the installed library."""
 SHARED = {
