@@ -71,7 +71,8 @@ def require_writable(folder: Path) -> None:
     """Raises UserError for a folder in which nothing can be written, or that cannot be made."""
     there = next(place for place in (folder, *folder.absolute().parents) if os.path.lexists(place))
     if not there.is_dir():
-        raise UserError(f"{folder}: {there} is not a folder, so nothing can be written there. Name a folder")
+        place = "that" if there == folder else there
+        raise UserError(f"{folder}: {place} is not a folder, so nothing can be written there. Name a folder")
     if not os.access(there, os.W_OK | os.X_OK):
         raise UserError(f"{folder}: nothing can be written in {there}. Choose a folder that you may write")
 

@@ -348,7 +348,13 @@ OF_THE_SYSTEM = {
 }
 REFUSED = {
     "a student": STUDENTS,
-    "an output": each(over_a_file, [(words, "FOLDER/there.*not written by juzhen") for words in OUTPUTS]),
+    "an output": each(
+        over_a_file,
+        [
+            (words, "FOLDER/there.*not " + ("a folder" if "export" in words else "written by juzhen"))
+            for words in OUTPUTS
+        ],
+    ),
     "a table": TABLES,
     "a run": RUNS,
     "a store": STORES,

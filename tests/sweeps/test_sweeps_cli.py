@@ -93,7 +93,7 @@ MISTAKES = [
     (["report", "RUNS", "--reference", "nowhere"], "--reference nowhere: no such folder"),
     (["report", "RUNS", "--reference", "EMPTY"], "no CSV file"),
     (["report", "RUNS", "--metric", "sperman"], "--metric sperman"),
-    (["report", "RUNS", "--out", "/dev/null/report"], "/dev/null/report: Not a directory"),
+    (["report", "RUNS", "--out", "/dev/null/report"], "/dev/null is not a folder"),
     (["report", "RUNS", "--into", "PAGE"], "has no end. Write <!-- /result:matrix --> further down"),
 ]
 DASHBOARDS = [
