@@ -39,11 +39,11 @@ def mteb(
 
     juzhen mteb runs/NAME --tasks AFQMC LCQMC STSB --data-dir data
     """
-    require_packages("juzhen mteb", "mteb", extra="mteb")
     require_writable(out)
     names = list(dict.fromkeys(name for word in tasks for name in word.split(",") if name.strip()))
     if not names:
         raise UserError(f"--tasks {' '.join(tasks)}: no name of a task. Give one, such as STSB")
+    require_packages("juzhen mteb", "mteb", extra="mteb")
     from juzhen.core.result import weights_digest
     from juzhen.data.rows import ConfiguredSets
     from juzhen.encoders.resolve_path import encoder_folder
