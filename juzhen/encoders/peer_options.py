@@ -261,8 +261,15 @@ def takes_peer_options(method: Callable[Given, Result]) -> Callable[Given, Resul
         if foreign := [name for name in options if is_foreign(name)]:
             translated = {name: value for name, value in options.items() if name not in foreign}
             for name in foreign:
-                translated |= _translated(called(args), args[:1], name, options, known)
+                new = _translated(called(args), args[:1], name, options, known)
+                if new.keys() & translated.keys():
+                    raise UserError(f"{name}: {next(iter(new))} is given twice. Type one of the two.")
+                translated |= new
             options = translated  # type: ignore[assignment]
+        if twice := [name for name in places[: len(args)] if name in options]:
+            raise CallError(
+                f"{called(args)}: {twice[0]} is given twice, by its place and by a name. Give one."
+            )
         given = dict(zip(places, args, strict=False)) | options
         for name, value in given.items():
             if name in kinds and not isinstance(value, kinds[name]):

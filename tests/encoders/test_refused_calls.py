@@ -547,6 +547,8 @@ PEERS = [
         lambda f, kind: getattr(f, kind).encode(TEXTS, batch_tokens=-5),
         [(kind, "batch_tokens=-5: expected a number") for kind in ("encoder", "late", "sparse")],
     ),
+    (lambda f: f.encoder.encode(TEXTS, dim=8, dims=16), "dims: truncate_dim is given twice"),
+    (lambda f: f.encoder.encode(TEXTS, sentences=TEXTS[:1]), "texts is given twice, by its place"),
     (lambda f: f.late.encode(TEXTS, batch_size=8), "batch_tokens="),
     (lambda f: f.late.similarity(TEXTS, TEXTS, batch_size=8), "batch_tokens="),
     (lambda f: f.late.encode(TEXTS, prompt_name="query"), "encode_query"),
