@@ -39,7 +39,14 @@ class WeightAverage(pl.Callback):
 
     @abstractmethod
     def share(self, count: int) -> float:
-        """Return the share of the newest weights in the average. `count` is their number, from 1."""
+        """Return the share of the newest weights in the average.
+
+        Args:
+            count: Number of averaged weights so far, with the newest, from 1.
+
+        Returns:
+            A number from 0 to 1. The average so far has the rest.
+        """
 
     @torch.no_grad()
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:

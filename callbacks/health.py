@@ -61,7 +61,7 @@ class SpaceMeter:
 
     def histogram(self) -> dict[str, list[float]]:
         """Count the last measured cosines of positive and of other pairs in bins."""
-        return score_counts(self._cosines(), self._probe.grades, low=-1, high=1)
+        return _score_counts(self._cosines(), self._probe.grades, low=-1, high=1)
 
     def _cosines(self) -> np.ndarray:
         first, second = unit(self._embeddings)[self._probe.pairs]
@@ -111,8 +111,8 @@ class SpaceHealth(pl.Callback):
         if self._meter is None or trainer.state.fn != "fit":
             return
         began = time.perf_counter()
-        values = self._meter.measure() | gradient_norms(pl_module)
-        log_health(pl_module, values)
+        values = self._meter.measure() | _gradient_norms(pl_module)
+        _log_health(pl_module, values)
         self.seconds += time.perf_counter() - began
         if trainer.is_global_zero:
             measured = {"seconds": round(self.seconds, 4), "cosines": self._meter.histogram()}
@@ -134,7 +134,7 @@ class SpaceHealth(pl.Callback):
             )
         else:
             return
-        collapsed("embeddings", step, symptom, key="callbacks.space_health", then=self.on_collapse)
+        _collapsed("embeddings", step, symptom, key="callbacks.space_health", then=self.on_collapse)
 
 
 def score_summary(scores: np.ndarray, grades: np.ndarray, *, called: str) -> dict[str, float | None]:
@@ -157,7 +157,7 @@ def score_summary(scores: np.ndarray, grades: np.ndarray, *, called: str) -> dic
     return {f"{called}_{name}": value for name, value in numbers.items()}
 
 
-def score_counts(
+def _score_counts(
     scores: np.ndarray, grades: np.ndarray, *, low: float, high: float
 ) -> dict[str, list[float]]:
     """Count scores of positive and of other pairs in NUM_BINS bins from `low` to `high`."""
@@ -169,7 +169,7 @@ def score_counts(
     }
 
 
-def log_health(module: pl.LightningModule, values: dict[str, float | None]) -> None:
+def _log_health(module: pl.LightningModule, values: dict[str, float | None]) -> None:
     defined = {f"health/{name}": value for name, value in values.items() if value is not None}
     module.log_dict(defined, rank_zero_only=False)
 
@@ -178,6 +178,11 @@ def append_line(trainer: pl.Trainer, name: str, values: dict[str, Any]) -> None:
     """Append one line of JSON with the step to a file next to the checkpoints. Resumed stages continue it.
 
     A number that is not finite becomes null, since JSON has none.
+
+    Args:
+        trainer: Its ResumePoint knows the folder of the stage.
+        name: File name, such as health.jsonl.
+        values: Key → value that JSON can hold. `step` is added.
     """
     values = {
         name: None if isinstance(value, float) and not math.isfinite(value) else value
@@ -193,7 +198,7 @@ def append_line(trainer: pl.Trainer, name: str, values: dict[str, Any]) -> None:
         file.write(json.dumps({"step": trainer.global_step, **values}) + "\n")
 
 
-def gradient_norms(module: pl.LightningModule) -> dict[str, float]:
+def _gradient_norms(module: pl.LightningModule) -> dict[str, float]:
     """Return mean and largest gradient norm since the last call, before clipping. Empty without any."""
     if not module.gradient_norms:
         return {}
@@ -202,7 +207,7 @@ def gradient_norms(module: pl.LightningModule) -> dict[str, float]:
     return {"gradient_norm": norms.mean().item(), "largest_gradient_norm": norms.max().item()}
 
 
-def collapsed(subject: str, step: int, symptom: str, *, key: str, then: str) -> None:
+def _collapsed(subject: str, step: int, symptom: str, *, key: str, then: str) -> None:
     """Warn of a collapse, or raise UserError if `then`, the callback's `on_collapse`, is stop."""
     message = (
         f"the {subject} have collapsed at step {step}: {symptom}. Usual causes: optimizer.lr too high, a loss "
@@ -243,12 +248,12 @@ class ScoreHealth(pl.Callback):
         if not graded:
             return
         scores, grades = (np.concatenate(parts) for parts in zip(*graded, strict=True))
-        values = score_summary(scores, grades, called="score") | gradient_norms(pl_module)
-        log_health(pl_module, values)
+        values = score_summary(scores, grades, called="score") | _gradient_norms(pl_module)
+        _log_health(pl_module, values)
         if trainer.is_global_zero:
             low, high = float(scores.min()), float(scores.max())
             # Bins need a width, also where all scores are the same.
-            counts = score_counts(scores, grades, low=low, high=max(high, low + self.collapse_spread))
+            counts = _score_counts(scores, grades, low=low, high=max(high, low + self.collapse_spread))
             append_line(trainer, SCORES_FILE, values | {"scores": counts})
         self._judge(trainer.global_step, values)
 
@@ -260,7 +265,7 @@ class ScoreHealth(pl.Callback):
                 f"they deviate by {spread:.2g} (callbacks.score_health.collapse_spread={self.collapse_spread:g}) from "
                 f"{values['score_mean']:.3g}, whatever the pair"
             )
-            collapsed("scores", step, symptom, key="callbacks.score_health", then=self.on_collapse)
+            _collapsed("scores", step, symptom, key="callbacks.score_health", then=self.on_collapse)
 
 
 READINGS = 5

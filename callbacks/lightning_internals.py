@@ -10,12 +10,19 @@ def is_between_steps(trainer: pl.Trainer) -> bool:
     """True after a batch whose gradients wait for those of the next one.
 
     No hook reports it, and only the loop counts the last batches of a stage.
+
+    Args:
+        trainer: A trainer that fits.
     """
     return trainer.fit_loop.epoch_loop._should_accumulate()
 
 
 def is_validation_due(trainer: pl.Trainer) -> bool:
-    """True if a validation follows the batch that has just ended. A checkpoint before it would lose it."""
+    """True if a validation follows the batch that has just ended. A checkpoint before it would lose it.
+
+    Args:
+        trainer: A trainer that fits, in `on_train_batch_end`.
+    """
     return bool(trainer.fit_loop.epoch_loop._should_check_val_fx(trainer.fit_loop._data_fetcher))
 
 
@@ -41,6 +48,13 @@ class FreshLogs(pl.Callback):
 
 
 def without_anonymous(logger: WandbLogger) -> WandbLogger:
-    """Remove a setting that Lightning always passes on, and that W&B reports as meaningless."""
+    """Remove a setting that Lightning always passes on, and that W&B reports as meaningless.
+
+    Args:
+        logger: It is changed in place.
+
+    Returns:
+        `logger` itself.
+    """
     getattr(logger, "_wandb_init", {}).pop("anonymous", None)
     return logger

@@ -75,7 +75,15 @@ class InForce:
     is_hard: Bool[np.ndarray, "places negatives"]
 
     def score(self, slots: Numbers, documents: Numbers) -> Scores:
-        """Return scores when they were mined, NaN if the document is not a hard negative of that slot."""
+        """Look up the scores of documents when they were mined.
+
+        Args:
+            slots: Row of `documents` for each pair, int (pairs,).
+            documents: Number in the corpus for each pair, int (pairs,).
+
+        Returns:
+            (pairs,). NaN if the document is not a hard negative of that slot.
+        """
         is_it = (self.documents[slots] == documents[:, None]) & self.is_hard[slots]
         scores = np.where(is_it, self.scores[slots], 0).sum(axis=1)
         return np.where(is_it.any(axis=1), scores, np.nan)
@@ -95,7 +103,16 @@ class NegativesInForce:
     name = digest = "in_force"
 
     def search(self, queries: Int[np.ndarray, "queries"], k: int, advance: Advance) -> Found:
-        """Put documents at the end of lists of `k` or more, so that a window of ranks includes them."""
+        """List the hard negatives of queries.
+
+        Args:
+            queries: Numbers of queries.
+            k: Least length of a list. Documents are at its end, so that a window of ranks includes them.
+            advance: Not called.
+
+        Returns:
+            Document numbers (queries, k or more), −1 where there is none, and zeros of that shape.
+        """
         hard = np.where(self.found.is_hard, self.found.documents, -1).astype(np.int64)
         lists = [hard[self.starts[query] : self.starts[query + 1]].ravel() for query in queries.tolist()]
         width = max(k, *(len(row) for row in lists))
@@ -103,7 +120,15 @@ class NegativesInForce:
         return documents, np.zeros(documents.shape, dtype=np.float32)
 
     def score(self, queries: Numbers, documents: Numbers) -> Scores:
-        """Return NaN. The first source scores."""
+        """Return NaN. The first source scores.
+
+        Args:
+            queries: Query of each pair, int (pairs,).
+            documents: Not read.
+
+        Returns:
+            NaN (pairs,).
+        """
         return np.full(len(queries), np.nan, dtype=np.float32)
 
 
@@ -192,7 +217,16 @@ class MinedRows:
         return negatives
 
     def with_negatives(self, mined: InForce) -> Examples:
-        """Return the rows as triplets. A missing negative is filled with the row's positive, which has no gradient."""
+        """Replace the negatives of the rows.
+
+        A missing negative is filled with the row's positive, which has no gradient.
+
+        Args:
+            mined: Negatives of each query, or of each positive.
+
+        Returns:
+            Triplets with one column for each negative. They share the sentence table of `examples`.
+        """
         columns = {name: self.examples.columns[name] for name in ("anchor", "positive")}
         documents = np.where(self._place[:, None] < 0, -1, mined.documents[self._place])
         numbers = np.where(documents < 0, columns["positive"][:, None], self._corpus[documents])
@@ -201,7 +235,15 @@ class MinedRows:
         return replace(self.examples, kind=Kind.TRIPLET, columns=columns | negatives, missing=None)
 
     def changed(self, before: InForce | None, after: InForce) -> float:
-        """Share of rows whose negatives have changed."""
+        """Compute the share of rows whose negatives have changed.
+
+        Args:
+            before: Earlier negatives. None: all rows have changed.
+            after: New negatives, of the same shape.
+
+        Returns:
+            A fraction from 0 to 1. The order of negatives does not count.
+        """
         if before is None:
             return 1.0
         is_other = (np.sort(before.documents) != np.sort(after.documents)).any(axis=1)
@@ -228,14 +270,24 @@ class BackgroundMiner:
         self._process: BaseProcess | None = None
 
     def begin(self, requests: Mapping[str, Request], encoder: SentenceEncoder) -> None:
-        """Save the current weights and start."""
+        """Save the current weights and start to mine with them. An earlier result is removed.
+
+        Args:
+            requests: Dataset key → `MinedRows.mined` with all arguments but the encoder.
+            encoder: Its weights are written to the folder. The second process uses its device.
+        """
         claim_dir(self.folder)
         remove_file(self.folder / FOUND)
         save_encoder(encoder, self.folder / WEIGHTS, card={"name": "weights that negatives are mined with"})
         self.go_on(requests, device=str(encoder.device))
 
     def go_on(self, requests: Mapping[str, Request], *, device: str) -> None:
-        """Start with saved weights. Does nothing if the result exists."""
+        """Start with saved weights. Does nothing if the result exists.
+
+        Args:
+            requests: Dataset key → `MinedRows.mined` with all arguments but the encoder.
+            device: Device of the second process, as torch spells it.
+        """
         if (self.folder / FOUND).exists():
             return
         arguments = self.folder, dict(requests), device, torch.get_num_threads()
@@ -316,7 +368,17 @@ class Phases:
             self.every_steps = list(validated(Counts, every_steps, f"{key}.every_steps"))
 
     def due(self, step: int, total_steps: int) -> bool:
-        """True before the first step, at the start of each phase, and every so many steps from there."""
+        """Check that a mining is due.
+
+        It is before the first step, at the start of each phase, and every so many steps from there.
+
+        Args:
+            step: Finished optimizer steps.
+            total_steps: Optimizer steps of the stage. No later mining is due at the last one.
+
+        Returns:
+            True if it is due.
+        """
         if self.every_steps is None or step >= total_steps:
             return step == 0
         starts = [math.ceil(end * total_steps) for end in (0.0, *self.ends[:-1])]
@@ -324,7 +386,15 @@ class Phases:
         return (step - starts[phase]) % self.every_steps[phase] == 0
 
     def hard_share(self, step: int, total_steps: int) -> float:
-        """Share of hard negatives mined at a step."""
+        """Interpolate the share of hard negatives mined at a step.
+
+        Args:
+            step: Finished optimizer steps.
+            total_steps: Optimizer steps of the stage.
+
+        Returns:
+            A fraction from 0 to 1.
+        """
         return float(np.interp(step / total_steps, [0.0, *self.ends], self.hard_shares))
 
 
@@ -407,7 +477,15 @@ class NegativeMining(pl.Callback):
         self._found: dict[str, InForce] = {}
 
     def check_job(self, job: JobConfig, stages: Sequence[Mapping[str, Match]]) -> None:
-        """Raise UserError for a job without minable rows, before rows are read."""
+        """Check that a job has minable rows, before rows are read.
+
+        Args:
+            job: The whole configuration.
+            stages: For each stage, dataset key → its loss and row kind.
+
+        Raises:
+            UserError: The model, a set, a stage or a loss does not suit mining.
+        """
         model = settings_of(job.model)
         finds = {"embeddings", "tokens"} & {*model.provides}
         if not model.trains or model.input_kind is not None or not finds:

@@ -67,9 +67,17 @@ def build_loggers(
 
 
 def wandb_mode(mode: str) -> str:
-    """online, offline or off. `auto` is online only with a key and an answer from the server within seconds.
+    """Resolve `logger.wandb` to online, offline or off.
 
-    Raises UserError for `online` without a key or without an answer: W&B itself would block for minutes.
+    Args:
+        mode: off, offline, online or auto. `auto` is online only with a key and an answer from the server within
+            seconds.
+
+    Returns:
+        online, offline or off.
+
+    Raises:
+        UserError: `online` without a key or without an answer. W&B itself would block for minutes.
     """
     if mode in ("off", "offline"):
         return mode
@@ -111,7 +119,7 @@ class StageProgress(pl.Callback):
         self._done, self._total, self._work, self._written = 0, 0, "", 0.0
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        self.best = best_score(trainer)
+        self.best = _best_score(trainer)
         self.has_trained = True
         done, total = trainer.global_step, trainer.datamodule.total_steps
         self._begin(trainer, f"training on {self.stage}", total, done=done, unit="steps")
@@ -212,7 +220,7 @@ class StageProgress(pl.Callback):
             self.line = None
 
 
-def best_score(trainer: pl.Trainer) -> float | None:
+def _best_score(trainer: pl.Trainer) -> float | None:
     """Return the best dev score of an earlier attempt, as restored from its checkpoint."""
     for callback in trainer.checkpoint_callbacks:
         score = getattr(callback, "best_model_score", None)
@@ -277,14 +285,30 @@ class PruneOnDev(Checkpoint):
 
 
 def pruning(job: JobConfig, folder: Path, *, monitor: str) -> list[PruneOnDev]:
-    """Return the callback of a run in a search. None for others, and for stages before the last."""
+    """Build the callback of a run in a search.
+
+    Args:
+        job: Its `trial` and `run_dir` are read.
+        folder: Folder of the stage. The folder of the last stage is `run_dir`.
+        monitor: Logged key that is reported to the trial.
+
+    Returns:
+        One callback. [] for a run outside a search, and for stages before the last.
+    """
     if job.trial is None or folder != Path(job.run_dir):
         return []
     return [PruneOnDev(TrialAddress.parse(job.trial), monitor=monitor)]
 
 
 def leave_if_pruned(trainer: pl.Trainer) -> None:
-    """Exit with status 0 and without a result if a search has ended this run, according to its trial."""
+    """Exit with status 0 and without a result if a search has ended this run, according to its trial.
+
+    Args:
+        trainer: The trainer after `fit`. Nothing happens without a PruneOnDev that stopped it.
+
+    Raises:
+        SystemExit: A search has ended this run.
+    """
     for callback in trainer.callbacks:
         if isinstance(callback, PruneOnDev) and callback.pruned_at is not None:
             finish_wandb()

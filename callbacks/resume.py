@@ -67,7 +67,19 @@ class AtomicCheckpointIO(TorchCheckpointIO):
 
 
 def read_checkpoint(path: Path, *, map_location: Any = "cpu", mmap: bool = False) -> dict[str, Any]:
-    """Read the content of a checkpoint without running its code. Raises UserError if it is unreadable."""
+    """Read the content of a checkpoint without running its code.
+
+    Args:
+        path: Checkpoint file of torch.
+        map_location: Device for the tensors, as `torch.load` takes it.
+        mmap: Map tensors into memory instead of reading them. The checksums of the file are then not checked.
+
+    Returns:
+        Name → state, as Lightning saved it.
+
+    Raises:
+        UserError: The file is unreadable or damaged.
+    """
     try:
         if not mmap:
             with ZipFile(require_file(path)) as file:  # torch does not look for flipped bits
@@ -80,7 +92,15 @@ def read_checkpoint(path: Path, *, map_location: Any = "cpu", mmap: bool = False
 
 
 def damaged(path: Path, error: Exception) -> UserError:
-    """Return the error for an incomplete checkpoint, with the remedy."""
+    """Make the error for an incomplete checkpoint, with the remedy.
+
+    Args:
+        path: Checkpoint file. The remedy removes its folder.
+        error: The cause. Its type is named.
+
+    Returns:
+        The error to raise.
+    """
     return UserError(
         f"{path}: this checkpoint is damaged ({type(error).__name__}), and training cannot continue from it. Type "
         f"{command('rm', '-r', path.parent)} and the same command again: this stage starts again, and finished "
@@ -109,7 +129,11 @@ def random_state() -> dict[str, Any]:
 
 
 def restore_random_state(state: dict[str, Any]) -> None:
-    """Restore the state of every generator from `random_state`."""
+    """Restore the state of every generator from `random_state`.
+
+    Args:
+        state: Result of `random_state`. States of a GPU that is missing here are skipped.
+    """
     version, numbers, gauss = state["python"]
     random.setstate((version, tuple(torch.as_tensor(numbers).tolist()), gauss))
     name, keys, position, has_gauss, cached = state["numpy"]
@@ -220,14 +244,28 @@ class SavedState(NamedTuple):
 
 
 def stage_folder(trainer: pl.Trainer) -> Path:
-    """Return the folder around the checkpoints of a stage, for resumable files. Runs may share it."""
+    """Return the folder around the checkpoints of a stage, for resumable files. Runs may share it.
+
+    Args:
+        trainer: A trainer with a ResumePoint, the folder of which decides.
+    """
     return next(
         callback for callback in trainer.callbacks if isinstance(callback, ResumePoint)
     ).path.parent.parent
 
 
 def saved_state(folder: Path) -> SavedState | None:
-    """Find the checkpoint of interrupted training in `folder`. Raises UserError for a damaged one."""
+    """Find the checkpoint of interrupted training.
+
+    Args:
+        folder: Folder of the checkpoints of a stage.
+
+    Returns:
+        The checkpoint and its finished steps. None without a checkpoint.
+
+    Raises:
+        UserError: The checkpoint is damaged.
+    """
     path = folder / RESUME_FILE
     if not path.exists():
         return None

@@ -30,6 +30,14 @@ def by_mean_loss(
 
     A large loss gets more weight. Weights that sum to 1 have W = 1. Otherwise W preserves their sum. Tasks
     without a loss (NaN) keep their weight.
+
+    Args:
+        weights: Current weights w.
+        losses: Mean losses L since the last update. NaN for a task without batches.
+        alpha: Share of the new weights, 0 to 1.
+
+    Returns:
+        The next weights.
     """
     is_known = ~losses.isnan()
     total = torch.where(is_known, losses, 0).sum()
@@ -43,6 +51,14 @@ def by_loss_ratio(
     """Dynamic weight average: w_k = K · softmax_k(r_k/T), with r_k = L_k(t−1)/L_k(t−2).
 
     Slower tasks weigh more. (Liu et al. 2019, equation 7, https://arxiv.org/abs/1803.10704)
+
+    Args:
+        last: Mean losses of the last period.
+        before: Mean losses of the period before. The ratio of a NaN counts as 1.
+        temperature: T, above 0. It divides ratios.
+
+    Returns:
+        Weights that sum to the number of tasks K.
     """
     ratios = torch.nan_to_num(last / before, nan=1.0, posinf=1.0)
     return len(last) * torch.softmax(ratios / temperature, dim=0)
@@ -53,6 +69,13 @@ def by_uncertainty(loss: Float[Tensor, ""], log_variance: Float[Tensor, ""]) -> 
 
     (Kendall et al. 2018, equation 7, https://arxiv.org/abs/1705.07115, twice that, so that s = 0 is the plain
     loss.)
+
+    Args:
+        loss: L of one task, after its fixed weight.
+        log_variance: s, a parameter. It receives a gradient.
+
+    Returns:
+        The weighted loss.
     """
     return torch.exp(-log_variance) * loss + log_variance
 
@@ -73,6 +96,17 @@ def by_gradient_norm(
     · sign(…) · g_k.
 
     (Chen et al. 2018, equations 1 and 2, https://arxiv.org/abs/1711.02257)
+
+    Args:
+        weights: Current weights w.
+        norms: Lengths g of the gradients of the unweighted losses.
+        losses: Current losses L.
+        first_losses: Losses L(0) of the first step.
+        alpha: Exponent α of the relative progress. 0: gradients of equal length.
+        rate: Learning rate of the weights.
+
+    Returns:
+        The next weights. None is below SMALLEST_WEIGHT before they are scaled to sum K.
     """
     lengths = weights * norms
     progress = losses / first_losses
@@ -86,6 +120,13 @@ def by_score(scores: Float[Tensor, "tasks"], *, gamma: float) -> Float[Tensor, "
 
     Scores are clamped to [0.01, 0.99]. (Guo et al. 2018, equation 4,
     https://doi.org/10.1007/978-3-030-01270-0_17)
+
+    Args:
+        scores: Dev score κ of each task.
+        gamma: Exponent γ. 0: weights by −log κ alone.
+
+    Returns:
+        Weights that sum to the number of tasks K.
     """
     clipped = scores.clamp(0.01, 0.99)
     focal = -((1 - clipped) ** gamma) * clipped.log()
@@ -150,7 +191,15 @@ class SetWeights(pl.Callback):
         self._loaded: dict[str, Tensor] = {}
 
     def check_job(self, job: JobConfig, stages: Sequence[Mapping[str, Match]]) -> None:
-        """Raise UserError if there is nothing to weight, before rows are read."""
+        """Check that a job has sets to weight, before rows are read.
+
+        Args:
+            job: Its `schedule.sample_by` is read.
+            stages: For each stage, dataset key → its loss and row kind.
+
+        Raises:
+            UserError: No stage mixes sets, or the steps do not blend them and the weights need it.
+        """
         if all(len(matches) < 2 for matches in stages):
             raise UserError(
                 f"{KEY}: it weighs the losses of several sets, and no stage of this job mixes any. Leave weights=… "
@@ -174,14 +223,26 @@ class SetWeights(pl.Callback):
         pl_module.weigh = self.weigh
 
     def begin(self, module: pl.LightningModule) -> None:
-        """Create the state of the weights, once the sets are known."""
+        """Create the state of the weights, once the sets are known.
+
+        Args:
+            module: Module of the stage. Learnt weights are added to it.
+        """
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         for name in self.kept if self.names else ():
             setattr(self, name, self._loaded.get(name, getattr(self, name)).to(pl_module.device))
 
     def weigh(self, task: str, loss: Tensor) -> Tensor:
-        """Return the weighted loss of a set in a step."""
+        """Weight the loss of a set in a step. The module calls it as its `weigh`.
+
+        Args:
+            task: Dataset key.
+            loss: Scalar loss of its batch.
+
+        Returns:
+            The weighted scalar loss.
+        """
         number = self.names.index(task)
         return self.values[number] * (self._fixed[number] * loss)
 
@@ -200,17 +261,34 @@ class SetWeights(pl.Callback):
             pl_module.log_dict(logged, batch_size=1, rank_zero_only=False)
 
     def record(self, place: int, loss: Tensor) -> None:
-        """Record the loss of a batch, before weighting."""
+        """Record the loss of a batch, before weighting.
+
+        Args:
+            place: Index of the set in `names`.
+            loss: Detached scalar loss.
+        """
 
     def update(self, trainer: pl.Trainer) -> None:
-        """Update the weights when due, after each optimizer step."""
+        """Update the weights when due, after each optimizer step.
+
+        Args:
+            trainer: Its `global_step` counts the finished steps. Its strategy averages over processes.
+        """
 
     def current(self) -> Tensor:
         """Return the current factor of each set's loss, including its fixed weight."""
         return self.values.detach() * torch.tensor(self._fixed, device=self.values.device)
 
     def weights_at(self, kept_step: int, steps: int) -> dict[str, dict[str, float]]:
-        """Return dataset key → weight, and its step: that of the kept weights, or the last one."""
+        """Return the weights for the record of a training.
+
+        Args:
+            kept_step: Step of the weights that the module holds. Learnt weights are of that step.
+            steps: Finished optimizer steps. Other weights are of the last step.
+
+        Returns:
+            Dataset key → `weight`, and its step as `weight_step`. {} for a stage of one set.
+        """
         step = kept_step if self.are_learnt else steps
         return {name: {"weight": weight, "weight_step": step} for name, weight in self.summary().items()}
 
@@ -254,7 +332,11 @@ class _ByLosses(SetWeights):
 
     @abstractmethod
     def change(self, means: Tensor) -> None:
-        """Return the next weights, by the mean loss of each set. NaN for a set without batches."""
+        """Set the next weights.
+
+        Args:
+            means: Mean loss of each set since the last update. NaN for a set without batches.
+        """
 
 
 class MeanLoss(_ByLosses):

@@ -186,6 +186,15 @@ def build_callbacks(job: JobConfig, data: SentenceDataModule, checkpoints: Path)
 
     Configured callbacks come before the choice of checkpoints. ResumePoint comes last, since it saves the
     state of all others.
+
+    Args:
+        job: The whole configuration.
+        data: Data module of the stage. Without training rows only logs, progress and configured callbacks are
+            built.
+        checkpoints: Folder of the best weights and of the resume point.
+
+    Returns:
+        Callbacks for a `pl.Trainer`.
     """
     callbacks = [
         FreshLogs(),
@@ -222,7 +231,17 @@ def build_callbacks(job: JobConfig, data: SentenceDataModule, checkpoints: Path)
 
 
 def chosen_callbacks(chosen: Mapping[str, Mapping[str, Any] | None]) -> list[Callback]:
-    """Build the callbacks of a configuration in order, without nulls. Raises UserError for a bad number."""
+    """Build the callbacks of a configuration.
+
+    Args:
+        chosen: Name → `_target_` and arguments of a callback. Nulls are left out.
+
+    Returns:
+        Callbacks in order, after those that replace weights.
+
+    Raises:
+        UserError: A bad number, or another class than a callback of juzhen.
+    """
     callbacks = []
     for node in chosen.values():
         if node is not None:
@@ -270,7 +289,7 @@ class SetCounts(pl.Callback):
     def on_after_backward(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if not self._is_due:
             return
-        length = gradient_length(_gradients(pl_module), self._before)
+        length = _gradient_length(_gradients(pl_module), self._before)
         scaler = getattr(trainer.precision_plugin, "scaler", None)
         length = length * trainer.accumulate_grad_batches / (1.0 if scaler is None else scaler.get_scale())
         self._before = []
@@ -341,7 +360,7 @@ def _gradients(module: pl.LightningModule) -> list[Tensor | None]:
     return [weights.grad for _, weights in module.named_weights()]
 
 
-def gradient_length(after: Sequence[Tensor | None], before: Sequence[Tensor | None]) -> Tensor:
+def _gradient_length(after: Sequence[Tensor | None], before: Sequence[Tensor | None]) -> Tensor:
     """‖after − before‖ over all tensors. None counts as 0."""
     grown = [
         new if old is None else new - old for new, old in zip(after, before, strict=True) if new is not None
@@ -363,26 +382,37 @@ class PeakMemory(pl.Callback):
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         forget_peak(pl_module.device)
-        self.before_mib = round(taken_mib(pl_module.device), 1)
+        self.before_mib = round(_taken_mib(pl_module.device), 1)
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self.mib = round(peak_mib(pl_module.device), 1)
 
 
 def forget_peak(device: torch.device) -> None:
-    """Reset the peak of `peak_mib`, if the system can. Several runs may share a process."""
+    """Reset the peak of `peak_mib`, if the system can. Several runs may share a process.
+
+    Args:
+        device: Device that trains. The peak of the process is reset for any device.
+    """
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     machine.forget_peak()
 
 
-def taken_mib(device: torch.device) -> float:
+def _taken_mib(device: torch.device) -> float:
     """Return the memory in use now, in MiB."""
     return torch.cuda.memory_allocated(device) / 2**20 if device.type == "cuda" else machine.resident_mib()
 
 
 def peak_mib(device: torch.device) -> float:
-    """Return the peak memory so far, in MiB."""
+    """Return the peak memory so far.
+
+    Args:
+        device: A CUDA device. For any other device the memory of the process counts.
+
+    Returns:
+        MiB.
+    """
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device) / 2**20
     return machine.peak_mib()
@@ -480,7 +510,14 @@ def describe_training(trainer: pl.Trainer, data: SentenceDataModule, *, kept_ste
 
 
 def best_weights(trainer: pl.Trainer) -> Path | None:
-    """Return the checkpoint with the best dev score. None without a selection or without a score."""
+    """Find the checkpoint with the best dev score.
+
+    Args:
+        trainer: The trainer after `fit`.
+
+    Returns:
+        Its file. None without a selection or without a score.
+    """
     for callback in trainer.callbacks:
         if isinstance(callback, BestOnDev) and callback.best_model_path:
             return Path(callback.best_model_path)

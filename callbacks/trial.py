@@ -46,6 +46,14 @@ class TrialAddress:
 
     @classmethod
     def parse(cls, text: str) -> "TrialAddress":
+        """Read the address of a trial as a job has it in `trial`.
+
+        Args:
+            text: `<journal>#<number>`.
+
+        Returns:
+            The address. The journal is not opened.
+        """
         journal, _, number = text.rpartition("#")
         return cls(journal, int(number))
 
@@ -72,8 +80,16 @@ def require_optuna() -> None:
 def open_journal(path: str | Path) -> "JournalStorage":
     """Open the journal in a file, or create it. Any number of processes may write to it.
 
-    The lock belongs to the system. A process releases it when it dies for any reason. Raises UserError for a
-    file of another program.
+    The lock belongs to the system. A process releases it when it dies for any reason.
+
+    Args:
+        path: Journal of a search. A last line that a kill has torn is removed. Missing folders are created.
+
+    Returns:
+        Optuna's storage on the file.
+
+    Raises:
+        UserError: The file is of another program or damaged, or Optuna is not installed.
     """
     require_optuna()
     from optuna.storages import JournalStorage
@@ -119,9 +135,17 @@ def _is_journal(path: Path) -> bool:
 
 
 def make_pruner(described: Any, *, journal: str) -> "BasePruner":
-    """Create the pruner of a journal: `_target_` is a class of optuna.pruners, with its parameters.
+    """Create the pruner of a journal. A journal may come from anyone, so nothing else is created.
 
-    A journal may come from anyone, so nothing else is created. Raises UserError.
+    Args:
+        described: `_target_`, a class of optuna.pruners, and its parameters, which are numbers.
+        journal: File for the message.
+
+    Returns:
+        The pruner.
+
+    Raises:
+        UserError: Anything else is described.
     """
     import optuna
 

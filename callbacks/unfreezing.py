@@ -77,7 +77,14 @@ class Unfreezing(pl.Callback):
         pl_module.log("train/layers", learning, batch_size=1, rank_zero_only=False)
 
     def learning(self, step: int) -> int:
-        """Return the number of layers, from the top, that learn in the step after `step` steps."""
+        """Return the number of layers that learn in a step.
+
+        Args:
+            step: Finished optimizer steps.
+
+        Returns:
+            Layers from the top, 0 to all.
+        """
         if step < self._head_steps:
             return 0
         if not self._layer_steps:

@@ -24,15 +24,27 @@ def unit_of_scores(model: str) -> str:
 
     A model whose settings have cosines under `provides` scores by cosines. A path without a class counts as
     COSINE. The check of targets refuses it in better words.
+
+    Args:
+        model: Dotted path, such as lightning_modules.biencoder.BiEncoder.
     """
     return COSINE if "cosines" in settings_of({"_target_": model}).provides else LOGIT
 
 
 def for_scores(numbers: DictConfig, *, _root_: DictConfig, _parent_: Container) -> Any:
-    """The one of `numbers`, unit → number, that suits the model of the job whose configuration is `_root_`.
+    """Choose the number that suits the scores of a job's model.
 
-    `_parent_` is the loss. Where its `temperature_unit` is a spread, the number for SPREAD is taken, whatever the
-    model. Raises UserError without a model.
+    Args:
+        numbers: Unit → number.
+        _root_: Configuration of the job. OmegaConf passes it.
+        _parent_: Node of the loss. If its `temperature_unit` is a spread, the number for SPREAD is taken for any
+            model.
+
+    Returns:
+        One of `numbers`.
+
+    Raises:
+        UserError: The job has no model.
     """
     if isinstance(_parent_, DictConfig) and _parent_.get("temperature_unit", "score") != "score":
         return numbers[SPREAD]

@@ -41,7 +41,18 @@ class Duration:
 
     @classmethod
     def parse(cls, text: str, *, key: str = "duration") -> "Duration":
-        """Reads "<number> <unit>". `key` names the configuration key in the error."""
+        """Read a duration.
+
+        Args:
+            text: `<number> <unit>`. Units are steps, epochs, examples and percent, also in the singular.
+            key: Configuration key for the message.
+
+        Returns:
+            The duration.
+
+        Raises:
+            UserError: The text is not a duration.
+        """
         match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s+(\w+)\s*", str(text))
         units = {unit.value: unit for unit in Unit} | {unit.value.rstrip("s"): unit for unit in Unit}
         if not match or match[2] not in units:
@@ -52,14 +63,32 @@ class Duration:
         return cls(float(match[1]), units[match[2]])
 
     def in_steps(self, *, steps_per_epoch: int, batch_size: float, total_steps: int | None) -> int:
-        """Optimizer steps, at least 1 unless the amount is 0. Percent: of `total_steps`, else of one epoch."""
+        """Convert the duration into whole optimizer steps.
+
+        Args:
+            steps_per_epoch: Optimizer steps of one epoch.
+            batch_size: Rows of an optimizer step.
+            total_steps: Steps of the whole training, of which a percentage is taken. None: of one epoch.
+
+        Returns:
+            Steps, at least 1 unless the amount is 0.
+        """
         steps = self.exact_steps(
             steps_per_epoch=steps_per_epoch, batch_size=batch_size, total_steps=total_steps
         )
         return max(round(steps), 1) if self.amount else 0
 
     def exact_steps(self, *, steps_per_epoch: int, batch_size: float, total_steps: int | None) -> float:
-        """Compute `in_steps` before it is rounded to whole steps."""
+        """Compute `in_steps` before it is rounded to whole steps.
+
+        Args:
+            steps_per_epoch: Optimizer steps of one epoch.
+            batch_size: Rows of an optimizer step.
+            total_steps: Steps of the whole training, of which a percentage is taken. None: of one epoch.
+
+        Returns:
+            Steps, a fraction if the duration is not a whole number of them.
+        """
         match self.unit:
             case Unit.STEPS:
                 return self.amount
@@ -72,7 +101,17 @@ class Duration:
 
 
 def is_length(text: str) -> str:
-    """The text, where it is a duration, as pydantic asks for it."""
+    """Check for pydantic that a text is a duration.
+
+    Args:
+        text: Value of a configuration key.
+
+    Returns:
+        `text` itself.
+
+    Raises:
+        ValueError: It is not a duration.
+    """
     try:
         Duration.parse(text)
     except UserError as error:

@@ -37,7 +37,11 @@ LOSSES = "juzhen.losses"
 
 
 def is_own(target: object) -> bool:
-    """True for a path like those of these packages, or declared by an installed one. Imports nothing."""
+    """True for a path like those of these packages, or declared by an installed one. Imports nothing.
+
+    Args:
+        target: Value of a `_target_`. Only a text can be such a path.
+    """
     pattern = rf"({'|'.join(map(re.escape, BASES))})\.[a-z]\w*\.[A-Z]\w*"
     return isinstance(target, str) and (
         re.fullmatch(pattern, target, re.ASCII) is not None or target in declared_losses()
@@ -50,13 +54,17 @@ def declared_losses() -> set[str]:
     return {entry.value.replace(":", ".") for entry in entry_points(group=LOSSES)}
 
 
-def base_of(module: str) -> str:
+def _base_of(module: str) -> str:
     """Return the base class of a module's classes. For a package that declares losses: Loss."""
     return BASES.get(module.rpartition(".")[0], BASES[LOSSES])
 
 
 def refusal(target: object) -> str:
-    """Describe why a target is refused."""
+    """Describe why a target is refused.
+
+    Args:
+        target: Value of a `_target_`.
+    """
     return (
         f"{target}: no class of juzhen's. A file may name the models of lightning_modules/, the losses of "
         "juzhen/losses/, those that an installed package declares (entry points, group juzhen.losses) and the "
@@ -65,13 +73,23 @@ def refusal(target: object) -> str:
 
 
 def own_class(target: object) -> type:
-    """Import the model, loss or callback of that name. Raises UserError for any other, without an import."""
+    """Import the model, loss or callback of a name.
+
+    Args:
+        target: Dotted path, which may be an earlier one of a class that has moved.
+
+    Returns:
+        The class.
+
+    Raises:
+        UserError: Any other name. Nothing is imported for it unless its path is like those of these packages.
+    """
     if not is_own(target):
         raise UserError(refusal(target))
     module, _, name = current_target(target).rpartition(".")
-    if base_of(module) != BASES[LOSSES]:
+    if _base_of(module) != BASES[LOSSES]:
         load_lightning()
-    base = _named(*base_of(module).rsplit(".", 1))
+    base = _named(*_base_of(module).rsplit(".", 1))
     try:
         candidate = _named(module, name)
     except ModuleNotFoundError as error:
@@ -135,7 +153,16 @@ HEAD = ("dim", "num_classes")
 def keys_of(target: str) -> type[BaseModel]:
     """Return the configurable keys of a model, a loss or a callback, with their types.
 
-    Losses and callbacks are loaded for it, models are not. Raises UserError for a path to no class of juzhen's.
+    Losses and callbacks are loaded for it, models are not.
+
+    Args:
+        target: Dotted path of the class.
+
+    Returns:
+        A pydantic model with a field for each key. Sizes that the code passes to a loss with a head are left out.
+
+    Raises:
+        UserError: A path to no class of juzhen's.
     """
     if target.startswith("lightning_modules."):
         owner: type | None = next((k for k in models.all_settings().values() if k.target() == target), None)
@@ -182,7 +209,14 @@ def _spelt(kind: Any) -> Any:
 
 
 def own_targets(package: str) -> Iterator[str]:
-    """Dotted paths of the classes of a package that a configuration may name."""
+    """Find the classes of a package that a configuration may name.
+
+    Args:
+        package: A key of `BASES`.
+
+    Yields:
+        Dotted paths.
+    """
     if package == "lightning_modules":
         yield from models.targets()
         return

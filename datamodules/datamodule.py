@@ -40,7 +40,14 @@ class Stage:
 
 
 def only_stage(datasets: Sequence[str]) -> Stage:
-    """Return the only stage of a mixture of `datasets`. Without any, nothing is trained."""
+    """Make the only stage of a mixture.
+
+    Args:
+        datasets: Keys of the mixed datasets. (): nothing is trained.
+
+    Returns:
+        A stage of index 0. Its name joins the keys by +, or is `untrained`.
+    """
     return Stage(0, "+".join(datasets) or "untrained", tuple(datasets), tuple(datasets))
 
 
@@ -148,12 +155,24 @@ def _validated(selection: Selection) -> tuple[list[Examples], list[TransferTask]
 
 
 def blends(job: JobConfig) -> bool:
-    """True if each optimizer step of a stage has a batch of every set."""
+    """True if each optimizer step of a stage has a batch of every set.
+
+    Args:
+        job: Its datasets and `schedule.sample_by` are read.
+    """
     return len(job.dataset) > 1 and job.schedule.sample_by == "blend"
 
 
 def loss_weights(job: JobConfig, sets: Sequence[str]) -> dict[str, float]:
-    """Return the loss weight of each set in a stage. {} for a single set or equal weights."""
+    """Return the loss weight of each set in a stage.
+
+    Args:
+        job: Its `schedule` is read.
+        sets: Keys of the datasets of the stage.
+
+    Returns:
+        Dataset key → weight. {} for a single set or weights that are all 1.
+    """
     schedule = job.schedule
     weights = {}
     for name in sets:
@@ -250,11 +269,31 @@ class SentenceDataModule(pl.LightningDataModule):
         return {"shares": shares, "order": "drawn" if by == "drawn" else "shuffled"}
 
     def in_steps(self, duration: str, key: str, *, total_steps: int | None) -> int:
-        """Convert a duration of the configuration into optimizer steps of this stage."""
+        """Convert a duration of the configuration into optimizer steps of this stage.
+
+        Args:
+            duration: Text, such as `2 epochs`.
+            key: Configuration key for the message.
+            total_steps: Steps of the stage, of which a percentage is taken. None: of one epoch.
+
+        Returns:
+            Steps, at least 1 unless the amount is 0.
+
+        Raises:
+            UserError: The text is not a duration.
+        """
         return Duration.parse(duration, key=key).in_steps(**self._step(), total_steps=total_steps)
 
     def exact_steps(self, duration: str, key: str) -> float:
-        """Convert a duration of training into steps, before rounding to at least one."""
+        """Convert a duration of training into steps, before rounding to at least one.
+
+        Args:
+            duration: Text, such as `2 epochs`. A percentage is of one epoch.
+            key: Configuration key for the message.
+
+        Returns:
+            Steps, possibly a fraction.
+        """
         return Duration.parse(duration, key=key).exact_steps(**self._step(), total_steps=None)
 
     def _step(self) -> dict[str, float]:
@@ -262,7 +301,12 @@ class SentenceDataModule(pl.LightningDataModule):
         return {"steps_per_epoch": self.steps_per_epoch, "batch_size": rows}
 
     def serve(self, collate: Callable[[Examples, np.ndarray], Batch], plan: Callable[..., Any]) -> None:
-        """Set the model's functions for batches and plans. Call once before passing this to a Trainer."""
+        """Set the model's functions for batches and plans. Call once before passing this to a Trainer.
+
+        Args:
+            collate: Examples and row numbers → Batch, the model's `collate`.
+            plan: Sets, and tasks of a classifier → texts to encode, the model's `plan`.
+        """
         self.collate = collate
         self.validation_plan = plan(*_validated(self.selection)) if self.selection.sets else None
         is_tested = self.data.evaluation or self.data.tasks

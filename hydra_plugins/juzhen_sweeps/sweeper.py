@@ -63,7 +63,15 @@ class CellLauncher(Launcher):
 
     @abstractmethod
     def runner(self, cells: Sequence[SweepCell], ledger: Ledger) -> Runner:
-        """Return the runner of these cells. Raises UserError if none is possible."""
+        """Return the runner of these cells.
+
+        Args:
+            cells: Cells that may be run. Their GPUs decide about devices.
+            ledger: Ledger in the folder of the sweep.
+
+        Raises:
+            UserError: No runner is possible.
+        """
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
         """Run the cells. Exit with status 1 if one failed in its last attempt, after all others are done."""
@@ -71,7 +79,7 @@ class CellLauncher(Launcher):
         configure_log(self.config.hydra.hydra_logging, self.config.hydra.verbose)
         configs = [self._compose(overrides, initial_job_idx + i) for i, overrides in enumerate(job_overrides)]
         pairs = zip(configs, job_overrides, strict=True)
-        cells = [cell_of(config, overrides) for config, overrides in pairs]
+        cells = [_cell_of(config, overrides) for config, overrides in pairs]
         _require_own_folders(cells, configs)
         for config, cell in zip(configs, cells, strict=True):
             if cell.finished:
@@ -88,7 +96,7 @@ class CellLauncher(Launcher):
         )
         for cell, error in summary.failed.items():
             tell(f"failed: {cell.name}: {error} ({ledger.log_of(cell)})")
-        show_offline(ledger)
+        _show_offline(ledger)
         if summary.failed:
             raise SystemExit(FAILED_STATUS)
         return []  # a run's result is in its folder
@@ -129,7 +137,7 @@ class RayLauncher(CellLauncher):
         return RayRunner(program(), ledger, max(cell.devices for cell in cells), **self.resources)
 
 
-def show_offline(ledger: Ledger) -> None:
+def _show_offline(ledger: Ledger) -> None:
     """Print the command that uploads the offline W&B runs of a sweep."""
     line = offline_line(history.cell.run_dir for history in ledger.histories().values())
     if line is not None:
@@ -149,9 +157,14 @@ def _require_own_folders(cells: Sequence[SweepCell], configs: Sequence[DictConfi
 
 
 def require_data_of(config: DictConfig, launcher: Launcher) -> None:
-    """Raise UserError if a finished cell has another job or other data than its overrides mean now.
+    """Check that a finished cell has the job and the data that its overrides mean now.
 
-    If cells run on other machines, data that exist only there are not required.
+    Args:
+        config: Composed configuration of the cell.
+        launcher: If its cells run on other machines, data that exist only there are not required.
+
+    Raises:
+        UserError: The job or the data differ.
     """
     job = read_job(config)
     require_same_job(config, replace(job, resume="auto"))
@@ -170,7 +183,7 @@ def program() -> list[str]:
     return [sys.executable, str(Path(sys.argv[0]).resolve()), *overrides]
 
 
-def cell_of(config: DictConfig, words: Sequence[str]) -> SweepCell:
+def _cell_of(config: DictConfig, words: Sequence[str]) -> SweepCell:
     """Return the cell of a composition, with its number of GPUs."""
     devices = config.hardware.devices if config.hardware.accelerator == "cuda" else 0
     return SweepCell(str(config.run_dir), tuple(words), devices=devices)
@@ -264,7 +277,7 @@ class SearchSweeper(CellSweeper):
             key: getattr(kind, "choices", None) or [kind.low] for key, kind in space.varied.items()
         }
         first = self._compose(space.words({key: values[0] for key, values in first_point.items()})).config
-        runner = self.launcher.runner([cell_of(first, [])], ledger)
+        runner = self.launcher.runner([_cell_of(first, [])], ledger)
         with HyperparameterSearch(folder, space, settings, key=run_key(first)) as search:
             with SweepDisplay() as display:
                 options = {"report": display.report, "watch": display.refresh}
@@ -273,7 +286,7 @@ class SearchSweeper(CellSweeper):
             text = search_markdown(search, seed=first.seed)
             write_text(search.path.with_suffix(".md"), text, in_own_folder=True)
         print(text, end="")
-        show_offline(ledger)
+        _show_offline(ledger)
         if not search.has_score:
             raise SystemExit(FAILED_STATUS)
 
@@ -310,7 +323,7 @@ class SearchSweeper(CellSweeper):
             if number == 0:
                 address = QuotedString(str(TrialAddress(str(search.path), trial.number)), Quote.double)
                 row = [*row, f"trial={address.with_quotes()}"]
-            cells.append(cell_of(cell.config, row))
+            cells.append(_cell_of(cell.config, row))
         return cells
 
     def _compose(self, words: Sequence[str]) -> CheckedCell:
