@@ -1,15 +1,13 @@
 """Base class of all trained models: the step, the optimizer and the evaluation. A model adds `encode` and `plan`.
 
-`load_encoder` of each model chooses where it starts: the stage before, `init_from`, or the backbone. Checks of
-`init_from` are at the end.
+`load_encoder` of each model chooses where it starts: the stage before, `init_from`, or the backbone.
 """
 
-import logging
 import math
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -23,18 +21,14 @@ from torchmetrics import Metric
 from conf.job import JobConfig
 from datamodules.datamodule import blends, loss_weights
 from juzhen.core.batch import TENSORS, Batch, Sharing
-from juzhen.core.errors import UserError, setting
+from juzhen.core.errors import UserError
 from juzhen.core.examples import TEXT_COLUMNS, Examples, Kind
-from juzhen.core.lazy_names import offered
 from juzhen.core.result import Score
 from juzhen.core.row_scores import SetRows
 from juzhen.data.leaks import Seen
 from juzhen.data.loading import TransferTask
-from juzhen.encoders import SentenceEncoder, load_backbone, load_encoder
 from juzhen.encoders.backbone import has_dropout
 from juzhen.encoders.base_weights import frozen_names
-from juzhen.encoders.layout import gives_answers, gives_tokens, gives_weights, read_layout
-from juzhen.encoders.resolve_path import encoder_folder, scores_pairs
 from juzhen.evaluation.encoding_plan import EncodingPlan, Evaluator
 from juzhen.evaluation.scoring import Evaluation, assemble_outputs, measure, score_set
 from juzhen.families.registry import family_of
@@ -43,8 +37,6 @@ from juzhen.models.settings import ATTRIBUTES, ModelSettings
 from juzhen.training.optimizer import adamw, learning_rates
 from lightning_modules.loss_factory import Match
 from lightning_modules.sharding import shard, whole_tensor
-
-log = logging.getLogger(__name__)
 
 
 class RowOutputs(Metric):
@@ -223,31 +215,80 @@ class SentenceModule(pl.LightningModule):
 
     @classmethod
     def settings(cls, job: JobConfig) -> Any:
-        """Return the Settings of a job's model."""
+        """Return the Settings of a job's model.
+
+        Args:
+            job: Its `model` node is read. Keys of the node that `Settings` lacks, such as `_target_`, are left out.
+
+        Returns:
+            An object of `Settings`.
+        """
         names = {field.name for field in fields(cls.Settings)}
         return cls.Settings(**{name: value for name, value in job.model.items() if name in names})
 
     @staticmethod
     @abstractmethod
     def load_encoder(job: JobConfig, *, folder: Path | None = None) -> nn.Module | None:
-        """Load the encoder to train from `folder`, or the start of the job. None without weights."""
+        """Load the encoder that a stage trains.
+
+        Args:
+            job: Names the start: `init_from` if given, else the backbone.
+            folder: Encoder folder of the stage before, or of a finished run. None: the start of the job.
+
+        Returns:
+            The encoder. None for a model without weights.
+
+        Raises:
+            UserError: The start does not suit the model or its settings.
+        """
 
     @staticmethod
     def save_encoder(encoder: nn.Module, folder: Path, *, card: dict[str, Any]) -> Path:
-        """Write the files that `load_encoder` reads from `folder`."""
+        """Write the files that `load_encoder` reads from `folder`.
+
+        Args:
+            encoder: Encoder of one of the families in `juzhen.families`.
+            folder: Folder to write.
+            card: Values for the model card.
+
+        Returns:
+            The written folder.
+        """
         return family_of(encoder).save(encoder, folder, card=card)
 
     @classmethod
     def check(cls, job: JobConfig, matches: Mapping[str, Match]) -> None:
-        """Raise UserError if the model cannot run the job, before anything is read or loaded."""
+        """Check that the model can run the job, before anything is read or loaded. By default it can.
+
+        Args:
+            job: The whole configuration.
+            matches: Dataset key → its loss and row kind. Empty for a job without training.
+
+        Raises:
+            UserError: A setting that the model does not support.
+        """
 
     @classmethod
     def check_start(cls, job: JobConfig) -> None:
-        """Raise UserError for weights that the model cannot train, judging by files. Loads no weights."""
+        """Check by files alone that the model can train the weights of the start. Loads no weights.
+
+        Args:
+            job: `init_from`, `backbone` and `model` are read.
+
+        Raises:
+            UserError: Weights that the model cannot train.
+        """
 
     @abstractmethod
     def encode(self, batch: Batch) -> dict[str, Tensor]:
-        """Return every input of a loss, named as in `juzhen.core.batch`, one row per example of the batch."""
+        """Compute the inputs of the loss of a batch's set.
+
+        Args:
+            batch: Tokens and targets of a training batch.
+
+        Returns:
+            Name in `juzhen.core.batch.TENSORS` → tensor with one row per example of the batch.
+        """
 
     @property
     @abstractmethod
@@ -255,11 +296,26 @@ class SentenceModule(pl.LightningModule):
         """Evaluator that plans and scores the encoder, in training and at the end of a stage."""
 
     def output(self, batch: Batch) -> Float[Tensor, "batch ..."]:
-        """Return the evaluation output of each row of a planned batch: an embedding or a score."""
+        """Compute the evaluation output of each row of a planned batch.
+
+        Args:
+            batch: Rows of an `EncodingPlan`.
+
+        Returns:
+            Embeddings (batch, dim) or scores (batch,), in row order.
+        """
         return self.evaluator.output(batch)
 
     def plan(self, sets: Sequence[Examples], tasks: Sequence[TransferTask] = ()) -> EncodingPlan:
-        """Return the texts to encode for scores of `sets` and for the classifiers of `tasks`."""
+        """Plan the texts to encode for an evaluation.
+
+        Args:
+            sets: Sets to score.
+            tasks: Sets for which a classifier is trained on embeddings.
+
+        Returns:
+            The distinct texts or pairs, and the way from their outputs to scores.
+        """
         return self.evaluator.plan(sets, tasks)
 
     @property
@@ -273,11 +329,26 @@ class SentenceModule(pl.LightningModule):
         }
 
     def objective(self, batch: Batch) -> LossOutput:
-        """Return the scalar to minimise for `batch`, and further values to log."""
+        """Compute the loss of a training batch before weighting.
+
+        Args:
+            batch: Rows of one set, with its targets.
+
+        Returns:
+            The scalar to minimise, and name → detached scalar to log.
+        """
         return self.loss_of(batch, self.encode(batch))
 
     def loss_of(self, batch: Batch, tensors: Mapping[str, Tensor]) -> LossOutput:
-        """Compute the loss of the batch's set from its input tensors."""
+        """Compute the loss of the batch's set from its input tensors.
+
+        Args:
+            batch: Its `task` selects the loss. It is encoded again for a loss with `needs_two_passes`.
+            tensors: Output of `encode`. Names that the loss does not read are ignored.
+
+        Returns:
+            The scalar to minimise, and name → detached scalar to log.
+        """
         loss: Loss = self.losses[batch.task]
         second = self.encode(batch) if loss.needs_two_passes else None
         first = self.whole_batch({name: tensors[name] for name in loss.inputs if name in tensors})
@@ -287,20 +358,39 @@ class SentenceModule(pl.LightningModule):
         return loss.with_logs(**first, again=again)
 
     def score(self, batch: Batch) -> Float[Tensor, "batch"]:
-        """Similarity of the two sentences of each row, higher = closer."""
+        """Compute the similarity of the two sentences of each row.
+
+        Args:
+            batch: Rows of pairs.
+
+        Returns:
+            (batch,), higher = closer.
+        """
         return self.encode(batch)["scores"]
 
     def watch(self, values: Float[Tensor, "rows *numbers"], *, are_embeddings: bool) -> None:
-        """Retain the gradient of a loss input in `watched`, if a callback has put a list there."""
+        """Retain the gradient of a loss input in `watched`, if a callback has put a list there.
+
+        Args:
+            values: Embeddings, token vectors, scores or logits that a loss reads.
+            are_embeddings: True for embeddings of sentences. A callback reads it next to the gradient.
+        """
         if self.watched is not None and values.requires_grad:
             values.retain_grad()
             self.watched.append((values, are_embeddings))
 
     def whole_batch(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Gather the rows of all processes for a loss that couples them. Random draws are then equal."""
+        """Gather the rows of all processes for a loss that couples them. Random draws are then equal.
+
+        Args:
+            tensors: Name → rows of this process.
+
+        Returns:
+            Name → rows of all processes. With one process, `tensors` itself.
+        """
         if self._trainer is None or self._trainer.world_size == 1:
             return tensors
-        rows = gather_rows(self, tensors)
+        rows = _gather_rows(self, tensors)
         seed_draws(self, self._batch_index, alike=True)
         return rows
 
@@ -323,7 +413,16 @@ class SentenceModule(pl.LightningModule):
         seed_draws(self, index, alike=False)
 
     def weighted(self, task: str, loss: Float[Tensor, ""]) -> Float[Tensor, ""]:
-        """Weight the loss of a set in a step: by a callback, else by its fixed weight, if it has one."""
+        """Weight the loss of a set in a step.
+
+        Args:
+            task: Dataset key.
+            loss: Scalar loss of its batch.
+
+        Returns:
+            The result of `weigh` if a callback has set it, else the loss times its fixed weight. A job without fixed
+            weights returns `loss`.
+        """
         if self.weigh is not None:
             return self.weigh(task, loss)
         return self.loss_weights[task] * loss if self.loss_weights else loss
@@ -370,7 +469,15 @@ class SentenceModule(pl.LightningModule):
         self._take(self.trainer.datamodule.test_plan, self._put_out())
 
     def score_as_validated(self, plan: EncodingPlan, *, step: int) -> bool:
-        """Score the weights of `step` by the outputs of the last validation. False if it validated others."""
+        """Score by the outputs of the last validation, and set `scores` and `rows`.
+
+        Args:
+            plan: Plan of the test, equal to the plan of the validation.
+            step: Global step of the weights to score.
+
+        Returns:
+            False if the last validation had the weights of another step. Nothing is set then.
+        """
         if self._validated is None or self._validated[0] != step:
             return False
         self._take(plan, self._validated[1])
@@ -391,7 +498,14 @@ class SentenceModule(pl.LightningModule):
         return "embeddings" in self.provides
 
     def pair_scores(self, plan: EncodingPlan) -> list[np.ndarray]:
-        """Return one score per row of each set, from the outputs since the last pass began."""
+        """Score the sets of a plan from the outputs since the last pass began.
+
+        Args:
+            plan: Plan of that pass.
+
+        Returns:
+            One array (rows,) for each set of `plan.sets`, higher = closer.
+        """
         return plan.scores(self._outputs.as_array())
 
     def _put_out(self) -> np.ndarray:
@@ -409,7 +523,16 @@ class SentenceModule(pl.LightningModule):
         return self.measured(plan, outputs, bootstrap_samples=samples, **options)
 
     def measured(self, plan: EncodingPlan, outputs: np.ndarray, **options: Any) -> Evaluation:
-        """Score the whole plan from the outputs of `output` for its rows. Options are those of `measure`."""
+        """Score the whole plan.
+
+        Args:
+            plan: Sets, rankings and tasks with their texts.
+            outputs: Result of `output` for `plan.examples`, in order: (texts, dim) or (pairs,).
+            **options: As in `juzhen.evaluation.scoring.measure`.
+
+        Returns:
+            Scores and rows of all sets.
+        """
         return measure(self.evaluator, plan, outputs, **options)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
@@ -421,7 +544,19 @@ class SentenceModule(pl.LightningModule):
         )
 
     def load_state_dict(self, state: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
-        """Load a state dict as torch does. Weights that `on_save_checkpoint` leaves out keep their values."""
+        """Load a state dict as torch does. Weights that `on_save_checkpoint` leaves out keep their values.
+
+        Args:
+            state: Parameter name → tensor.
+            strict: Require every weight that is not frozen, and no unknown one.
+            assign: Replace the parameters by the tensors of `state`. False: copy their values.
+
+        Returns:
+            Torch's report of missing and unexpected keys.
+
+        Raises:
+            RuntimeError: With `strict`, a weight is missing or unknown.
+        """
         frozen = frozen_names(self)
         report = super().load_state_dict(state, strict=strict and not frozen, assign=assign)
         missing = {*report.missing_keys} - frozen
@@ -462,7 +597,7 @@ class SentenceModule(pl.LightningModule):
             self.gradient_norms.append(whole_tensor(norm) if self.is_sharded else norm)
 
 
-def gather_rows(module: pl.LightningModule, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+def _gather_rows(module: pl.LightningModule, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """Gather the rows of all processes, so that a loss sees the whole batch.
 
     Gradients flow back to the process that made the row. DDP then averages over processes, which cancels the
@@ -504,57 +639,3 @@ def seed_draws(module: pl.LightningModule, index: int, *, alike: bool) -> None:
         0 if alike else 1 + trainer.global_rank,
     ]
     torch.manual_seed(int(np.random.SeedSequence(entropy).generate_state(1, np.uint64)[0] >> np.uint64(1)))
-
-
-HEADED: dict[str, tuple[Callable[[Path], bool], str]] = {
-    "reranker": (gives_answers, "a language model that scores by its answer"),
-    "colbert": (gives_tokens, "a ColBERT, which has a vector for each token"),
-    "splade": (gives_weights, "a sparse encoder, which has a weight for each token of the vocabulary"),
-    "crossencoder": (scores_pairs, "a cross-encoder with a head of its own"),
-}
-"""Model that alone goes on with an encoder → how the folder of one is known, and what it is."""
-
-
-def require_start(init_from: str | None, model: str) -> None:
-    """Raise UserError if only a model other than `model` can continue this start. Loads no weights."""
-    if init_from is None:
-        return
-    folder = encoder_folder(init_from)
-    held = next((name for name, (holds, _) in HEADED.items() if holds(folder)), None)
-    if held not in (None, model):
-        out = f"Type model={held} to go on with it"
-        if held == "crossencoder" and model != "reranker":
-            alone = f"backbone=local {setting('backbone.path', str(folder))}"
-            out += f", or start from its transformer alone: {alone} in place of init_from"
-        raise UserError(f"init_from={init_from}: holds {HEADED[held][1]}. {out}")
-
-
-def require_mergeable(job: JobConfig, model: str) -> None:
-    """Raise UserError for an adapter on quantized weights. Such a model saves it merged into them."""
-    if (adapter := job.backbone.adapter) is not None and adapter.base != "float32":
-        raise UserError(
-            f"backbone.adapter.base={adapter.base}: model={model} is saved with the adapter merged into the weights, "
-            "which needs float32. Type backbone.adapter.base=float32"
-        )
-
-
-def start_without_adapter(job: JobConfig, start: str | Path | None) -> SentenceEncoder:
-    """Load the encoder of sentences in `start`, or the job's backbone. `put_adapter` adds adapters later."""
-    if start is not None:
-        return load_encoder(start)
-    return load_backbone(replace(job.backbone, adapter=None), seed=job.seed)
-
-
-def put_adapter(encoder: Any, job: JobConfig) -> Any:
-    """Add a new adapter if the job has one. The saved folder will hold it merged into the weights."""
-    if job.backbone.adapter is not None:
-        offered("adapters", "add_merged")(encoder.backbone, job.backbone.adapter, seed=job.seed)
-    return encoder
-
-
-def tell_of_templates(init_from: str | None) -> None:
-    """Warn that a start with templates still reads sentences through them."""
-    if init_from is not None and read_layout(encoder_folder(init_from)).templates is not None:
-        log.warning(
-            "init_from=%s: sentences are read through the templates that it was saved with", init_from
-        )

@@ -34,12 +34,21 @@ from juzhen.evaluation.evaluators import embedding_cache_dir
 from juzhen.families.registry import family_of
 from juzhen.losses.matryoshka import Nested
 from juzhen.models.settings import BiEncoderSettings, ViewEncoderSettings, name_of
-from lightning_modules.base import SentenceModule, require_start, tell_of_templates
+from lightning_modules.base import SentenceModule
 from lightning_modules.loss_factory import Match, build_loss, chosen_losses, declared_loss
+from lightning_modules.starts import require_start, tell_of_templates
 
 
 def fitted(encoder: SentenceEncoder, job: JobConfig) -> CachedTokenizer:
-    """Fit an encoder to the hardware of a job. Return its tokenizer, which caches large sets."""
+    """Fit an encoder to the hardware of a job.
+
+    Args:
+        encoder: It gets `micro_batch_tokens`, compiled layers and gradient checkpointing in place, as configured.
+        job: Its `hardware`, `cache_dir` and `logger.progress` are read.
+
+    Returns:
+        Its tokenizer, which caches large sets.
+    """
     budget = job.hardware.micro_batch_tokens
     encoder.micro_batch_tokens = None if budget == "auto" else budget  # which is found when lengths are known
     if job.hardware.compile:
@@ -50,7 +59,7 @@ def fitted(encoder: SentenceEncoder, job: JobConfig) -> CachedTokenizer:
     return CachedTokenizer(encoder, job.cache_dir, progress=progress)
 
 
-def changes_of(views: Views, encoder: SentenceEncoder) -> SentenceChanges:
+def _changes_of(views: Views, encoder: SentenceEncoder) -> SentenceChanges:
     """Return the text changes that `views` names, for sentences as this encoder reads them."""
     return SentenceChanges(
         encoder.tokenize,
@@ -62,14 +71,22 @@ def changes_of(views: Views, encoder: SentenceEncoder) -> SentenceChanges:
 
 
 def augmentation_of(job: JobConfig, encoder: SentenceEncoder) -> Augmentation | None:
-    """Return the augmentation of training sentences. None if none is configured."""
+    """Make the augmentation of training sentences.
+
+    Args:
+        job: Its `augmentation` and `seed` are read.
+        encoder: Its tokenizers show how a changed sentence is read.
+
+    Returns:
+        The augmentation. None without `augmentation.views`.
+    """
     config = job.augmentation
     if not config.views:
         return None
     views = Views.of(vars(config), group="augmentation")
-    of_sides = {side: changes_of(views, encoder.reading(side)) for side in Side if encoder.sides[side]}
+    of_sides = {side: _changes_of(views, encoder.reading(side)) for side in Side if encoder.sides[side]}
     return Augmentation(
-        changes_of(views, encoder),
+        _changes_of(views, encoder),
         probability=config.probability,
         sets=config.sets,
         seed=job.seed,
@@ -78,7 +95,14 @@ def augmentation_of(job: JobConfig, encoder: SentenceEncoder) -> Augmentation | 
 
 
 def nested_losses(losses: Iterable[nn.Module]) -> list[Nested]:
-    """Return the losses that train several embedding dimensions, also inside of others."""
+    """Return the losses that train several embedding dimensions, also inside of others.
+
+    Args:
+        losses: Losses, which may wrap others.
+
+    Returns:
+        Every `Nested` loss among them and their parts.
+    """
     return [part for loss in losses for part in loss.modules() if isinstance(part, Nested)]
 
 
@@ -118,7 +142,6 @@ class BiEncoder(SentenceModule):
 
     @staticmethod
     def load_encoder(job: JobConfig, *, folder: Path | None = None) -> SentenceEncoder:
-        """Load the encoder in `folder`, else the start of a job: `init_from` if given, else the backbone."""
         start = folder or job.init_from
         encoder = load_encoder(start) if start else load_backbone(job.backbone, seed=job.seed)
         score = job.model.get("score")
@@ -161,7 +184,14 @@ class BiEncoder(SentenceModule):
 
     @classmethod
     def embedding_size(cls, job: JobConfig) -> int:
-        """Dimension of the embeddings that a job learns, read from files."""
+        """Read the dimension of the embeddings that a job learns. Loads no weights.
+
+        Args:
+            job: `init_from`, else `backbone`, names the files.
+
+        Returns:
+            Numbers of an embedding.
+        """
         return embedding_size(job.init_from or job.backbone.path, revision=job.backbone.revision)
 
     def encode(self, batch: Batch) -> dict[str, Tensor]:
@@ -177,7 +207,16 @@ class BiEncoder(SentenceModule):
     def encoded(
         self, batch: Batch, embeddings: Float[Tensor, "sentences dim"], layers: Sequence[Tensor] = ()
     ) -> dict[str, Tensor]:
-        """Compute the inputs of a loss from the embeddings of the batch's sentences."""
+        """Compute the inputs of a loss from the embeddings of the batch's sentences.
+
+        Args:
+            batch: Rows, as positions in its sentences.
+            embeddings: One vector for each sentence of `batch.tokens`.
+            layers: Embeddings of the same sentences at further layers. (): the loss reads the last layer only.
+
+        Returns:
+            Name in `juzhen.core.batch.TENSORS` → tensor with one row per example.
+        """
         self.watch(embeddings, are_embeddings=True)
         reads = self.losses[batch.task].inputs if batch.task in self.losses else ()
         return row_tensors(batch, embeddings, self.encoder.pair_scores, reads=reads, layers=layers)
@@ -230,7 +269,7 @@ class ViewEncoder(BiEncoder):
         self.collate = ViewCollator(
             self.tokenize,
             encoder.collate,
-            changes=changes_of(chosen, encoder),
+            changes=_changes_of(chosen, encoder),
             changes_anchor=self.settings(self.job).changes_anchor,
             seed=self.job.seed,
             sides=self.tokenize,

@@ -17,15 +17,10 @@ from juzhen.families.late.family import MaxSimEvaluator
 from juzhen.families.late.folder import DOCUMENT_LENGTH, PUNCTUATION, QUERY_LENGTH, MultiVectorSettings
 from juzhen.families.registry import family_of
 from juzhen.models.colbert import ColBERTSettings
-from lightning_modules.base import (
-    SentenceModule,
-    put_adapter,
-    require_mergeable,
-    require_start,
-    start_without_adapter,
-)
+from lightning_modules.base import SentenceModule
 from lightning_modules.biencoder import fitted
 from lightning_modules.loss_factory import Match
+from lightning_modules.starts import put_adapter, require_mergeable, require_start, start_without_adapter
 
 DIM = 128
 """Numbers of a token vector, as ColBERT has them."""
@@ -75,7 +70,18 @@ class ColBERT(SentenceModule):
 
     @staticmethod
     def load_encoder(job: JobConfig, *, folder: Path | None = None) -> MultiVectorEncoder:
-        """Load the encoder in `folder`, or the start of a job. Any encoder of sentences gets a new layer."""
+        """Load the ColBERT that a stage trains. Any other encoder of sentences gets a new layer.
+
+        Args:
+            job: Names the start. Its `model` has the settings of a new layer.
+            folder: Encoder folder of the stage before, or of a finished run. None: the start of the job.
+
+        Returns:
+            The encoder, with a new adapter if the job has one.
+
+        Raises:
+            UserError: The start is a ColBERT with other settings than those of the job.
+        """
         settings, start = ColBERT.settings(job), folder or job.init_from
         found = start or job.backbone.path
         if is_multi_vector(found):
@@ -112,7 +118,14 @@ class ColBERT(SentenceModule):
         return without_missing(tensors, batch.tensors.get("missing"))
 
     def whole_batch(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Gather as all models do, after padding the token axis to the same length in all processes."""
+        """Gather as all models do, after padding the token axis to the same length in all processes.
+
+        Args:
+            tensors: Name → rows of this process. Those of `OF_PLACES` have an axis of tokens.
+
+        Returns:
+            Name → rows of all processes.
+        """
         if self._trainer is not None and self._trainer.world_size > 1:
             for name in OF_PLACES.keys() & tensors.keys():
                 axis, texts = OF_PLACES[name], tensors[name]

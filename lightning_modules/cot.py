@@ -84,19 +84,28 @@ class CotEncoder(BiEncoder):
     def load_encoder(job: JobConfig, *, folder: Path | None = None) -> PromptEncoder:
         """Load the backbone of a run, of `init_from` or of the job, with the templates of this job.
 
-        A job without training uses the templates saved in the folder. Raises UserError if [MASK] attends to
-        nothing of its sentence.
+        A job without training uses the templates saved in the folder.
+
+        Args:
+            job: Names the start. Its `model` has the templates.
+            folder: Encoder folder of the stage before, or of a finished run. None: the start of the job.
+
+        Returns:
+            The encoder, which reads a sentence through the anchor's template.
+
+        Raises:
+            UserError: [MASK] attends to nothing of its sentence.
         """
         encoder = BiEncoder.load_encoder(job, folder=folder)
         if not job.dataset and encoder.templates is not None:
             if job.model["language"] is not None and Templates.of(job.model) != encoder.templates:
                 log.warning(
-                    "%s: sentences are read through the templates that it was saved with", start_of(job)
+                    "%s: sentences are read through the templates that it was saved with", _start_of(job)
                 )
             return encoder
         encoder = PromptEncoder.around(encoder, Templates.of(job.model)).train()
         if job.dataset and folder is None:
-            require_sight(encoder, start_of(job))
+            require_sight(encoder, _start_of(job))
         return encoder
 
     def objective(self, batch: Batch) -> LossOutput:
@@ -119,7 +128,7 @@ def _tell_of_other_languages(job: JobConfig) -> None:
         )
 
 
-def start_of(job: JobConfig) -> str:
+def _start_of(job: JobConfig) -> str:
     """Return the source of the job's weights, as typed."""
     return job.init_from or job.backbone.path
 
@@ -137,7 +146,15 @@ def _require_trained_mask(job: JobConfig) -> None:
 
 @torch.no_grad()
 def require_sight(encoder: PromptEncoder, start: str) -> None:
-    """Raise UserError if the state at [MASK] of the anchor's template does not depend on the sentence."""
+    """Check that the state at [MASK] of the anchor's template depends on the sentence.
+
+    Args:
+        encoder: It encodes `SENTENCES`. An encoder that reads the pooled state passes.
+        start: Run, folder or hub id for the message.
+
+    Raises:
+        UserError: The mean cosine of the states is above `SAME`.
+    """
     if encoder.templates.read == "pooling":
         return
     with evaluating(encoder):

@@ -23,15 +23,24 @@ from juzhen.encoders.resolve_path import is_cross_encoder
 from juzhen.evaluation.evaluators import PairEvaluator, pair_logits
 from juzhen.families.registry import family_of
 from juzhen.models.settings import CrossEncoderModuleSettings
-from lightning_modules.base import SentenceModule, require_start
+from lightning_modules.base import SentenceModule
 from lightning_modules.biencoder import augmentation_of, fitted
 from lightning_modules.loss_factory import Match, chosen_losses, class_grades, declared_loss
+from lightning_modules.starts import require_start
 
 log = logging.getLogger(__name__)
 
 
 def require_no_embeddings(job: JobConfig, model: str) -> None:
-    """Raise UserError for embedding options, since `model` has no embeddings."""
+    """Check that a job has no embedding options, since its model has no embeddings.
+
+    Args:
+        job: `backbone.layer_norm`, `evaluation.backend` and `evaluation.cache_embeddings` are read.
+        model: Name for the message, with its article.
+
+    Raises:
+        UserError: One of these options is set.
+    """
     for key, is_set in {
         "backbone.layer_norm": job.backbone.layer_norm,
         "evaluation.backend": job.evaluation.backend != BackendName.TORCH,
@@ -116,9 +125,16 @@ class CrossEncoderModule(SentenceModule):
 
     @staticmethod
     def load_encoder(job: JobConfig, *, folder: Path | None = None) -> CrossEncoder:
-        """Load the cross-encoder in `folder`, or the start of a job. A missing head is created.
+        """Load the cross-encoder that a stage trains. A missing head is created.
 
-        The head is also new if a loss consumes class logits and the number of nodes differs.
+        The head is also new if a loss consumes class logits and the number of nodes or their grades differ.
+
+        Args:
+            job: Names the start. Its losses decide the nodes of the head.
+            folder: Encoder folder of the stage before, or of a finished run. None: the start of the job.
+
+        Returns:
+            The cross-encoder, with the settings of `job.model`. A None there keeps the value of the start.
         """
         start, model = folder or job.init_from, job.model
         grades = _class_grades(job, chosen_losses(job))

@@ -58,8 +58,13 @@ class TeacherEmbeddingCache:
         """Encode missing texts, the longest first, and write them in portions.
 
         An interrupted call resumes and computes the same embeddings, since the rest is split into the same portions.
-        Raises
-        UserError for values that half precision cannot represent.
+
+        Args:
+            texts: Texts for the teacher. Equal texts are encoded once.
+            progress: Show a progress bar. None: only on a terminal.
+
+        Raises:
+            UserError: A value that half precision cannot represent.
         """
         distinct = list(dict.fromkeys(texts))
         pending = [distinct[row] for row in np.flatnonzero(self._partition.find(distinct).places < 0)]
@@ -81,7 +86,18 @@ class TeacherEmbeddingCache:
                 self._partition.add(portion, vectors, needed=True)
 
     def find(self, sentences: Sequence[str], numbers: Int[np.ndarray, "some"]) -> Vectors:
-        """Embeddings of the sentences with these numbers. Raises UserError if one is missing."""
+        """Find the embeddings of sentences on disk.
+
+        Args:
+            sentences: Sentence table of a set.
+            numbers: Numbers of the wanted sentences in the table.
+
+        Returns:
+            Float16 vectors, indexed by sentence numbers of the table.
+
+        Raises:
+            UserError: An embedding is missing.
+        """
         vectors = self._partition.find(sentences[number] for number in numbers)
         if (vectors.places < 0).any():
             raise UserError(
@@ -139,8 +155,11 @@ class Targets:
         """Rotate the axes so that the targets approach the student's embeddings of some sentences.
 
         The rotation keeps angles between targets, and the student need not learn the order of the axes (Schönemann
-        1966, https://doi.org/10.1007/BF02289451). `student` has for each set its name, sentence numbers and
-        embeddings.
+        1966, https://doi.org/10.1007/BF02289451).
+
+        Args:
+            student: For each set its name, sentence numbers, and the student's embeddings (some, dim) of these
+                sentences. `dim` is the size of the targets.
         """
         assert self._axes is not None
         left_vectors, _, right_vectors = np.linalg.svd(
@@ -163,11 +182,18 @@ class TaughtCollator(SentenceCollator):
     def read(
         self, examples: Examples, rows: np.ndarray | slice = slice(None)
     ) -> Int[np.ndarray, "rows *texts"]:
-        """Numbers of the sentences of these rows whose vectors are asked of the teacher."""
+        """Find the sentences whose vectors are asked of the teacher.
+
+        Args:
+            examples: Rows of a training set.
+            rows: Row numbers. Default: all rows.
+
+        Returns:
+            Sentence numbers (rows,), or (rows, texts) if the teacher reads several texts of a row.
+        """
         return next(iter(examples.columns.values()))[rows]
 
     def training_batch(self, examples: Examples, rows: np.ndarray, *, index: int) -> Batch:
-        """The Batch of the given rows, which is the `index`-th of the stage."""
         batch = self._batch(examples, rows, self._sharing.get(examples.name, Sharing.BATCH), index=index)
         batch.tensors["teacher"] = self._taught(examples, rows)
         return batch
@@ -252,7 +278,14 @@ class Taught(BiEncoder):
             self._kept = None  # the teacher's weights have no more to do
 
     def targets(self, vectors_of: Mapping[str, tuple[Vectors, np.ndarray]]) -> Targets:
-        """Return the targets of batches, made from teacher vectors. Default: vectors of length 1."""
+        """Make the targets of batches. By default they are the teacher's vectors at length 1.
+
+        Args:
+            vectors_of: Dataset key → teacher vectors of its sentence table, and the numbers of the available ones.
+
+        Returns:
+            The targets for `TaughtCollator.targets`.
+        """
         return Targets(vectors_of, center=0.0, dim=None)
 
     def _read(self) -> list[tuple[Examples, np.ndarray]]:
@@ -359,7 +392,14 @@ class DistillModule(Taught):
         return targets
 
     def encode(self, batch: Batch) -> dict[str, torch.Tensor]:
-        """Encode a taught batch into one row per sentence of each row. Else encode as the bi-encoder."""
+        """Encode a taught batch into one row per sentence of each row. Else encode as the bi-encoder.
+
+        Args:
+            batch: A taught batch has the tensor `teacher`.
+
+        Returns:
+            For a taught batch `student` (texts, dim), `projected` and `teacher` (texts, teacher).
+        """
         if "teacher" not in batch.tensors:
             return super().encode(batch)
         embeddings = self.encoder(batch.tokens)

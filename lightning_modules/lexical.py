@@ -36,7 +36,12 @@ class Lexical(SentenceModule):
 
     @staticmethod
     def load_encoder(job: JobConfig, *, folder: Path | None = None) -> None:
-        """No weights."""
+        """Return None, since there are no weights.
+
+        Args:
+            job: Not read.
+            folder: Not read.
+        """
 
     @property
     def evaluator(self) -> LexicalEvaluator:

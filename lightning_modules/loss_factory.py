@@ -51,7 +51,14 @@ class Needs:
     has_parameters: bool
 
     def suits(self, provided: Sequence[str]) -> bool:
-        """True if a model with these outputs has the inputs of the loss."""
+        """Check that a model has the inputs of the loss.
+
+        Args:
+            provided: Names of the model's outputs, as in `ModelSettings.provides`.
+
+        Returns:
+            True if it has them.
+        """
         return self.input_type in provided or (self.reads_tokens and "tokens" in provided)
 
 
@@ -62,7 +69,14 @@ def _needs(loss: Any) -> Needs:
 def declared_loss(node: Mapping[str, Any]) -> Needs:
     """Read the needs of a loss from its settings. A wrapper has the needs of the wrapped loss.
 
-    Raises UserError if the wrapper does not support the wrapped loss, and for a path outside juzhen.
+    Args:
+        node: Settings of the loss, with the path of its class in `_target_`.
+
+    Returns:
+        The declared needs. Nothing is built.
+
+    Raises:
+        UserError: The wrapper does not support the wrapped loss, or the path is outside juzhen.
     """
     outer: Any = own_class(node["_target_"])
     takes = getattr(outer, "takes", None)
@@ -89,9 +103,18 @@ def declared_loss(node: Mapping[str, Any]) -> Needs:
 
 
 def chosen_losses(job: JobConfig) -> dict[str, Match]:
-    """Return one match per trained dataset, in order. Raises UserError if a loss cannot learn from a set.
+    """Choose the loss and the row kind of each trained dataset.
 
-    It does not check the hyperparameters of losses: see `lightning_modules.loss_factory`.
+    It does not check the hyperparameters of losses: see `match_losses`.
+
+    Args:
+        job: Its datasets, losses, model and `schedule` are read.
+
+    Returns:
+        Dataset key → its match, in the order of `job.dataset`.
+
+    Raises:
+        UserError: A loss cannot learn from a set.
     """
     model = settings_of(job.model)
     if model.input_kind is not None and model.loss_kind is None:
@@ -286,12 +309,17 @@ def _losses_on_file(provided: tuple[str, ...] | None = None) -> dict[str, tuple[
 
 
 def class_grades(config: DatasetConfig, kind: Kind) -> tuple[float, ...]:
-    """Return the similarity grade of each class, from 0 to 1. Graded pairs scale `grades` by `score_range`.
-
-    Raises UserError for graded pairs without `grades`.
+    """Compute the similarity grade of each class. Graded pairs scale `grades` by `score_range`.
 
     Args:
+        config: The set.
         kind: Example kind that the rows of the set are read as.
+
+    Returns:
+        A number from 0 to 1 for each class, ascending for graded pairs.
+
+    Raises:
+        UserError: Graded pairs without `grades`, or with grades that do not rise within `score_range`.
     """
     if kind is not Kind.SCORED_PAIR:
         return NLI_GRADES if kind is Kind.NLI_PAIR else (0.0, 1.0)
@@ -313,7 +341,17 @@ def class_grades(config: DatasetConfig, kind: Kind) -> tuple[float, ...]:
 
 
 def match_losses(job: JobConfig) -> dict[str, Match]:
-    """Return one match per trained dataset, in order. Raises UserError if a loss cannot learn from a set."""
+    """Choose the losses as `chosen_losses` does, and check their hyperparameters and the model's needs.
+
+    Args:
+        job: The whole configuration.
+
+    Returns:
+        Dataset key → its match, in the order of `job.dataset`.
+
+    Raises:
+        UserError: A loss cannot learn from a set, a number is outside its limits, or the model refuses the job.
+    """
     matches = chosen_losses(job)
     for match in matches.values():
         if match.loss:  # its constructor refuses numbers it cannot use; better now than later
@@ -362,7 +400,19 @@ def _require_teacher_scores(job: JobConfig, matches: Mapping[str, Match]) -> Non
 
 
 def build_loss(config: Mapping[str, Any], *, dim: int, num_classes: int) -> Loss:
-    """Build the loss of a configuration node. Only a loss with a head receives the sizes."""
+    """Build the loss of a configuration node.
+
+    Args:
+        config: Path of the class in `_target_`, and its hyperparameters.
+        dim: Dimension of an embedding. Only a loss with a head receives it.
+        num_classes: Number of classes. Only a loss with a head receives it.
+
+    Returns:
+        A new loss.
+
+    Raises:
+        UserError: A hyperparameter is outside its limits.
+    """
     target = own_class(config["_target_"])
     numbers = numbers_of(config)
     sizes = {"dim": dim, "num_classes": num_classes} if target.has_parameters else {}

@@ -82,7 +82,14 @@ class MaskedPlan(EncodingPlan):
         return self._pairs.matchers(outputs[: self._first, 3:])
 
     def text_scores(self, outputs: Float[np.ndarray, "sentences outputs"]) -> dict[str, Score]:
-        """Return loss and accuracy of each text, over all its hidden tokens."""
+        """Compute loss and accuracy of each text set, over all its hidden tokens.
+
+        Args:
+            outputs: A row for each of `examples`: summed loss, correct tokens, hidden tokens, then the embedding.
+
+        Returns:
+            `split/dataset/metric` → score of mlm_loss or mlm_accuracy. It has no value if no token was hidden.
+        """
         scores, first = {}, self._first
         for examples in self.texts:
             loss, right, count = outputs[first : first + len(examples), :3].astype(np.float64).sum(axis=0)
@@ -130,7 +137,14 @@ class MaskedLanguageModel(BiEncoder):
         self.collate = TextCollator(self.encoder.tokenize, self.encoder.collate, sides=self.tokenize)
 
     def objective(self, batch: Batch) -> LossOutput:
-        """Return the mean loss per hidden token, over all processes."""
+        """Compute the mean loss per hidden token, over all processes.
+
+        Args:
+            batch: Rows of sentences. Which tokens are hidden depends on the seed, the step and the sentences.
+
+        Returns:
+            The scalar to minimise, and `mlm_accuracy`. The loss is 0 if no token is hidden.
+        """
         seen, hidden = self._masked(batch.tokens, batch.sentence_ids, step=self._batch_index)
         states = self.encoder.token_states(seen)[hidden]
         logits = self.head(states).float()
@@ -148,7 +162,14 @@ class MaskedLanguageModel(BiEncoder):
         return loss - loss.detach() + mean_loss, {"mlm_accuracy": accuracy}
 
     def output(self, batch: Batch) -> Float[Tensor, "batch outputs"]:
-        """Return per sentence: summed loss, correctly predicted tokens, hidden tokens. Then its embedding."""
+        """Encode the rows of a `MaskedPlan`, and predict the hidden tokens of its texts.
+
+        Args:
+            batch: Rows of the plan. A target above 0 marks a text with hidden tokens.
+
+        Returns:
+            (batch, 3 + dim): summed loss, correctly predicted tokens, hidden tokens. Then the embedding.
+        """
         rows = batch.columns["text"]
         in_text = torch.zeros(len(batch.sentence_ids), device=rows.device)
         in_text[rows] = batch.tensors["targets"]

@@ -14,10 +14,11 @@ from juzhen.encoders.resolve_path import download, encoder_folder, locate_folder
 from juzhen.families.answers.encoder import READER, GenerativeReranker
 from juzhen.families.registry import family_of
 from juzhen.models.reranker import RerankerModuleSettings
-from lightning_modules.base import SentenceModule, require_start
+from lightning_modules.base import SentenceModule
 from lightning_modules.biencoder import fitted
 from lightning_modules.crossencoder import CrossEncoderModule, require_no_embeddings
 from lightning_modules.loss_factory import Match
+from lightning_modules.starts import require_start
 
 
 class RerankerModule(CrossEncoderModule):
@@ -60,7 +61,15 @@ class RerankerModule(CrossEncoderModule):
 
     @staticmethod
     def load_encoder(job: JobConfig, *, folder: Path | None = None) -> GenerativeReranker:  # type: ignore[override]
-        """Load the reranker in `folder`, or the start of a job. Any other decoder gets a new prompt."""
+        """Load the reranker that a stage trains. Any other decoder gets a new prompt.
+
+        Args:
+            job: Names the start. Its `model` has answers, template and instruction of a new prompt.
+            folder: Encoder folder of the stage before, or of a finished run. None: the start of the job.
+
+        Returns:
+            The reranker. `model.instruction` replaces the one of a saved start.
+        """
         settings: Any = RerankerModule.settings(job)
         start = folder or job.init_from
         if start and gives_answers(encoder_folder(start)):

@@ -26,7 +26,14 @@ WHOLE_WEIGHTS = ("averaging", "mining", "set_weights", "unfreezing")
 
 
 def check_sharding(job: JobConfig) -> None:
-    """Raise UserError for options that need whole weights in each process during training."""
+    """Check that a job needs no whole weights in each process during training.
+
+    Args:
+        job: `hardware.precision`, `callbacks` and `backbone.adapter` are read.
+
+    Raises:
+        UserError: An option needs whole weights.
+    """
     if job.hardware.precision == "16-mixed":
         raise UserError(
             "hardware.strategy=fsdp: type hardware.precision=bf16-mixed or 32-true. Losses of 16-mixed are scaled, and "
@@ -58,14 +65,25 @@ class Sharded(ModelParallelStrategy):
 
 
 def copy_to_shard(module: pl.LightningModule) -> pl.LightningModule:
-    """Return a copy of the model with separate weights, which is sharded once its Trainer has processes."""
+    """Return a copy of the model with separate weights, which is sharded once its Trainer has processes.
+
+    Args:
+        module: The model with whole weights. It is not changed.
+
+    Returns:
+        The copy, with `is_sharded` set.
+    """
     twin = copy.deepcopy(module)
     twin.is_sharded = True
     return twin
 
 
 def shard(module: pl.LightningModule) -> None:
-    """Keep only this process's part of each tensor of `module`, once. Lightning calls it before each pass."""
+    """Keep only this process's part of each tensor of `module`, once. Lightning calls it before each pass.
+
+    Args:
+        module: A copy from `copy_to_shard` with its Trainer. It is changed in place.
+    """
     from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forward_method
 
     if isinstance(module, FSDPModule):
@@ -82,11 +100,11 @@ def shard(module: pl.LightningModule) -> None:
     for step in STEPS:
         register_fsdp_forward_method(module, step)
     inner = getattr(module.encoder, "inner", module.encoder)
-    vars(inner)["most_pieces"] = lambda count: most_of_all(count, module.device)
+    vars(inner)["most_pieces"] = lambda count: _most_of_all(count, module.device)
     module.strict_loading = not frozen_names(module)
 
 
-def most_of_all(count: int, device: torch.device) -> int:
+def _most_of_all(count: int, device: torch.device) -> int:
     counts = torch.tensor(count, device=device)
     torch.distributed.all_reduce(counts, torch.distributed.ReduceOp.MAX)
     return int(counts)
@@ -94,12 +112,24 @@ def most_of_all(count: int, device: torch.device) -> int:
 
 @torch.no_grad()
 def put_together(module: nn.Module, sharded: nn.Module) -> None:
-    """Copy the weights of the sharded copy into `module`. All processes must call it."""
+    """Copy the weights of the sharded copy into `module`. All processes must call it.
+
+    Args:
+        module: The model with whole weights.
+        sharded: Its trained copy. Parameters and buffers have the same names.
+    """
     whole = {**dict(module.named_parameters()), **dict(module.named_buffers())}
     for name, values in {**dict(sharded.named_parameters()), **dict(sharded.named_buffers())}.items():
         whole[name].copy_(whole_tensor(values))
 
 
 def whole_tensor(values: Tensor) -> Tensor:
-    """Gather the whole tensor if this process has a part."""
+    """Gather the whole tensor if this process has a part.
+
+    Args:
+        values: A tensor, or this process's part of one.
+
+    Returns:
+        The whole tensor. A tensor that is not sharded is returned unchanged.
+    """
     return values.full_tensor() if isinstance(values, DTensor) else values

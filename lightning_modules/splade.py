@@ -18,15 +18,10 @@ from juzhen.losses.loss import LossOutput
 from juzhen.losses.regularizers import flops, mean_nonzero, warmed_up
 from juzhen.models.settings import INNER, name_of
 from juzhen.models.splade import SpladeSettings
-from lightning_modules.base import (
-    SentenceModule,
-    put_adapter,
-    require_mergeable,
-    require_start,
-    start_without_adapter,
-)
+from lightning_modules.base import SentenceModule
 from lightning_modules.biencoder import augmentation_of, fitted
 from lightning_modules.loss_factory import Match
+from lightning_modules.starts import put_adapter, require_mergeable, require_start, start_without_adapter
 
 UNDECIDED_AT_0 = ("bce", "ce_mse", "cosent_bce")
 """Losses that take the sigmoid of a score for a probability. Others say so by their activation."""
@@ -81,7 +76,18 @@ class Splade(SentenceModule):
 
     @staticmethod
     def load_encoder(job: JobConfig, *, folder: Path | None = None) -> SparseEncoder:
-        """Load the encoder in `folder`, or the start of a job. Any encoder of sentences gets a new head."""
+        """Load the sparse encoder that a stage trains. Any other encoder of sentences gets a new head.
+
+        Args:
+            job: Names the start. Its `model` has pooling and activation of a new head.
+            folder: Encoder folder of the stage before, or of a finished run. None: the start of the job.
+
+        Returns:
+            The encoder, with a new adapter if the job has one.
+
+        Raises:
+            UserError: The start was trained with another pooling or activation than the job sets.
+        """
         numbers, start = Splade.settings(job), folder or job.init_from
         found = start or job.backbone.path
         if is_sparse(found):

@@ -27,9 +27,18 @@ from lightning_modules.loss_factory import Match, build_loss, class_grades
 
 
 def check_learnable(job: JobConfig, rows: SentenceDataModule, matches: Mapping[str, Match]) -> list[str]:
-    """Return warnings for the user before the stage of `rows` is trained, a line each.
+    """Check that a stage can learn from its rows, before it is trained.
 
-    Raises UserError if nothing can be learnt.
+    Args:
+        job: The whole configuration.
+        rows: Data module of the stage, with its training rows read.
+        matches: Dataset key → its loss and row kind.
+
+    Returns:
+        Warnings for the user, a line each. [] without training rows.
+
+    Raises:
+        UserError: Nothing can be learnt.
     """
     warnings = []
     for name, examples in rows.train.items():
@@ -47,7 +56,7 @@ def check_learnable(job: JobConfig, rows: SentenceDataModule, matches: Mapping[s
             size = rows.stream.batch_sizes[name]
             warnings += _Set(job, examples, loss, matches[name], size)(len(rows.train) == 1)
             if size > 1 and own_class(job.model["_target_"]).input_kind is None:
-                warnings += empty_batches(
+                warnings += _empty_batches(
                     rows,
                     name,
                     loss,
@@ -221,7 +230,15 @@ def _validation(job: JobConfig, rows: SentenceDataModule) -> Iterator[str]:
 
 
 def require_grades(examples: Examples, config: DatasetConfig) -> None:
-    """Raise UserError for the first row of graded pairs whose score is not among its `grades`."""
+    """Check that every score of graded pairs is among the `grades` of the set.
+
+    Args:
+        examples: Graded pairs, with targets from 0 to 1.
+        config: The set, with `grades` in the range of the file.
+
+    Raises:
+        UserError: The first row whose score is not among them.
+    """
     assert examples.targets is not None  # graded pairs have scores
     grades = np.asarray(class_grades(config, examples.kind), dtype=np.float32)
     wrong = np.flatnonzero(np.abs(examples.targets[:, None] - grades).min(axis=1) > 1e-5)
@@ -247,7 +264,7 @@ FEW = 0.01
 """Share of empty batches that needs no line."""
 
 
-def compares_rows(examples: Examples, rows: np.ndarray, loss: Loss) -> bool:
+def _compares_rows(examples: Examples, rows: np.ndarray, loss: Loss) -> bool:
     """Apply `compares` to the part of a loss that compares rows, if it has such a part."""
     has_part = (
         loss.is_batchwise
@@ -258,7 +275,15 @@ def compares_rows(examples: Examples, rows: np.ndarray, loss: Loss) -> bool:
 
 
 def comparisons(rows: SentenceDataModule, losses: Mapping[str, Loss]) -> dict[str, Comparison]:
-    """Return dataset key → `compares` for the current rows of its set, which mining changes."""
+    """Make the function of each set that checks if the rows of a batch differ.
+
+    Args:
+        rows: Data module of the stage. Its current rows are read at each call, since mining changes them.
+        losses: Dataset key → loss. Sets without a loss are left out.
+
+    Returns:
+        Dataset key → function of row numbers. True if the rows differ in the value that the loss compares.
+    """
     return {
         name: lambda chosen, name=name, loss=losses[name]: compares(rows.train[name], chosen, loss)
         for name in rows.train
@@ -266,7 +291,7 @@ def comparisons(rows: SentenceDataModule, losses: Mapping[str, Loss]) -> dict[st
     }
 
 
-def empty_batches(
+def _empty_batches(
     rows: SentenceDataModule, name: str, loss: Loss, *, size_key: str, told_as: str
 ) -> Iterator[str]:
     """Yield a line if more than a few batches of a set compare nothing, with the effect of balancing."""
@@ -298,7 +323,7 @@ def empty_batches(
 def _count(rows: SentenceDataModule, name: str, loss: Loss, *, balanced: bool) -> tuple[int, int]:
     """Count the batches without compared rows, and all inspected batches."""
     batches = _drawn(rows, name, balanced=balanced)
-    return sum(not compares_rows(rows.train[name], batch, loss) for batch in batches), len(batches)
+    return sum(not _compares_rows(rows.train[name], batch, loss) for batch in batches), len(batches)
 
 
 def _drawn(rows: SentenceDataModule, name: str, *, balanced: bool) -> list[np.ndarray]:

@@ -9,7 +9,7 @@ from jobs import typed_job
 from conf.own_classes import own_class
 from juzhen.core.errors import UserError
 from juzhen.encoders.resolve_path import HEAD_FILE
-from lightning_modules.base import HEADED
+from lightning_modules.starts import HEADED
 
 MODULES = {
     "colbert": ["sentence_transformers.models.Transformer"],
