@@ -16,7 +16,7 @@ from callbacks.trial import TrialAddress
 from conf.job import Duration, JobConfig, OptimizerConfig, StageConfig, TrainingConfig
 from conf.own_classes import LOSSES, declared_losses, keys_of, own_class, own_targets, refusal
 from juzhen import identity
-from juzhen.core.aliases import current_key, note_once, require_set, with_current_keys
+from juzhen.core.aliases import current_key, note_once, with_current_keys
 from juzhen.core.errors import UserError, command, nearest, setting
 from juzhen.core.examples import Kind
 from juzhen.core.kinds import CLASS_MEANS, CORRELATIONS, MEASURES, OF_ANY_TEXT, V_MEASURE
@@ -26,7 +26,7 @@ from juzhen.core.result import Result
 from juzhen.core.safe_open import read_yaml
 from juzhen.core.schema import ConfigError, validated
 from juzhen.core.secrets import NO_SECRETS, place_of_secret
-from juzhen.data.spec import smallest
+from juzhen.data.spec import require_set, smallest
 from juzhen.evaluation.saved_run import SavedRun
 from juzhen.identity import with_language
 from juzhen.models import settings_of

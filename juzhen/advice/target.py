@@ -16,7 +16,6 @@ from pathlib import Path
 import numpy as np
 import zstandard
 
-from juzhen.core.aliases import require_set
 from juzhen.core.atomic_write import atomic_write
 from juzhen.core.errors import UserError
 from juzhen.core.examples import JUDGED, Examples, Kind
@@ -25,13 +24,21 @@ from juzhen.core.lazy_names import offered
 from juzhen.core.paths import DATASETS, is_table, suffix_of
 from juzhen.core.safe_open import open_regular_file
 from juzhen.data.convert import convert_rows
+from juzhen.data.excel import EXCEL
 from juzhen.data.leaks import LeakFilter
 from juzhen.data.loading import cut
 from juzhen.data.readers import COLUMNAR, decompressed, files_of, has_split, plain_name
 from juzhen.data.rows import own_set, set_name
 from juzhen.data.source import load_examples
-from juzhen.data.spec import DatasetConfig, Source, configured_set, described_sets, read_description
-from juzhen.data.tables import EXCEL, TableReading
+from juzhen.data.spec import (
+    DatasetConfig,
+    Source,
+    configured_set,
+    described_sets,
+    read_description,
+    require_set,
+)
+from juzhen.data.tables import TableReading
 
 HEAD_BYTES = 32 * 2**20
 """Text that is read of a file: about 500,000 short pairs. At most 16,000 rows of a source are used."""

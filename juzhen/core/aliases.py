@@ -9,11 +9,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import wraps
-from pathlib import Path
 from typing import Any, TypeVar
-
-from juzhen.core.errors import UserError, command, nearest
-from juzhen.core.paths import is_table
 
 Taker = TypeVar("Taker", bound=Callable[..., Any])
 
@@ -371,6 +367,9 @@ OF_GROUPS: Mapping[str, Mapping[str, str]] = {
 def current_target(target: str) -> str:
     """Return the dotted name of a class with the module that it has moved to.
 
+    Args:
+        target: Dotted name of a class, as in `_target_`. One that has not moved stays.
+
     >>> current_target("juzhen.losses.order.CoSENT")
     'juzhen.losses.pairwise_ranking.CoSENT'
     """
@@ -380,6 +379,9 @@ def current_target(target: str) -> str:
 
 def current_key(key: str) -> str:
     """Return a dotted key of a job, or a group of `conf/`, by its name today.
+
+    Args:
+        key: Dotted key, or the name of a group. A name that has not changed is returned unchanged.
 
     >>> current_key("dataset.csts.view"), current_key("suite"), current_key("seed")
     ('dataset.csts.convert_to', 'benchmark', 'seed')
@@ -395,6 +397,9 @@ def current_key(key: str) -> str:
 
 def current_word(word: str) -> str:
     """Return an override with its key by the name of today, and its value if that changed with the name.
+
+    Args:
+        word: An override of Hydra, such as `+loss=cosent` or `seed=1,2`. One without a renamed key stays.
 
     >>> current_word("suite=none"), current_word("callbacks.mining.share=0.95"), current_word("seed=1")
     ('benchmark=none', 'callbacks.mining.relative_margin=0.05', 'seed=1')
@@ -414,6 +419,9 @@ def with_current_keys(job: Mapping[str, Any]) -> dict[str, Any]:
 
     Where both names are there, the old one counts: somebody wrote it, and the new one is a default.
 
+    Args:
+        job: Plain settings, nested as in `job.yaml`. They are not changed.
+
     >>> with_current_keys({"dataset": {"csts": {"convert_to": None, "view": "triplet"}}})
     {'dataset': {'csts': {'convert_to': 'triplet'}}}
     """
@@ -423,6 +431,9 @@ def with_current_keys(job: Mapping[str, Any]) -> dict[str, Any]:
 def with_old_keys(job: Mapping[str, Any]) -> dict[str, Any]:
     """Return a job's settings with the keys of 0.2, of which digests are made.
 
+    Args:
+        job: Plain settings with the names of today. They are not changed.
+
     >>> with_old_keys({"dataset": {"csts": {"convert_to": None}}})
     {'dataset': {'csts': {'view': None}}}
     """
@@ -431,7 +442,12 @@ def with_old_keys(job: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def note_once(old: str, new: str) -> None:
-    """Print once on stderr that a name of 0.2 has another name."""
+    """Print once on stderr that a name of 0.2 has another name.
+
+    Args:
+        old: Name as it was typed.
+        new: Name today.
+    """
     if old not in _noted:
         _noted.add(old)
         print(
@@ -477,23 +493,26 @@ def _renamed_in_losses(node: Any) -> Any:
         return [_renamed_in_losses(value) for value in node]
     if not isinstance(node, Mapping):
         return node
-    if is_own_loss(node):
+    if _is_own_loss(node):
         for old, new in RENAMED_IN_LOSSES.items():
             node = _renamed(node, [old], new)
     return {key: _renamed_in_losses(value) for key, value in node.items()}
 
 
-def is_own_loss(node: Mapping[str, Any]) -> bool:
+def _is_own_loss(node: Mapping[str, Any]) -> bool:
     return str(node.get("_target_", "")).startswith("juzhen.losses.")
 
 
 def with_old_options(node: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a loss of ours with the options of 0.2, of which digests are made, and others unchanged.
 
+    Args:
+        node: Settings of a loss with `_target_`. They are not changed.
+
     >>> with_old_options({"_target_": "juzhen.losses.classes.CrossEntropy", "label_smoothing": 0})
     {'_target_': 'juzhen.losses.classes.CrossEntropy', 'smoothing': 0}
     """
-    if is_own_loss(node):
+    if _is_own_loss(node):
         for old, new in RENAMED_IN_LOSSES.items():
             node = _renamed(node, [new], old)
     return node
@@ -501,6 +520,14 @@ def with_old_options(node: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def converted(old: str, new: str, value: Any) -> Any:
     """Return the value that an option has under another name. Only numbers change.
+
+    Args:
+        old: Old name of the option, of a key or of a verb (`--share`).
+        new: Its name today.
+        value: A number, or its text. Other values, and options with the same meaning as before, keep their value.
+
+    Returns:
+        A number for a number, and a text for a text.
 
     >>> converted("share", "relative_margin", 0.95), converted("--share", "--relative-margin", "none")
     (0.05, 'none')
@@ -546,6 +573,13 @@ def accept_renamed(names: Mapping[str, str]) -> Callable[[Taker], Taker]:
 def current_flags(verb: str, arguments: Sequence[str]) -> list[str]:
     """Return the arguments of a verb with renamed options under their names, and note each on stderr.
 
+    Args:
+        verb: Subcommand of `juzhen`, such as `mine`.
+        arguments: Its arguments as typed.
+
+    Returns:
+        The arguments, with values converted where the meaning of an option changed.
+
     >>> current_flags("mine", ["lcqmc", "--exclude-from", "bq"])
     ['lcqmc', '--exclude-from', 'bq']
     """
@@ -567,6 +601,12 @@ def current_flags(verb: str, arguments: Sequence[str]) -> list[str]:
 def plain(word: str) -> str:
     """Remove case, punctuation and the suffix of losses from a word.
 
+    Args:
+        word: A name, in any spelling.
+
+    Returns:
+        Its lower-case letters and digits. The word `loss` alone stays.
+
     >>> plain("MultipleNegativesRankingLoss"), plain("info_nce"), plain("--top-k")
     ('multiplenegativesranking', 'infonce', 'topk')
     """
@@ -576,6 +616,14 @@ def plain(word: str) -> str:
 
 def option_meant(group: str, word: str, options: Iterable[str] = ()) -> str | None:
     """Return our option of a group for an option of other tools. None if it is unknown, or not among the options.
+
+    Args:
+        group: Group of `conf/`, such as `loss`.
+        word: Option as typed, in the spelling of any toolkit.
+        options: Options that the group has. Without any, every known answer is given.
+
+    Returns:
+        Overrides, such as `loss=cosent`, divided by spaces.
 
     >>> option_meant("loss", "MultipleNegativesRankingLoss"), option_meant("loss", "CoSENTLoss", ["cosent"])
     ('loss=info_nce', 'loss=cosent')
@@ -592,6 +640,13 @@ def option_meant(group: str, word: str, options: Iterable[str] = ()) -> str | No
 
 def setting_meant(key: str, value: str | None = None) -> str | None:
     """Return our setting for a setting of other tools, or None.
+
+    Args:
+        key: Setting of another tool. Only the last part of a dotted key counts.
+        value: Value as typed. None, or a list with commas, is shown as `…`.
+
+    Returns:
+        An override, with the value converted if the meaning differs.
 
     >>> setting_meant("num_train_epochs", "3"), setting_meant("scale", "20"), setting_meant("lr")
     ("training.duration='3 epochs'", 'loss.temperature=0.05', 'optimizer.lr=…')
@@ -611,6 +666,9 @@ def setting_meant(key: str, value: str | None = None) -> str | None:
 def verb_meant(word: str) -> str | None:
     """Return the command for a verb of other tools, or None.
 
+    Args:
+        word: Subcommand as typed.
+
     >>> verb_meant("embed")
     'juzhen encode'
     """
@@ -620,25 +678,13 @@ def verb_meant(word: str) -> str | None:
 def flag_meant(flag: str, flags: Iterable[str]) -> str | None:
     """Return our option for an option of other tools, or None.
 
+    Args:
+        flag: Option as typed, with its dashes.
+        flags: Options that the subcommand has.
+
     >>> flag_meant("--top", ["--top-k", "--mode"]), flag_meant("--top", ["--mode"])
     ('--top-k', None)
     """
     known = list(flags)
     same = [each for each in known if plain(each) == plain(flag)]
     return next((each for each in (*same, *OPTIONS.get(plain(flag), ())) if each in known), None)
-
-
-def require_set(key: str, name: str, sets: Iterable[str]) -> None:
-    """Raises UserError for an unknown set, with its name here or the nearest one."""
-    known = list(sets)
-    if name not in known:
-        if Path(name).is_dir():
-            if (Path(name) / "result.json").is_file():
-                raise UserError(f"{key}={name}: the folder of a run. Give a table, or the name of a set")
-            tables = [path for path in sorted(Path(name).iterdir()) if is_table(path)]
-            given = f"a file in it, such as {tables[0]}" if tables else "a file"
-            raise UserError(f"{key}={name}: a folder. Give {given}, or the name of a set")
-        meant = (option_meant("dataset", name, known) or "").removeprefix("dataset=").partition(" ")[0]
-        hint = f"Type {meant}" if meant in known else nearest(name, known)
-        hint = f"Make a set of the file: {command('juzhen', 'dataset', name)}" if is_table(name) else hint
-        raise UserError(f"{key}={name}: unknown set. {hint}")

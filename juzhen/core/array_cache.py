@@ -66,17 +66,40 @@ class ArrayCache:
         self._max_bytes = max_bytes
 
     def path(self, key: str) -> Path:
+        """Return the file of a key. It need not exist.
+
+        Args:
+            key: Name without suffix, with `/` after the name of a subfolder.
+
+        Returns:
+            Path of a `.safetensors` file in the cache.
+        """
         return self.folder / f"{key}{SUFFIX}"
 
     def keys(self, prefix: str) -> list[str]:
-        """Return all keys in a subfolder, in order. A link is somebody else's folder."""
+        """Return all keys in a subfolder, in order.
+
+        Args:
+            prefix: Name of the subfolder. A link is a foreign folder, and has no keys.
+
+        Returns:
+            Keys with the prefix. An empty list if the folder is missing.
+        """
         folder = self.folder / prefix
         if self.folder.is_symlink() or folder.is_symlink():
             return []
         return sorted(f"{prefix}/{path.stem}" for path in folder.glob(f"*{SUFFIX}") if _is_ours(path))
 
     def read(self, key: str) -> Stored | None:
-        """Return the arrays of a key, or None."""
+        """Return the arrays of a key, or None.
+
+        Args:
+            key: Key as in `write`. Its file becomes the one used last.
+
+        Returns:
+            The arrays, mapped from the file. None if the file is missing, or damaged: then it is removed with a
+            warning.
+        """
         path = self.path(key)
         try:
             stored = read_arrays(path, checks=_CHECKED.get(path) != _state(path))
@@ -96,6 +119,10 @@ class ArrayCache:
         """Write arrays and return them mapped. None, with a warning, if they cannot be written.
 
         Of several processes that write a key at once, the last ones use the file of the first: all map the same file.
+
+        Args:
+            key: Name without suffix, with `/` after the name of a subfolder.
+            arrays: Name → array of any shape.
         """
         path = self.path(key)
         try:
@@ -115,6 +142,11 @@ class ArrayCache:
             return None
 
     def remove(self, key: str) -> None:
+        """Remove the file of a key. A missing file is no error.
+
+        Args:
+            key: Key as in `write`.
+        """
         with suppress(OSError):
             remove_file(self.path(key))
 
@@ -142,6 +174,11 @@ def write_arrays(file: IO[bytes], arrays: Mapping[str, np.ndarray], *, key: str)
     """Write a safetensors file with a checksum of key and bytes.
 
     The widest numbers come first, so that all are aligned.
+
+    Args:
+        file: Open for bytes, at the position of the first byte.
+        arrays: Name → array. Arrays that are not contiguous are copied.
+        key: Part of the checksum, so that a file under a wrong name is refused.
     """
     arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     arrays = dict(sorted(arrays.items(), key=lambda item: -item[1].itemsize))

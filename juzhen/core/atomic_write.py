@@ -95,7 +95,17 @@ def atomic_write(
 
 
 def write_text(path: str | Path, text: str, *, in_own_folder: bool = False) -> None:
-    """Replace a file by a text. Errors: as of `atomic_write`."""
+    """Replace a file by a text.
+
+    Args:
+        path: File to write, in UTF-8.
+        text: Whole content. Nothing is added at its end.
+        in_own_folder: True for a file of a folder that juzhen has marked, as in `atomic_write`.
+
+    Raises:
+        UserError: As `atomic_write`.
+        OSError: As `atomic_write`.
+    """
     with atomic_write(path, in_own_folder=in_own_folder) as file:
         file.write(text)
 
@@ -103,7 +113,19 @@ def write_text(path: str | Path, text: str, *, in_own_folder: bool = False) -> N
 def write_json(
     path: str | Path, content: Any, *, indent: int | None = 1, in_own_folder: bool = False
 ) -> None:
-    """Replace a file by plain data as JSON. Raises ValueError for NaN, and the errors of `atomic_write`."""
+    """Replace a file by plain data as JSON.
+
+    Args:
+        path: File to write.
+        content: Plain data: dictionaries, lists, texts, finite numbers, booleans and None.
+        indent: Spaces a level. None writes a single line.
+        in_own_folder: True for a file of a folder that juzhen has marked, as in `atomic_write`.
+
+    Raises:
+        ValueError: A number is NaN or infinite.
+        UserError: As `atomic_write`.
+        OSError: As `atomic_write`.
+    """
     text = json.dumps(content, ensure_ascii=False, indent=indent, allow_nan=False) + "\n"
     write_text(path, text, in_own_folder=in_own_folder)
 
@@ -113,6 +135,16 @@ def atomic_write_dir(path: str | Path) -> Iterator[Path]:
     """Give an empty folder to fill that replaces `path` at the end of the block, as `atomic_write` does for files.
 
     The umask alone decides who may read its files. A folder is replaced only if juzhen wrote all its files.
+
+    Args:
+        path: Folder to make or replace.
+
+    Yields:
+        A new folder next to it. It is removed if the block fails.
+
+    Raises:
+        UserError: The path is a file, the current folder or one above it, or a folder with other files than those of
+            juzhen.
     """
     path = Path(path)
     if path.is_file():
@@ -140,6 +172,10 @@ def require_room(folder: Path, num_bytes: int = PROBE_BYTES) -> None:
 
     It writes up to PROBE_BYTES, because free space does not show quotas, limits and permissions.
 
+    Args:
+        folder: An existing folder.
+        num_bytes: Size of the files to come.
+
     Raises:
         OSError: They do not fit, or nothing can be written. It has the path of the folder.
     """
@@ -153,7 +189,15 @@ def require_room(folder: Path, num_bytes: int = PROBE_BYTES) -> None:
 
 
 def new_link(target: Path, path: Path) -> None:
-    """Replace `path` by a hard link to the file `target`. Raises OSError if the file system has no hard links."""
+    """Replace `path` by a hard link to the file `target`.
+
+    Args:
+        target: An existing file on the same file system.
+        path: File to make or replace.
+
+    Raises:
+        OSError: The file system has no hard links, or the paths are on different ones.
+    """
     part = _unfinished(path)
     os.link(target, part)
     try:
@@ -193,7 +237,15 @@ def remove_folder(path: Path, names: str) -> None:
 
 
 def move(path: Path, folder: Path) -> None:
-    """Move a file or folder of a marked folder into another folder. A link is moved as a link."""
+    """Move a file or folder of a marked folder into another folder. A link is moved as a link.
+
+    Args:
+        path: File or folder to move. A link is moved as a link.
+        folder: An existing folder on the same file system. The name stays.
+
+    Raises:
+        OSError: The move is impossible.
+    """
     os.rename(path, folder / path.name)
 
 
@@ -201,6 +253,9 @@ def clear_leftovers(folder: Path) -> None:
     """Remove what killed processes left at any depth, and give a folder that they moved aside its name back.
 
     Files that a living process is writing stay.
+
+    Args:
+        folder: Folder to clear, with its subfolders. A missing one is no error.
     """
     for parent, folders, _ in os.walk(folder):
         folders[:] = [name for name in folders if name != KEPT_ASIDE and not LEFT_BEHIND.fullmatch(name)]

@@ -67,7 +67,20 @@ def table_columns(values: Any) -> list[str] | None:
 
 
 def as_list_of(values: Any, name: str, *kinds: type, way: str) -> list[Any]:
-    """The values of a column of objects of some classes. Raises UserError, with the way, for others."""
+    """Return the values of a column of objects of some classes.
+
+    Args:
+        values: A list, a column of a table, or another column that `as_column` reads.
+        name: Name of the argument, for the message.
+        *kinds: Accepted classes.
+        way: Advice at the end of the message, without full stop.
+
+    Returns:
+        The values in their order.
+
+    Raises:
+        UserError: A value has another class.
+    """
     column = as_column(values, name)
     if strange := [value for value in column if not isinstance(value, kinds)]:
         raise UserError(f"{name}: {type(strange[0]).__name__} does not belong in this list. {way}.")
@@ -255,7 +268,14 @@ def as_numbers(**columns: Any) -> list[np.ndarray]:
 
 
 def described(value: object) -> str:
-    """The class of a value, and the value."""
+    """Describe a value for a message.
+
+    Args:
+        value: Any object.
+
+    Returns:
+        Its class with an article, and its shortened `repr` in parentheses.
+    """
     kind = type(value).__name__
     return f"{'an' if kind[0] in 'aeiouAEIOU' else 'a'} {kind} ({short(repr(value))})"
 

@@ -30,6 +30,9 @@ LINK = "is a link to something else"
 def claim_dir(path: str | Path) -> None:
     """Mark a folder as juzhen's, and make it if it is missing.
 
+    Args:
+        path: Folder, which need not exist.
+
     Raises:
         UserError: A link, or a folder without the marker that holds other files.
         OSError: The folder cannot be made.
@@ -39,14 +42,28 @@ def claim_dir(path: str | Path) -> None:
 
 
 def mark_dir(path: Path) -> None:
-    """Mark a folder that the caller has checked."""
+    """Mark a folder that the caller has checked.
+
+    Args:
+        path: Folder. It is made if it is missing, with the folders around it.
+
+    Raises:
+        OSError: The folder cannot be made.
+    """
     path.mkdir(parents=True, exist_ok=True)
     if not _is_marked(path):
         _append(path / MARKER, MARK)
 
 
 def check_claimable(path: Path) -> None:
-    """Raises UserError if `claim_dir` would."""
+    """Check that `claim_dir` would accept a folder, and change nothing.
+
+    Args:
+        path: Folder, which need not exist.
+
+    Raises:
+        UserError: A link, or a folder without the marker that holds other files.
+    """
     if path.is_symlink():
         raise not_overwritable(path, LINK)
     if _is_marked(path) or not path.is_dir():
@@ -59,7 +76,14 @@ def check_claimable(path: Path) -> None:
 
 
 def is_own_dir(path: Path) -> bool:
-    """True for a folder that is marked, or is empty."""
+    """True for a folder that is marked, or is empty.
+
+    Args:
+        path: Any path.
+
+    Returns:
+        False also for a missing folder and for a link.
+    """
     try:
         check_claimable(path)
     except UserError:
@@ -68,7 +92,14 @@ def is_own_dir(path: Path) -> bool:
 
 
 def require_writable(folder: Path) -> None:
-    """Raises UserError for a folder in which nothing can be written, or that cannot be made."""
+    """Check that a folder can be made, or written into.
+
+    Args:
+        folder: Folder, which need not exist. Of a missing one the nearest existing parent counts.
+
+    Raises:
+        UserError: Nothing can be written in it, or it cannot be made.
+    """
     there = next(place for place in (folder, *folder.absolute().parents) if os.path.lexists(place))
     if not there.is_dir():
         place = "that" if there == folder else there
@@ -79,6 +110,10 @@ def require_writable(folder: Path) -> None:
 
 def check_overwritable(*paths: str | Path, are_folders: bool = False) -> None:
     """Check that files or folders can be replaced: nothing is there, or what juzhen wrote and nobody edited.
+
+    Args:
+        *paths: Outputs of one command.
+        are_folders: True if the outputs are folders.
 
     Raises:
         UserError: A link, a file of somebody else, an edited file, a folder with such a file or in place of a file, a
@@ -110,7 +145,14 @@ def check_overwritable(*paths: str | Path, are_folders: bool = False) -> None:
 
 
 def is_overwritable(path: Path) -> bool:
-    """True if `check_overwritable` raises nothing."""
+    """True if `check_overwritable` raises nothing.
+
+    Args:
+        path: File to write.
+
+    Returns:
+        True also for a missing file in a folder that can be written.
+    """
     try:
         check_overwritable(path)
     except UserError:
@@ -119,7 +161,14 @@ def is_overwritable(path: Path) -> bool:
 
 
 def require_outside(out: str | Path) -> None:
-    """Raises UserError for a path inside a marked folder, such as the encoder of a run."""
+    """Check that an output is not inside a marked folder, such as the encoder of a run.
+
+    Args:
+        out: Output path, which need not exist.
+
+    Raises:
+        UserError: A folder above it is marked.
+    """
     if owner := next((entry for entry in Path(out).resolve().parents if _is_marked(entry)), None):
         raise UserError(
             f"{out}: this is inside {owner}, the folder of a run or a cache. Choose another place."
@@ -127,7 +176,15 @@ def require_outside(out: str | Path) -> None:
 
 
 def require_apart(out: str | Path, *sources: str | Path) -> None:
-    """Raises UserError for an output path that equals, contains, or is inside an input path."""
+    """Check that an output path is apart from input paths. Links are followed.
+
+    Args:
+        out: Output path, which need not exist.
+        *sources: Files or folders that are read.
+
+    Raises:
+        UserError: The output equals, contains, or is inside an input.
+    """
     folder = Path(out).resolve()
     for source in sources:
         read = Path(source).resolve()
@@ -136,20 +193,37 @@ def require_apart(out: str | Path, *sources: str | Path) -> None:
 
 
 def write_list(folder: Path) -> None:
-    """List all files below a new folder."""
+    """List all files below a new folder.
+
+    Args:
+        folder: Folder that juzhen filled. The list is a file in it.
+    """
     entries = [f"{_digest(file)} {_listed_name(file, folder)}\n" for file in _files(folder)]
     _append(folder / LIST, WHOLE + "".join(entries))
 
 
 def add_to_list(path: Path, written: Path) -> None:
-    """List `path` with the bytes of `written`, which is about to replace it."""
+    """List `path` with the bytes of `written`, which is about to replace it.
+
+    Args:
+        path: File that will have these bytes. Its folder keeps the list.
+        written: File with the bytes.
+    """
     listed, name, digest = _listed(path.parent), _listed_name(path, path.parent), _digest(written)
     if digest not in listed.get(name, ()):
         _append(path.parent / LIST, f"{'' if listed else HEAD}{digest} {name}\n")
 
 
 def not_overwritable(path: Path, reason: str) -> UserError:
-    """Return the error about a path that is not replaced."""
+    """Return the error about a path that is not replaced.
+
+    Args:
+        path: File or folder that stays.
+        reason: Rest of a sentence whose subject is the path.
+
+    Returns:
+        An error to raise, with a command that moves the path away.
+    """
     if Path.cwd().is_relative_to(path.resolve()):
         remedy = f"Choose a new folder in it, such as {path / 'out'}"
     else:

@@ -30,21 +30,46 @@ def lazily(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
 
 @cache
 def offers(kind: str) -> dict[str, str]:
-    """Return name → `module:attribute` of one kind that installed packages of rooms.toml offer, in its order."""
+    """Return name → `module:attribute` of one kind that installed packages of rooms.toml offer, in its order.
+
+    Args:
+        kind: Key of a room in `rooms.toml`, such as `callbacks` or `verbs`.
+
+    Returns:
+        A dictionary that all callers share. Parts that were deleted from the copy are left out.
+    """
     rooms = tomllib.loads(read_text(PACKAGE / "rooms.toml"))
     found = {name: place for room in rooms.values() for name, place in room.get(kind, {}).items()}
     return {name: place for name, place in found.items() if is_there(place)}
 
 
 def is_there(place: str) -> bool:
-    """True if a module, or `module:attribute`, of the project has a file."""
+    """True if a module, or `module:attribute`, of the project has a file.
+
+    Args:
+        place: Dotted module, or `module:attribute`. The attribute is not looked up.
+
+    Returns:
+        True without importing anything.
+    """
     path = ROOT.joinpath(*place.partition(":")[0].split("."))
     return path.with_suffix(".py").is_file() or (path / "__init__.py").is_file()
 
 
 @cache
 def offered(kind: str, name: str) -> Any:
-    """Import the object of a name. Raises UserError if its package is not installed."""
+    """Import the object of a name.
+
+    Args:
+        kind: Key of a room in `rooms.toml`, as in `offers`.
+        name: Name under that key.
+
+    Returns:
+        The attribute of the module.
+
+    Raises:
+        UserError: Its package is not installed.
+    """
     if name not in offers(kind):
         raise UserError(f"{name}: this copy of juzhen lacks the part that has it. Install juzhen as a whole")
     module, _, attribute = offers(kind)[name].partition(":")

@@ -41,13 +41,13 @@ def num_cores() -> int:
 def cpu_quota() -> float | None:
     """Return the CPU limit of control groups (version 1 or 2), such as 1.5 in a container, or None."""
     limits: list[float] = []
-    for group, is_v2 in control_groups("cpu"):
+    for group, is_v2 in _control_groups("cpu"):
         with suppress(OSError, ValueError):
             limits += _limit(group, is_v2=is_v2)
     return min(limits, default=None)
 
 
-def control_groups(controller: str) -> Iterator[tuple[Path, bool]]:
+def _control_groups(controller: str) -> Iterator[tuple[Path, bool]]:
     """Yield the folders of this process's control groups and of those around them, and True for version 2."""
     with suppress(OSError, ValueError):
         for line in CGROUP.read_text(encoding="utf-8").splitlines():
@@ -85,7 +85,15 @@ def lacks_bf16() -> bool:
 
 
 def slow_bf16_warning(choice: str, instead: str) -> str:
-    """Return the warning for bf16 (`choice`, as typed) on a processor without it."""
+    """Return the warning for bf16 on a processor without instructions for it.
+
+    Args:
+        choice: Setting as typed.
+        instead: Setting to type.
+
+    Returns:
+        Two sentences and the advice, without full stop.
+    """
     return (
         f"{choice}: this processor has no instructions for bfloat16 ({', '.join(sorted(BF16_INSTRUCTIONS))}). "
         f"Its products are slower than those of float32, 10 to 150 times without AVX-512. Type {instead}"
@@ -127,7 +135,7 @@ def free_mib() -> float | None:
 
 def _free_of_groups() -> Iterator[float]:
     """Free MiB of control groups. Cached files count as free."""
-    for group, is_v2 in control_groups("memory"):
+    for group, is_v2 in _control_groups("memory"):
         names = (
             ("memory.max", "memory.current") if is_v2 else ("memory.limit_in_bytes", "memory.usage_in_bytes")
         )
@@ -228,7 +236,17 @@ def present_devices() -> dict[str, bool]:
 
 
 def open_device(device: "str | torch.device") -> "torch.device":
-    """Return a device by its name, such as cuda:1. Raises UserError if it is missing."""
+    """Return a device by its name.
+
+    Args:
+        device: Such as `cpu`, `cuda:1` or `mps`.
+
+    Returns:
+        The device of torch, without an index if none is given.
+
+    Raises:
+        UserError: The name is unknown, or the device is missing.
+    """
     import torch
 
     try:
@@ -267,7 +285,14 @@ def cuda_devices() -> int:
 
 
 def torch_has(platform_name: str) -> bool:
-    """True if the installed torch was built for "cuda" or "hip". A file of torch is read, and none of its code runs."""
+    """True if the installed torch was built for a platform. A file of torch is read, and none of its code runs.
+
+    Args:
+        platform_name: "cuda" or "hip".
+
+    Returns:
+        False also if torch is not installed.
+    """
     spec = importlib.util.find_spec("torch")
     if spec is None or spec.origin is None:
         return False
@@ -290,6 +315,9 @@ def require_accelerator(hardware: Any) -> None:
     """Check that this machine can have the requested accelerator, from drivers and files alone.
 
     `juzhen.evaluation.settings` may still refuse it after torch is loaded.
+
+    Args:
+        hardware: Settings with `accelerator` (cpu, cuda or mps) and `precision` (such as 16-mixed).
 
     Raises:
         UserError: The accelerator is missing, or the precision does not fit it.
@@ -364,7 +392,14 @@ def describe_environment() -> dict[str, Any]:
 
 @cache  # 2 to 8 ms each: it looks through all installed packages
 def package_version(package: str) -> str | None:
-    """Return the version of an installed package, or None."""
+    """Return the version of an installed package, or None.
+
+    Args:
+        package: Name of the distribution, as pip installs it.
+
+    Returns:
+        Such as "2.5.1". None if the package is not installed.
+    """
     try:
         return version(package)
     except PackageNotFoundError:

@@ -30,6 +30,12 @@ COMPRESSIONS = (".zst", ".gz")
 def suffix_of(path: Path) -> str:
     """Return the suffix of the format, in lower case: the one before .gz or .zst for a packed file.
 
+    Args:
+        path: Path of a file, which need not exist.
+
+    Returns:
+        Suffix with its dot. "" if there is none.
+
     >>> suffix_of(Path("faq.v2.CSV.gz")), suffix_of(Path("faq"))
     ('.csv', '')
     """
@@ -40,6 +46,12 @@ def suffix_of(path: Path) -> str:
 def is_table(name: str | Path) -> bool:
     """True if a name is that of a table file, and not of a set: its suffix decides.
 
+    Args:
+        name: Name or path as typed. The file need not exist.
+
+    Returns:
+        True for the suffixes of tables, also packed.
+
     >>> is_table("faq.csv"), is_table("lcqmc/dev")
     (True, False)
     """
@@ -48,6 +60,12 @@ def is_table(name: str | Path) -> bool:
 
 def newest(path: str) -> str:
     """Add the newest revision to the path of a built-in encoder that has revisions. Other paths stay.
+
+    Args:
+        path: Path of an encoder, a folder or the name on the hub.
+
+    Returns:
+        The path with `@` and a number, or the same path.
 
     >>> newest("builtin/mini_zh"), newest("builtin/mini_zh@1"), newest("builtin/encoder")
     ('builtin/mini_zh@2', 'builtin/mini_zh@1', 'builtin/encoder')
@@ -66,6 +84,12 @@ def newest(path: str) -> str:
 def as_recorded(path: str) -> str:
     """Return a path as results record it: the plain name of a built-in encoder means its first revision there.
 
+    Args:
+        path: Path of an encoder.
+
+    Returns:
+        The path, with @1 for a built-in encoder that has revisions and is named without one.
+
     >>> as_recorded("builtin/mini_zh"), as_recorded("builtin/mini_zh@2"), as_recorded("builtin/encoder")
     ('builtin/mini_zh@1', 'builtin/mini_zh@2', 'builtin/encoder')
     """
@@ -73,7 +97,14 @@ def as_recorded(path: str) -> str:
 
 
 def is_here(path: Any) -> bool:
-    """True if an encoder is a local folder or built in. Only encoders of the hub have a revision."""
+    """True if an encoder is a local folder or built in. Only encoders of the hub have a revision.
+
+    Args:
+        path: Path or name as typed. None is not an encoder.
+
+    Returns:
+        False for a name on the hub. `~` is expanded.
+    """
     text = str(path or "")
     return text.startswith("builtin/") or Path(text).expanduser().is_dir()
 

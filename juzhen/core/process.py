@@ -67,6 +67,13 @@ def answers(url: str, *, seconds: float = PROBE_SECONDS) -> bool:
     """True if the server, or the proxy in front of it, accepts a connection in time.
 
     The time limit includes the name look-up, which no system call limits.
+
+    Args:
+        url: Address with its scheme. Without a port, 443 for https and 80 for others.
+        seconds: Time limit.
+
+    Returns:
+        False for a refused connection, an unknown name and a wrong address.
     """
     proxy = os.environ.get("HTTPS_PROXY") or os.environ.get("https_proxy")
     target = urlparse(proxy or url)

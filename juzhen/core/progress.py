@@ -39,7 +39,11 @@ WIDE = 100
 
 
 def tell(line: str) -> None:
-    """Print to the terminal at once, also if stdout is a file."""
+    """Print a line on stderr at once, also if stdout is a file.
+
+    Args:
+        line: Text without a line feed at its end.
+    """
     print(line, file=sys.stderr, flush=True)
 
 

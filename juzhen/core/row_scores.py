@@ -93,6 +93,12 @@ class RowScores:
     def read(cls, path: str | Path) -> "RowScores":
         """Read the file, or the one in a run folder. A missing file has no sets.
 
+        Args:
+            path: The parquet file, or the folder of a run.
+
+        Returns:
+            The scores. A missing file gives no sets.
+
         Raises:
             UserError: The file is not one of juzhen.
         """
@@ -118,7 +124,11 @@ class RowScores:
             ) from error
 
     def write(self, path: str | Path) -> None:
-        """Write the file into a marked folder. Without sets nothing is written."""
+        """Write the file into a marked folder. Without sets nothing is written.
+
+        Args:
+            path: File in a folder that juzhen has marked.
+        """
         if not self.sets:
             return
         import pyarrow
@@ -152,11 +162,25 @@ class RowScores:
         """Return these sets with others added, which replace those of their names.
 
         Scores of other weights are dropped.
+
+        Args:
+            weights: Digest of the weights that scored the new sets. If it differs, the old sets are dropped.
+            sets: `split/dataset` → its rows.
+
+        Returns:
+            A new object.
         """
         return RowScores(weights, {**(self.sets if weights == self.weights else {}), **sets})
 
     def of(self, result: Result) -> dict[str, SetRows]:
-        """Return the sets that a result was computed on with these weights and rows: `split/dataset` → rows."""
+        """Return the sets that a result was computed on with these weights and rows: `split/dataset` → rows.
+
+        Args:
+            result: Result of the same run. A set must have the same fingerprint and kind in both.
+
+        Returns:
+            `split/dataset` → rows. Empty if the weights differ.
+        """
         if self.weights != result.measured_weights:
             return {}
         return {

@@ -34,6 +34,12 @@ SPECIAL = {
 def require_file(path: str | Path) -> Path:
     """Check that a path is a regular file, and return it.
 
+    Args:
+        path: Path as given. A link is followed.
+
+    Returns:
+        The same path.
+
     Raises:
         FileNotFoundError: The file is missing.
         OSError: A folder, a named pipe, a device or a socket. The message has the path.
@@ -43,7 +49,18 @@ def require_file(path: str | Path) -> Path:
 
 
 def open_regular_file(path: str | Path) -> BufferedReader:
-    """Open a regular file to read its bytes. Errors: as of `require_file`."""
+    """Open a regular file to read its bytes.
+
+    Args:
+        path: Path as given. A link is followed.
+
+    Returns:
+        The open file, which the caller closes.
+
+    Raises:
+        FileNotFoundError: The file is missing.
+        OSError: As `require_file`.
+    """
     require_file(path)
     # A pipe may have replaced the file since: open without waiting, and look again.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -56,7 +73,18 @@ def open_regular_file(path: str | Path) -> BufferedReader:
 
 
 def read_bytes(path: str | Path) -> bytes:
-    """Read a regular file. Errors: as of `require_file`."""
+    """Read a regular file.
+
+    Args:
+        path: Path as given. A link is followed.
+
+    Returns:
+        All its bytes.
+
+    Raises:
+        FileNotFoundError: The file is missing.
+        OSError: As `require_file`.
+    """
     with open_regular_file(path) as file:
         return file.read()
 
@@ -77,12 +105,33 @@ def read_text(path: str | Path, encoding: str = "utf-8") -> str:
 
 
 def read_json(path: str | Path) -> Any:
-    """Read a JSON file. Raises OSError as `require_file`, and ValueError if it is not JSON."""
+    """Read a JSON file.
+
+    Args:
+        path: File in UTF-8.
+
+    Returns:
+        Plain data.
+
+    Raises:
+        OSError: As `require_file`.
+        ValueError: The file is not JSON, or not UTF-8.
+    """
     return parse_json(read_text(path))
 
 
 def parse_json(text: str | bytes) -> Any:
-    """Parse JSON. Raises ValueError, also for brackets nested too deeply."""
+    """Parse JSON.
+
+    Args:
+        text: Text, or bytes in UTF-8.
+
+    Returns:
+        Plain data.
+
+    Raises:
+        ValueError: The text is not JSON, or its brackets are nested too deeply.
+    """
     try:
         return json.loads(text)
     except RecursionError:
@@ -122,7 +171,18 @@ class _KeysOnce(yaml.SafeLoader):  # type: ignore[misc]  # yaml has no types
 
 
 def read_yaml(path: str | Path) -> Any:
-    """Read a YAML file. Raises UserError, with the path, if it is not valid YAML."""
+    """Read a YAML file.
+
+    Args:
+        path: File in UTF-8.
+
+    Returns:
+        Plain data. None for an empty file.
+
+    Raises:
+        UserError: The file is not valid YAML, has a key twice, or its aliases expand to too many values.
+        OSError: As `require_file`.
+    """
     try:
         text = read_text(path)
         _require_few_nodes(text)
@@ -137,6 +197,9 @@ def read_yaml(path: str | Path) -> Any:
 def require_yaml(path: str | Path) -> None:
     """Check that a YAML file is safe to read. Its syntax is left to its reader.
 
+    Args:
+        path: File in UTF-8.
+
     Raises:
         UserError: Its aliases expand to too many values.
     """
@@ -150,6 +213,9 @@ def require_yaml(path: str | Path) -> None:
 
 def csv_rows(path: Path) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
     """Read a CSV file whose first line names the columns.
+
+    Args:
+        path: CSV file in UTF-8, with a byte-order mark or without.
 
     Returns:
         The names, and the line number and values of each row. A missing value is "".
@@ -181,7 +247,15 @@ def csv_rows(path: Path) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
 
 
 def csv_text(rows: Iterable[Iterable[object]], *, delimiter: str = ",") -> str:
-    """Return rows as CSV. Lines end in a line feed."""
+    """Return rows as CSV. Lines end in a line feed.
+
+    Args:
+        rows: Rows of cells. None is written as an empty cell.
+        delimiter: One character between cells. Cells with it are quoted.
+
+    Returns:
+        The text, with a line feed at the end of each line.
+    """
     file = io.StringIO()
     csv.writer(file, delimiter=delimiter, lineterminator="\n").writerows(rows)
     return file.getvalue()

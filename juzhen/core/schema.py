@@ -57,6 +57,12 @@ def configuration(kind: Kind) -> Kind:
     """Make a class a dataclass with the rules of `SCHEMA`, for which a value that does not fit is a ConfigError.
 
     Descriptions of its fields are added to a docstring without Args, so that `help()` shows them.
+
+    Args:
+        kind: Class with annotated fields, whose defaults may be `Field`.
+
+    Returns:
+        The class as a dataclass with keyword arguments only.
     """
     made: Any = described(config=SCHEMA, kw_only=True)(kind)
     build, about = made.__init__, inspect.cleandoc(kind.__doc__ or "")
@@ -91,6 +97,17 @@ class Among:
         return core_schema.no_info_before_validator_function(self.known, core_schema.str_schema())
 
     def known(self, name: Any) -> Any:
+        """Check a value against the table. Pydantic calls it.
+
+        Args:
+            name: Value as given.
+
+        Returns:
+            The same name.
+
+        Raises:
+            PydanticCustomError: The name is not in the table.
+        """
         if not isinstance(name, str) or name not in self.names:
             listed = ", ".join(map(repr, self.names))
             raise PydanticCustomError("literal_error", "Input should be {expected}", {"expected": listed})
@@ -118,6 +135,15 @@ def validated(kind: Any, values: Any, key: str = "", *, where: str = "") -> Any:
 def validated(kind: Any, values: Any, key: str = "", *, where: str = "") -> Any:
     """Build an object of a described type from plain values.
 
+    Args:
+        kind: Type that pydantic knows, such as a class with `configuration`.
+        values: Plain values, as read from YAML or JSON.
+        key: Dotted key of the object in its configuration, for the message. "" at the top.
+        where: File, for the message. "" for none.
+
+    Returns:
+        The object.
+
     Raises:
         ConfigError: The first value that does not fit.
     """
@@ -136,7 +162,18 @@ def _refuse_misread(values: Any, checked: Any, key: str = "", *, where: str = ""
 
 
 def fitting(model: type[BaseModel], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return values after validation by a model. Raises ConfigError for the first that does not fit."""
+    """Return values after validation by a model.
+
+    Args:
+        model: Model of pydantic with a field for each name.
+        values: Name → value. The other fields take their defaults.
+
+    Returns:
+        The names of `values` with their converted values.
+
+    Raises:
+        ConfigError: The first value that does not fit.
+    """
     try:
         checked = model.model_validate(dict(values))
     except ValidationError as error:
@@ -165,7 +202,17 @@ def _misread(values: Any, checked: Any, key: str) -> Iterator[tuple[str, Any, st
 
 
 def explained(error: ValidationError, kind: type, key: str = "", *, where: str = "") -> ConfigError:
-    """Turn pydantic's first error into `key=value: expected …`. An unknown key goes before other errors."""
+    """Turn pydantic's first error into `key=value: expected …`. An unknown key goes before other errors.
+
+    Args:
+        error: Error of pydantic.
+        kind: Type that was validated, for the names of its keys.
+        key: Dotted key of the object in its configuration. "" at the top.
+        where: File, for the message. "" for none.
+
+    Returns:
+        An error to raise, which knows the key.
+    """
     details = error.errors(include_url=False)
     unknown = [
         detail for detail in details if detail["type"] in ("unexpected_keyword_argument", "extra_forbidden")
@@ -180,7 +227,15 @@ def explained(error: ValidationError, kind: type, key: str = "", *, where: str =
 
 
 def dotted(loc: Sequence[str | int], key: str = "") -> str:
-    """Return pydantic's path of a value as a configuration writes it: `optimizer.betas[0]`."""
+    """Return pydantic's path of a value as a configuration writes it: `optimizer.betas[0]`.
+
+    Args:
+        loc: Keys and list positions, from the outside. Parts that pydantic adds are left out.
+        key: Dotted key in front. "" at the top.
+
+    Returns:
+        The dotted key.
+    """
     for part in loc:
         if part != "[key]" and not re.search(r"[^\w.-]", str(part)):
             key = f"{key}[{part}]" if isinstance(part, int) else f"{key}.{part}"
@@ -216,7 +271,15 @@ def _line(detail: ErrorDetails, path: str, kind: type) -> str:
 
 
 def sibling_keys(kind: Any, loc: Sequence[str | int]) -> Iterable[str]:
-    """Return the keys next to the last one of a path."""
+    """Return the keys next to the last one of a path.
+
+    Args:
+        kind: Type that pydantic knows.
+        loc: Keys from the outside. The last one may be unknown.
+
+    Returns:
+        Known keys of the object around it. Empty if it is not an object with fixed keys.
+    """
     schema = TypeAdapter(kind).json_schema()
     node = schema
     for part in loc[:-1]:
@@ -263,7 +326,15 @@ OWN_FILES = {
 
 
 def own_file(value: Any, kind: Any = None) -> str | None:
-    """What a JSON object is if it is a file of juzhen, other than one of `kind`, else None."""
+    """Return a description of a JSON object that is a file of juzhen.
+
+    Args:
+        value: Parsed JSON.
+        kind: Expected type, a TypedDict. Its own files are not described. None expects none.
+
+    Returns:
+        Such as "the thresholds of an encoder". None for other data.
+    """
     expected = getattr(kind, "__annotations__", {})
     fitting = (name for keys, name in OWN_FILES.items() if {*keys} <= {*value} and not {*keys} <= {*expected})
     return next(fitting, None) if isinstance(value, dict) else None

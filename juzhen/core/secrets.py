@@ -40,6 +40,12 @@ def redacted(value: Any) -> Any:
     Secrets are tokens known by their form, values of environment variables with a telling name, and values of such
     keys.
 
+    Args:
+        value: Plain data. It is not changed.
+
+    Returns:
+        A copy.
+
     >>> redacted({"about": "with hf_0123456789abcdefgh", "password": "x", "rows": 3})
     {'about': 'with <redacted>', 'password': '<redacted>', 'rows': 3}
     """
@@ -47,7 +53,14 @@ def redacted(value: Any) -> Any:
 
 
 def place_of_secret(value: Any) -> str | None:
-    """Return the dotted key of the first value that `redacted` would change, or None."""
+    """Return the dotted key of the first value that `redacted` would change, or None.
+
+    Args:
+        value: Plain data.
+
+    Returns:
+        A dotted key without list positions. "" if the value is a text.
+    """
     secrets = _of_the_environment()
 
     def look(key: str, name: str, value: Any) -> str | None:

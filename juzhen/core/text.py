@@ -40,6 +40,12 @@ def split_lines(text: str) -> list[str]:
 
     `str.splitlines` also splits at eight other characters, which occur inside texts (U+2028, U+0085, form feeds).
 
+    Args:
+        text: Text of a file.
+
+    Returns:
+        Lines without their ends. A last empty line is left out.
+
     >>> split_lines("一\\u2028二\\r\\n三\\n")
     ['一\\u2028二', '三']
     """
@@ -48,6 +54,12 @@ def split_lines(text: str) -> list[str]:
 
 def text_fault(value: object) -> str | None:
     """Return the fault of a text, as the end of a sentence, or None.
+
+    Args:
+        value: Value of a cell.
+
+    Returns:
+        Words behind the name of the text. None for a text that can be encoded.
 
     >>> text_fault("好"), text_fault(" "), text_fault("\\u200b")
     (None, 'is empty', 'is empty: it holds only characters that cannot be seen, such as U+200B')
@@ -70,7 +82,14 @@ def text_fault(value: object) -> str | None:
 
 
 def is_unseen(text: str) -> bool:
-    """True if every character is invisible. Quick if the first one is visible."""
+    """True if every character is invisible. Quick if the first one is visible.
+
+    Args:
+        text: Any text.
+
+    Returns:
+        True also for "".
+    """
     may_be = not text[:1].isprintable() or BLANK.match(text)
     return bool(may_be) and all(
         unicodedata.category(character) in UNSEEN or BLANK.match(character) for character in text
@@ -78,7 +97,14 @@ def is_unseen(text: str) -> bool:
 
 
 def name_fault(name: str) -> str | None:
-    """Return the reason why a text cannot be the name of a file or folder, or None."""
+    """Return the reason why a text cannot be the name of a file or folder, or None.
+
+    Args:
+        name: Name without its folder.
+
+    Returns:
+        A clause that begins with "it".
+    """
     if not name.strip() or name.startswith("."):
         return "it is empty, or begins with a dot"
     if any(sign in "/\\" or not sign.isprintable() for sign in name):
@@ -107,6 +133,13 @@ def counted(number: int, several: str, one: str | None = None) -> str:
 def short(text: str, length: int = 60) -> str:
     """Shorten a text to one line for a message.
 
+    Args:
+        text: Any text.
+        length: Most characters. The rest is counted.
+
+    Returns:
+        One line, with characters that cannot be printed as escapes.
+
     >>> short("今天" * 50, 5), short("a\\nb")
     ('今天今天今… (100 characters)', 'a\\\\nb')
     """
@@ -118,6 +151,14 @@ def short(text: str, length: int = 60) -> str:
 
 def short_where_apart(text: str, texts: Iterable[str], length: int = 60) -> str:
     """Shorten a text so that its difference from similar texts stays visible.
+
+    Args:
+        text: Text to shorten.
+        texts: Similar texts. The text may be among them.
+        length: Most characters.
+
+    Returns:
+        One line. It begins shortly before the first difference if that is further on than the length.
 
     >>> short_where_apart('{"rows": [1, 2, 3]}', ['{"rows": [1, 2, 4]}'], 12)
     '… [1, 2, 3]}'
@@ -133,6 +174,12 @@ def short_where_apart(text: str, texts: Iterable[str], length: int = 60) -> str:
 def in_a_line(text: str) -> str:
     """Escape the characters that move a terminal's cursor, and shorten endless words.
 
+    Args:
+        text: Any text.
+
+    Returns:
+        One line. Words longer than LONGEST_WORD have "…" in their middle.
+
     >>> in_a_line("a\\nb\\x1b[31m"), len(in_a_line("x" * 5000))
     ('a\\\\nb\\\\x1b[31m', 221)
     """
@@ -147,6 +194,12 @@ def in_a_line(text: str) -> str:
 def time_in_words(seconds: float) -> str:
     """Format a duration in a suitable unit.
 
+    Args:
+        seconds: Duration, at least 0.
+
+    Returns:
+        Seconds below 100 s, minutes below 100 min, else hours.
+
     >>> time_in_words(41.2), time_in_words(400), time_in_words(9000)
     ('41 s', '7 min', '2.5 h')
     """
@@ -160,7 +213,14 @@ LARGEST = 2**32 - 1
 
 
 def number_or_nan(text: str) -> float:
-    """Parse a number. NaN if the text is not a number."""
+    """Parse a number. NaN if the text is not a number.
+
+    Args:
+        text: As `float` reads it.
+
+    Returns:
+        The number. It may be infinite.
+    """
     try:
         return float(text)
     except ValueError:
@@ -168,12 +228,26 @@ def number_or_nan(text: str) -> float:
 
 
 def is_position(text: str) -> bool:
-    """True for ASCII digits. `isdigit()` alone also accepts ² and ３."""
+    """True for ASCII digits. `isdigit()` alone also accepts ² and ３.
+
+    Args:
+        text: Any text.
+
+    Returns:
+        False for "", signs and spaces.
+    """
     return text.isascii() and text.isdigit()
 
 
 def with_few_digits(text: str, others: Iterable[str]) -> str:
     """Shorten a long fraction to four digits if these still differ from the other values. Other texts stay.
+
+    Args:
+        text: Value as typed.
+        others: Values that are shown next to it. The text may be among them.
+
+    Returns:
+        The text, or the number with four significant digits.
 
     >>> with_few_digits("0.054000000000000006", ["0.054000000000000006", "0.05", "linear"])
     '0.054'
@@ -187,6 +261,13 @@ def with_few_digits(text: str, others: Iterable[str]) -> str:
 
 def percent(part: float, total: float) -> str:
     """Format a share in percent: two digits below 1 %, and 100 only for the whole.
+
+    Args:
+        part: Number of the part, from 0 to the total.
+        total: Number of the whole, above 0.
+
+    Returns:
+        Such as "89.0 %".
 
     >>> percent(967, 1086), percent(10, 321800), percent(32, 32), percent(9999, 10000), percent(0, 7)
     ('89.0 %', '0.0031 %', '100.0 %', '99.9 %', '0.0 %')
@@ -221,7 +302,14 @@ def fold(text: str, *, script: bool = True) -> str:
 
 
 def fold_lines(text: str) -> str:
-    """Return `fold` of each line, at once. A line break ends every rule of Unicode that looks at neighbours."""
+    """Return `fold` of each line, at once. A line break ends every rule of Unicode that looks at neighbours.
+
+    Args:
+        text: Lines divided by line feeds.
+
+    Returns:
+        The same number of lines.
+    """
     # Short lines are normalized in half the time of their sum.
     return _simplified("\n".join([unicodedata.normalize("NFKC", line) for line in text.split("\n")]).lower())
 
@@ -266,6 +354,12 @@ def in_markdown(text: str) -> str:
 
     Stars and backticks keep their meaning, because tables mark their best values with them.
 
+    Args:
+        text: Content of the cell. Its line breaks become spaces.
+
+    Returns:
+        One line.
+
     >>> in_markdown("<b>a</b> | [x](y)")
     '&lt;b>a&lt;/b> \\\\| [x]\\\\(y)'
     """
@@ -278,7 +372,16 @@ def in_markdown(text: str) -> str:
 def markdown_table(
     head: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: Container[int] = ()
 ) -> str:
-    """Return a Markdown table. Columns whose index is in `numbers` are aligned to the right."""
+    """Return a Markdown table. Columns whose index is in `numbers` are aligned to the right.
+
+    Args:
+        head: Names of the columns.
+        rows: Cells, as many in each row as there are columns. They are escaped.
+        numbers: Indices, from 0, of columns that are aligned to the right.
+
+    Returns:
+        Lines without a line feed at the end.
+    """
     rules = ["--:" if column in numbers else "---" for column in range(len(head))]
     return "\n".join(f"| {' | '.join(map(in_markdown, line))} |" for line in (head, rules, *rows))
 

@@ -60,7 +60,14 @@ class Unknown:
         return counts | {"share": round(self.share, 6)}
 
     def line(self, encoder: str = "this encoder") -> str:
-        """Return the counts in a sentence. "" if every character is known, and all texts differ."""
+        """Return the counts in a sentence. "" if every character is known, and all texts differ.
+
+        Args:
+            encoder: Words for the encoder.
+
+        Returns:
+            A sentence with its full stop.
+        """
         parts = []
         if self.texts:
             holds = "holds" if self.texts == 1 else "hold"
@@ -77,7 +84,14 @@ class Unknown:
 
 
 def added(counts: Sequence[Unknown]) -> Unknown:
-    """Add several counts."""
+    """Add several counts.
+
+    Args:
+        counts: Counts of disjoint texts.
+
+    Returns:
+        Their sums, with each character once.
+    """
     looked_at, texts, pairs = (
         sum(getattr(one, name) for one in counts) for name in ("looked_at", "texts", "pairs")
     )
@@ -112,7 +126,11 @@ def equal_pairs(texts: Sequence[str], codes: "np.ndarray") -> int:
 
 
 def number_in(model: Mapping[str, Any]) -> int | None:
-    """Return the id of the unknown token of the model in a `tokenizer.json`, or None."""
+    """Return the id of the unknown token of the model in a `tokenizer.json`, or None.
+
+    Args:
+        model: Its part `model`. A tokenizer without `unk_id` names the token in `unk_token`.
+    """
     number = model.get("unk_id")
     if number is None and (token := model.get("unk_token")) is not None:
         number = model["vocab"].get(token)
@@ -187,6 +205,11 @@ class Readings:
         self._keep(texts, codes)
 
     def merge(self, other: "Readings") -> None:
+        """Add the texts of another call with the same tokenizer.
+
+        Args:
+            other: Its readings, which stay as they are.
+        """
         self._count(other.looked_at, other.unknown, other.read, other.examples)
         start = 0
         for codes in other.codes:
@@ -246,6 +269,12 @@ class Truncations:
     ) -> None:
         """Add texts, or pairs, of which some are truncated.
 
+        Args:
+            truncated: Those of `texts` that are truncated.
+            texts: All texts, or pairs, of a batch.
+            max_length: Number of tokens that the encoder reads.
+            unit: "texts" or "pairs".
+
         Raises:
             UserError: Some are truncated, and the call is strict.
         """
@@ -261,7 +290,14 @@ class Truncations:
         self.add(unit, max_length, *weighed)
 
     def add(self, unit: str, max_length: int, truncated: int, total: int) -> None:
-        """Add counts of texts or pairs."""
+        """Add counts of texts or pairs.
+
+        Args:
+            unit: "texts" or "pairs".
+            max_length: Number of tokens that the encoder reads.
+            truncated: Number of truncated ones.
+            total: Number of all.
+        """
         counts = self.counts.setdefault((unit, max_length), [0, 0])
         counts[0] += truncated
         counts[1] += total
@@ -286,6 +322,9 @@ class Truncations:
 
     def note(self, line: str) -> None:
         """Add another note for the user.
+
+        Args:
+            line: A sentence. The same sentence is kept once.
 
         Raises:
             UserError: The call is strict.
@@ -314,11 +353,20 @@ class Truncations:
         return [line for readings in self.readings.values() if (line := readings.counted().line())]
 
     def show(self, advice: str = ELSEWHERE) -> None:
-        """Print these lines on stderr, as programs do."""
+        """Print these lines on stderr, as programs do.
+
+        Args:
+            advice: Last words of the line about truncated texts.
+        """
         for line in filter(None, [self.line(advice), *self.unknown_lines()]):
             print(f"warning: {line}", file=sys.stderr)
 
     def merge(self, other: "Truncations") -> None:
+        """Add the counts, notes and texts of another call.
+
+        Args:
+            other: Its counts. Texts of new tokenizers are shared with it.
+        """
         for key, counts in other.counts.items():
             self.add(*key, *counts)
         self.notes |= other.notes
@@ -339,7 +387,14 @@ def current() -> Truncations | None:
 
 @contextmanager
 def collected(*, strict: bool = False) -> Iterator[Truncations]:
-    """Collect the counts of a block, and leave the warning to the caller."""
+    """Collect the counts of a block, and leave the warning to the caller.
+
+    Args:
+        strict: True raises UserError for a truncated text in the block.
+
+    Yields:
+        Counts that grow during the block.
+    """
     seen = Truncations(strict=strict)
     token = _current.set(seen)
     try:

@@ -122,12 +122,26 @@ def language_of(columns: Iterable[Sequence[str]]) -> Literal["zh", "en", "en-zh"
 
 
 def share_of_numbers(values: Sequence[str]) -> float:
-    """Return the share of numbers. Pass cells that are not empty."""
+    """Return the share of numbers among cells.
+
+    Args:
+        values: Cells that are not empty.
+
+    Returns:
+        A share from 0 to 1. 0 without cells.
+    """
     return float(np.mean([NUMBER.fullmatch(value) is not None for value in values])) if len(values) else 0.0
 
 
 def are_numbers(values: Sequence[str], *, above: float) -> bool:
     """True if `share_of_numbers` is larger than a share. Reads no further than it must.
+
+    Args:
+        values: Cells that are not empty.
+        above: Share from 0 to 1. An equal share is not enough.
+
+    Returns:
+        False without cells.
 
     >>> are_numbers(["1", "2", "三"], above=0.5), are_numbers([], above=0.5)
     (True, False)
@@ -213,7 +227,14 @@ class ForeignRow:
 
 
 def format_of(table: FileTable) -> tuple[str, Kind] | None:
-    """Return the tool that wrote a table, by its columns and most of its rows, and the kind of the rows, or None."""
+    """Return the tool that wrote a table, by its columns and most of its rows, and the kind of the rows, or None.
+
+    Args:
+        table: Table with column names.
+
+    Returns:
+        "ms_swift" or "flag_embedding", and the kind of its rows. None for another tool.
+    """
     names = table.names or ()
     if {"messages", "positive_messages"} <= {*names}:
         labels = sum(record.get("label") is not None for record in _records(table))

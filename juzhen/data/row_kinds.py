@@ -2,8 +2,7 @@
 
 import math
 import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
@@ -32,6 +31,16 @@ from juzhen.data.headers import (
     format_of,
     share_of_numbers,
 )
+from juzhen.data.label_words import (
+    MOST_LABELS,
+    NLI_WORDS,
+    NO_LABEL,
+    is_label,
+    nli_classes,
+    pair_classes,
+    plain_label,
+    settled_classes,
+)
 from juzhen.data.readers import FileTable
 from juzhen.data.row_checks import PORTION, listed
 from juzhen.data.tables import (
@@ -47,22 +56,6 @@ from juzhen.data.tables import (
     refuse_rows,
 )
 
-_ENTAILS = "entail(s|ment)?|蕴[含涵]"
-YES = (
-    "1|true|yes|y|t|same|similar|duplicate|paraphrase|equivalent|match(ed|es)?|positive|related|relevant|是|是的|对|相同|相似"
-    f"|同义|真|一致|匹配|等价|相关|正例|正样本|√|{_ENTAILS}"
-)
-NO = (
-    "0|false|no|n|f|different|negative|否|不是|错|不同|假|负例|负样本|×|"
-    f"(不|非|不太|无|not[_ -]?|non[_ -]?|un|dis|dis-|ir|mis)({YES})"
-)
-NLI_WORDS = (_ENTAILS, "neutral|中[立性]", "contradict(s|ion|ory)?|矛盾")
-"""Patterns of NLI labels."""
-LABELS = re.compile("|".join([YES, NO, *NLI_WORDS]))
-
-NO_LABEL = ("-", "-1", "")
-"""Labels of rows on which annotators did not agree. Such rows are left out."""
-
 TEACHER_SCORES = re.compile(TEACHER_SCORE.format(r"(positive|negative(_\d+)?)"))
 """Columns of a teacher's scores for the documents of a triplet."""
 
@@ -74,9 +67,6 @@ GOLD_NAMES = re.compile("(?i)(gold[ _]?)?(labels?|scores?)|标签|标注|分数|
 
 GRADE_NAMES = re.compile("(?i)(gold[ _]?)?scores?|分数|得分")
 """Columns of grades, even if nearly all are 0 and 1."""
-
-MOST_LABELS = 0.99
-"""Share of class labels from which on other labels are faulty rows, and not grades."""
 
 MANY_LABELS = 0.9
 """The same if a person names the kind. Otherwise the share from which on a remark is made."""
@@ -115,7 +105,18 @@ class RawTable:
 
 
 def read_raw(path: Path, reading: TableReading = AS_IT_LOOKS) -> RawTable:
-    """Read the cells of a file as texts (`juzhen.data.tables`). Raises UserError for a file without a table or rows."""
+    """Read the cells of a file as texts.
+
+    Args:
+        path: A file of any format of `juzhen.data.tables`.
+        reading: Options of the table.
+
+    Returns:
+        The cells.
+
+    Raises:
+        UserError: The file has no table, or no rows.
+    """
     return text_cells(read_own_table(path, reading), reading)
 
 
@@ -129,6 +130,16 @@ def text_cells(table: FileTable, reading: TableReading = AS_IT_LOOKS) -> RawTabl
 
     Rows in the formats of FlagEmbedding and ms-swift become a row for each positive. A column without name and texts is
     left out.
+
+    Args:
+        table: Table as it was read.
+        reading: Options with which it was read.
+
+    Returns:
+        The cells. A list of negatives becomes a column for each.
+
+    Raises:
+        UserError: No column holds a text, another column than negatives holds lists, or no row is left.
     """
     notes = [*table.notes]
     if (written := format_of(table)) is not None:
@@ -264,7 +275,7 @@ def guess(table: RawTable, *, kind: Kind | None = None, columns: Mapping[str, st
         values = [value for value in cells[target].unique() if value]
         classes = settled_classes(pair_classes, cells[target]) or {}
         apart = "0" in classes.values() or any(
-            re.fullmatch("|".join(NLI_WORDS[1:]), _plain(v)) for v in values
+            re.fullmatch("|".join(NLI_WORDS[1:]), plain_label(v)) for v in values
         )
         if kind and apart:
             said = table.reading.spell("kind", str(kind))
@@ -324,7 +335,14 @@ def _unread_labels(table: RawTable, read: Sequence[str]) -> list[str]:
 
 
 def find_columns(table: RawTable) -> tuple[list[str], str | None]:
-    """Return the text columns, and the column of labels or scores, by names and contents."""
+    """Return the text columns, and the column of labels or scores, by names and contents.
+
+    Args:
+        table: Cells as texts.
+
+    Returns:
+        Names of the text columns in the order of the table, and the name of the other column or None.
+    """
     cells, named = table.cells, _named_texts(table.names)
     free = [
         name
@@ -344,7 +362,17 @@ def find_columns(table: RawTable) -> tuple[list[str], str | None]:
 
 
 def pair_columns(table: RawTable) -> list[str]:
-    """Return the two text columns of a table of pairs. Raises UserError if several could be meant."""
+    """Return the two text columns of a table of pairs.
+
+    Args:
+        table: Cells as texts. The columns that a person named are used.
+
+    Returns:
+        Two names, the first text first.
+
+    Raises:
+        UserError: Several columns could be meant, or one was named twice.
+    """
     if chosen := table.reading.columns:
         texts = [
             _column(table, field, name) for field, name in chosen.items() if field not in ("label", "score")
@@ -434,17 +462,41 @@ def _kind(table: RawTable, texts: Sequence[str], target: str | None) -> Kind:
 
 
 def finite_numbers(column: pd.Series) -> pd.Series:
-    """Return the numbers of a column. What is no number, or infinite, is NaN."""
+    """Return the numbers of a column.
+
+    Args:
+        column: Cells as texts.
+
+    Returns:
+        A series with the same index. A cell that is not a finite number is NaN.
+    """
     return pd.to_numeric(column, errors="coerce").replace([math.inf, -math.inf], math.nan)
 
 
 def least_labels(column: pd.Series) -> float:
-    """Return the share of labels that must be classes. If no cell is a number, the others cannot be grades."""
+    """Return the share of labels that must be classes. If no cell is a number, the others cannot be grades.
+
+    Args:
+        column: Labels as texts.
+
+    Returns:
+        MOST_LABELS with a number among the cells, else MANY_LABELS.
+    """
     return MOST_LABELS if any(map(NUMBER.fullmatch, column.unique())) else MANY_LABELS
 
 
 def odd_labels(table: RawTable, kind: Kind, texts: Sequence[str], target: str) -> list[str]:
-    """Return a remark, with the first line, on labels that are few and unlike the others."""
+    """Return a remark, with the first line, on labels that are few and unlike the others.
+
+    Args:
+        table: Cells as texts.
+        kind: Kind as which the table is read.
+        texts: Names of the two text columns.
+        target: Name of the column of labels or scores.
+
+    Returns:
+        One sentence, or an empty list.
+    """
     column = table.cells[target]
     read = partial(nli_classes, texts=texts) if kind is Kind.NLI_PAIR else pair_classes
     classes = settled_classes(read, column, MANY_LABELS)
@@ -500,82 +552,11 @@ def _classified(table: RawTable, kind: Kind, columns: dict[str, str], notes: Seq
         raise UserError(
             f"{where}, and a {kind} has {expected}. Say {spell('kind', 'scored_pair')} for grades"
         )
-    if not all(map(_is_label, classes)):
+    if not all(map(is_label, classes)):
         notes.append(
             f"{name}: " + ", ".join(f"{value} is taken for {meant}" for value, meant in classes.items())
         )
     return Guess(kind, columns, classes, None, tuple(notes))
-
-
-def settled_classes(
-    read: Callable[[Iterable[str]], dict[str, str] | None],
-    column: Iterable[str],
-    share: float = MOST_LABELS,
-) -> dict[str, str] | None:
-    """Read the classes of a label column in which a few labels may be faulty.
-
-    Args:
-        read: `pair_classes` or `nli_classes`.
-        column: The label of each row.
-        share: Share of the labels that must be classes.
-
-    Returns:
-        Label → its class. None if the column has something else.
-
-    >>> settled_classes(pair_classes, [*"01" * 100, "2"]), settled_classes(pair_classes, [*"0120"])
-    ({'0': '0', '1': '1'}, None)
-    """
-    counts = Counter(column)
-    counts.pop("", None)
-    if classes := read(counts):
-        return classes
-    known = [*filter(_is_label, counts)]
-    classes = read(known) or {}
-    is_settled = sum(counts[value] for value in classes) >= share * counts.total()
-    return classes if is_settled and len({*classes.values()}) > 1 else None
-
-
-def pair_classes(values: Iterable[str]) -> dict[str, str] | None:
-    """Return label → "1" for equal meaning, "0" otherwise. None if the labels are not two classes.
-
-    >>> pair_classes(["是", "否"]), pair_classes(["0.5", "1.5"])
-    ({'是': '1', '否': '0'}, None)
-    """
-    plain = {value: _plain(value) for value in values if value}
-    if plain and all(re.fullmatch(f"{YES}|{NO}", word) for word in plain.values()):
-        return {value: "1" if re.fullmatch(YES, word) else "0" for value, word in plain.items()}
-    numbers = sorted({float(word) for word in plain.values() if NUMBER.fullmatch(word)})
-    if len(numbers) == 2 and len(plain) == 2 and all(number.is_integer() for number in numbers):
-        return {value: str(int(float(word) == numbers[1])) for value, word in plain.items()}
-    return None
-
-
-def nli_classes(values: Iterable[str], texts: Sequence[str] = ()) -> dict[str, str] | None:
-    """Return label → its NLI class. None if a label is not an NLI class, or if all are neutral.
-
-    A small split may lack one of the classes.
-
-    Args:
-        values: The labels.
-        texts: Names of the text columns. Below premise and hypothesis, 0, 1 and 2 are classes as in SNLI.
-    """
-    plain = {value: _plain(value) for value in values if _plain(value) not in NO_LABEL}
-    classes = {
-        value: NLI_CLASSES[number]
-        for value, word in plain.items()
-        for number, pattern in enumerate(NLI_WORDS)
-        if re.fullmatch(pattern, word)
-    }
-    is_numbered = {*plain.values()} == {"0", "1", "2"}
-    if is_numbered and any("hypothesis" in name.lower() or "假设" in name for name in texts):
-        classes = {value: NLI_CLASSES[int(word)] for value, word in plain.items()}
-    found = {*classes.values()}
-    return classes if len(found) > 1 and len(classes) == len(plain) else None
-
-
-def _plain(label: str) -> str:
-    """Normalize a label for comparison: 1.0 is 1, Yes is yes."""
-    return label.removesuffix(".0").strip().lower()
 
 
 def _target(cells: pd.DataFrame, names: Sequence[str]) -> str | None:
@@ -607,14 +588,10 @@ def _gappy_target(cells: pd.DataFrame, names: Sequence[str]) -> str | None:
     """
     for name in names:
         values = cells.loc[cells[name] != "", name]
-        labels = values.isin([*filter(_is_label, values.unique())])
+        labels = values.isin([*filter(is_label, values.unique())])
         if are_numbers(values, above=0.5) or labels.mean() > 0.5:
             return name
     return None
-
-
-def _is_label(value: str) -> bool:
-    return LABELS.fullmatch(_plain(value)) is not None
 
 
 def _is_called_text(name: str) -> bool:

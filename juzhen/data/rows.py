@@ -20,26 +20,22 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from juzhen.core.aliases import require_set
 from juzhen.core.columns import table_columns
 from juzhen.core.errors import UserError, in_python, require_choice
 from juzhen.core.examples import Examples, Kind, negative_columns
 from juzhen.core.paths import is_table
 from juzhen.core.text import counted, number_or_nan, short
 from juzhen.data.headers import language_of
+from juzhen.data.label_words import NO_LABEL, nli_classes, pair_classes, settled_classes
 from juzhen.data.readers import FileTable
 from juzhen.data.row_checks import listed, verified
 from juzhen.data.row_kinds import (
-    NO_LABEL,
     Guess,
     RawTable,
     finite_numbers,
     guess,
     least_labels,
-    nli_classes,
     odd_labels,
-    pair_classes,
-    settled_classes,
     text_cells,
 )
 from juzhen.data.source import load_examples, load_named
@@ -50,6 +46,7 @@ from juzhen.data.spec import (
     SplitRequest,
     described_sets,
     read_description,
+    require_set,
 )
 from juzhen.data.tables import (
     TableReading,

@@ -89,10 +89,26 @@ class Windows:
     held_out: Bool[np.ndarray, "windows"]
 
     def chosen(self, rows: np.ndarray) -> "Windows":
+        """Select windows.
+
+        Args:
+            rows: Indices, or a mask over all windows.
+
+        Returns:
+            The windows in the order of the indices.
+        """
         return Windows(self.starts[rows], self.ends[rows], self.lines[rows], self.held_out[rows])
 
     @classmethod
     def joined(cls, parts: "list[Windows]") -> "Windows":
+        """Join the windows of several parts of one text.
+
+        Args:
+            parts: At least one part, in order. Their byte indices already count from the start of the text.
+
+        Returns:
+            All windows.
+        """
         names = cls.__dataclass_fields__
         return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 

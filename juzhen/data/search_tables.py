@@ -21,10 +21,11 @@ from juzhen.core.safe_open import csv_text, read_bytes
 from juzhen.core.text import counted, is_position, name_fault, short, text_fault
 from juzhen.data.dataset_from_table import ORIGIN, Origin, connected_groups, split_groups, write_described
 from juzhen.data.headers import NUMBER, language_of, share_of_numbers
+from juzhen.data.label_words import pair_classes
 from juzhen.data.leaks.matching import normalize
 from juzhen.data.rankings import RankingSet
 from juzhen.data.row_checks import listed
-from juzhen.data.row_kinds import RawTable, pair_classes, text_cells
+from juzhen.data.row_kinds import RawTable, text_cells
 from juzhen.data.rows import table_of_rows
 from juzhen.data.spec import NAME
 from juzhen.data.tables import (

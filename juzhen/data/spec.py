@@ -3,17 +3,17 @@
 import dataclasses
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal, Protocol, Self
 
 from pydantic import Field, model_validator
 
-from juzhen.core.aliases import require_set, with_current_keys
-from juzhen.core.errors import UserError, nearest
+from juzhen.core.aliases import option_meant, with_current_keys
+from juzhen.core.errors import UserError, command, nearest
 from juzhen.core.examples import TARGET_COLUMN, Kind
-from juzhen.core.paths import DATASETS
+from juzhen.core.paths import DATASETS, is_table
 from juzhen.core.safe_open import read_yaml
 from juzhen.core.schema import configuration, validated
 
@@ -353,6 +353,31 @@ def smallest(*limits: int | None) -> int | None:
         The smallest one, or None without a limit.
     """
     return min((limit for limit in limits if limit is not None), default=None)
+
+
+def require_set(key: str, name: str, sets: Iterable[str]) -> None:
+    """Refuse an unknown set.
+
+    Args:
+        key: Option that named the set, for the message.
+        name: Name as typed. A folder, a table, or a name of another toolkit gets advice of that kind.
+        sets: Known names.
+
+    Raises:
+        UserError: The set is unknown. The message has its name here, or the nearest one.
+    """
+    known = list(sets)
+    if name not in known:
+        if Path(name).is_dir():
+            if (Path(name) / "result.json").is_file():
+                raise UserError(f"{key}={name}: the folder of a run. Give a table, or the name of a set")
+            tables = [path for path in sorted(Path(name).iterdir()) if is_table(path)]
+            given = f"a file in it, such as {tables[0]}" if tables else "a file"
+            raise UserError(f"{key}={name}: a folder. Give {given}, or the name of a set")
+        meant = (option_meant("dataset", name, known) or "").removeprefix("dataset=").partition(" ")[0]
+        hint = f"Type {meant}" if meant in known else nearest(name, known)
+        hint = f"Make a set of the file: {command('juzhen', 'dataset', name)}" if is_table(name) else hint
+        raise UserError(f"{key}={name}: unknown set. {hint}")
 
 
 def configured_set(name: str, *, folder: Path = DATASETS, config_dir: Path | None = None) -> DatasetConfig:

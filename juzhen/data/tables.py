@@ -6,13 +6,11 @@ Encoding, delimiter, quotes and header are detected, and reported in `FileTable.
 instead reads a set by its description (`juzhen.data.readers`).
 """
 
-import io
 import itertools
 import json
 import os
 import re
 import warnings
-import zipfile
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -22,11 +20,11 @@ from typing import Any
 
 import numpy as np
 
-from juzhen.core.errors import UserError, foreign_reason, nearest, require_packages, typed
+from juzhen.core.errors import UserError, nearest, typed
 from juzhen.core.paths import TABLES, suffix_of
-from juzhen.core.safe_open import open_regular_file
 from juzhen.core.schema import own_file
 from juzhen.core.text import counted, is_position, keys_once, short, split_lines, text_fault
+from juzhen.data.excel import EXCEL, read_sheet
 from juzhen.data.headers import is_header, is_name
 from juzhen.data.readers import (
     BYTE_ORDER_MARK,
@@ -39,124 +37,6 @@ from juzhen.data.readers import (
     json_table,
     require_short_lines,
 )
-
-EXCEL = ".xlsx"
-
-FAULTS = frozenset({"#N/A", "#REF!", "#VALUE!", "#DIV/0!", "#NAME?", "#NULL!", "#NUM!"})
-"""Cell values of a failed formula."""
-
-MOST_EMPTY = 50
-"""Empty cells for each filled one, above ALWAYS_CELLS. With more, a sheet is not a table and would fill the memory."""
-ALWAYS_CELLS = 2**20
-ALWAYS_BYTES, MOST_TIMES = 2**26, 200
-"""A workbook, perhaps a stranger's, may unpack to ALWAYS_BYTES, or to MOST_TIMES its size."""
-MOST_ROWS = 2**20
-"""Rows of an Excel sheet. A damaged file may have a row number of 10^12."""
-
-
-@dataclass(frozen=True)
-class Sheet:
-    """Filled cells of a sheet. Nothing is padded, so a stray cell costs one cell.
-
-    Args:
-        rows: Row number, from 1 → column index, from 0 → value.
-        others: Names of the other visible sheets.
-    """
-
-    name: str
-    rows: dict[int, dict[int, Any]]
-    others: list[str]
-
-
-def read_sheet(
-    path: Path, sheet: str | None = None, *, content: bytes | None = None, most_bytes: int | None = None
-) -> Sheet:
-    """Read a sheet of an Excel file.
-
-    Args:
-        path: The file.
-        sheet: Name of the sheet, or its number from 1. None: the first with content.
-        content: Bytes of the file. None: they are read.
-        most_bytes: Limit of the unpacked size. None: that of other packed files (`juzhen.data.readers`).
-
-    Raises:
-        UserError: The file cannot be read, or its cells are scattered. The message has file and reason.
-    """
-    require_packages(str(path), "openpyxl", extra="excel", otherwise=", or save the table as CSV")
-    import openpyxl
-
-    if content is None:
-        with open_regular_file(path) as file:
-            content = file.read()
-    try:
-        with zipfile.ZipFile(io.BytesIO(content)) as parts:
-            size = sum(
-                part.file_size for part in parts.infolist() if not part.filename.startswith("xl/media/")
-            )
-    except (OSError, ValueError, NotImplementedError, zipfile.BadZipFile) as error:
-        reason = f"{foreign_reason(error)}; is it an .xls, or kept by a password? Save it as .xlsx or as CSV"
-        raise UserError(f"{path}: not a readable Excel file: {reason}") from error
-    room = max(ALWAYS_BYTES, MOST_TIMES * len(content)) if most_bytes is None else most_bytes
-    if size > room:
-        raise UserError(
-            f"{path}: unpacks to {size / 2**20:,.0f} MiB. At most {room / 2**20:,.0f} MiB of a file of this size are "
-            "read. Save the table as CSV"
-        )
-    try:
-        with warnings.catch_warnings(action="ignore"):
-            book = openpyxl.load_workbook(io.BytesIO(content), read_only=True, data_only=True)
-            sheets = {each.title: each for each in book.worksheets}
-            seen = [name for name, each in sheets.items() if each.sheet_state == "visible"] or [*sheets]
-            name, rows = _chosen(path, sheet, seen, sheets)
-    except UserError:
-        raise
-    except Exception as error:  # a parser of strangers' files may raise anything: the file cannot be read
-        raise UserError(
-            f"{path}: not a readable Excel table ({type(error).__name__}: {foreign_reason(error)}). Open it in "
-            "Excel and save it again, or save the table as CSV"
-        ) from error
-    columns = {column for cells in rows.values() for column in cells}
-    held = sum(map(len, rows.values()))
-    if len(rows) * len(columns) > max(ALWAYS_CELLS, MOST_EMPTY * held):
-        raise UserError(
-            f"{path}: the {held:,} cells of the sheet {name} are scattered over {len(rows):,} rows and "
-            f"{len(columns):,} columns, so this is not a table. Delete the stray cells"
-        )
-    return Sheet(name, rows, [other for other in seen if other != name])
-
-
-def _chosen(
-    path: Path, sheet: str | None, seen: list[str], sheets: dict[str, Any]
-) -> tuple[str, dict[int, dict[int, Any]]]:
-    """Name and cells of the sheet that is asked for, or of the first with content."""
-    if sheet is not None:
-        name = seen[int(sheet) - 1] if sheet.isdecimal() and 0 < int(sheet) <= len(seen) else sheet
-        if name not in sheets:
-            raise UserError(f"{path}: no sheet {sheet}. {nearest(sheet, sheets)}")
-        return name, _cells(sheets[name])
-    for name in seen:
-        if rows := _cells(sheets[name]):
-            return name, rows
-    raise UserError(f"{path}: the file is empty. Give another file")
-
-
-def _cells(sheet: Any) -> dict[int, dict[int, Any]]:
-    sheet.reset_dimensions()  # many programs write wrong dimensions
-    rows = {}
-    for number, values in enumerate(sheet.iter_rows(values_only=True), 1):
-        if number > MOST_ROWS:
-            raise ValueError(f"a row has a number above {MOST_ROWS:,}")
-        if not values:  # a missing row
-            continue
-        cells = {
-            column: value
-            for column, value in enumerate(values)
-            if value is not None and value not in FAULTS and str(value).strip()
-        }
-        if cells:
-            rows[number] = cells
-    return rows
-
 
 DELIMITERS = {".csv": ",;\t|", ".tsv": "\t,;|", ".txt": "\t,;|"}
 """Suffix → delimiters to try, the likeliest first."""
@@ -203,7 +83,15 @@ class TableReading:
             raise UserError(f"{self.spell('split_cells', '')}: expected a separator, such as ||")
 
     def require_unread(self, place: str, way_out: str = "Leave it out") -> None:
-        """Raises UserError for an option of tables where `place` is none."""
+        """Refuse options of tables for a file that is not a table.
+
+        Args:
+            place: Name of the file, for the message.
+            way_out: Advice at the end of the message, without full stop.
+
+        Raises:
+            UserError: An option other than `on_bad_row` is set.
+        """
         for name in ("columns", "header", "quoted", "sheet", "split_cells"):
             if (value := getattr(self, name)) not in (None, {}):
                 raise UserError(f"{self.spell(name, value)}: for tables, and {place} is not one. {way_out}")
@@ -237,7 +125,14 @@ def parse_columns(words: str | Sequence[str] | None, fields: Sequence[str] = ())
 
 
 def require_there(path: Path) -> None:
-    """Raises UserError with the nearest name of its folder if a file is missing."""
+    """Check that a file exists.
+
+    Args:
+        path: Path as typed. A broken link counts as a file.
+
+    Raises:
+        UserError: The file is missing. The message has the nearest name in its folder.
+    """
     if not os.path.lexists(path):
         names = os.listdir(path.parent) if path.parent.is_dir() else []
         hint = nearest(path.name, names) if names else ""
@@ -319,10 +214,10 @@ def _json_rows(path: Path, text: str) -> str:
     return "\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
 
 
-def choose_delimiter(text: str, candidates: str, path: Path = Path()) -> str:
+def _choose_delimiter(text: str, candidates: str, path: Path = Path()) -> str:
     """Choose the delimiter that gives most rows the same number of cells, at least two, or the first one.
 
-    >>> choose_delimiter("a;b,c\\nd;e\\n", ",;")
+    >>> _choose_delimiter("a;b,c\\nd;e\\n", ",;")
     ';'
     """
     shares = []
@@ -401,7 +296,7 @@ def _delimited(path: Path, text: str, encoding: str, candidates: str, reading: T
         candidates, text = said[1], text[said.end() :]
     lines = text.split("\n")
     require_short_lines(path, lines)
-    delimiter = choose_delimiter(text, candidates, path)
+    delimiter = _choose_delimiter(text, candidates, path)
     if not _may_be_quoted(text, delimiter, reading.quoted):
         even = _even_columns(lines, delimiter)
         if even is not None:
@@ -488,10 +383,10 @@ def _table(
     return FileTable(str(path), first if named else None, columns, lines, faults, format=form, **facts)
 
 
-def distinct_names(names: Sequence[str]) -> list[str]:
+def _distinct_names(names: Sequence[str]) -> list[str]:
     """Make column names distinct. A column without a name gets its number, from 1.
 
-    >>> distinct_names(["问", "", "问"])
+    >>> _distinct_names(["问", "", "问"])
     ['问', 'column 2', '问 (3)']
     """
     earlier: set[str] = set()
@@ -504,12 +399,23 @@ def distinct_names(names: Sequence[str]) -> list[str]:
 
 
 def names_of(table: FileTable) -> list[str]:
-    """Return the names of all columns, each once. A table without names has their numbers."""
-    return distinct_names(table.names or [""] * len(table.columns))
+    """Return the names of all columns, each once. A column without a name is "column" and its number, from 1.
+
+    Args:
+        table: Table with names or without.
+    """
+    return _distinct_names(table.names or [""] * len(table.columns))
 
 
 def as_text(cell: Any) -> str:
-    """Return a cell as a text file would spell it, without spaces around it. "" for a missing value."""
+    """Return a cell as a text file would spell it, without spaces around it.
+
+    Args:
+        cell: A text, number, boolean or None.
+
+    Returns:
+        "" for None and NaN, "1" for 1.0 and for True.
+    """
     if isinstance(cell, float | np.floating):
         cell = "" if cell != cell else int(cell) if float(cell).is_integer() else cell
     if isinstance(cell, bool | np.bool_):
@@ -518,7 +424,11 @@ def as_text(cell: Any) -> str:
 
 
 def as_texts(cells: Sequence[Any]) -> list[str]:
-    """Return `as_text` of each cell, quickly if all are texts."""
+    """Return `as_text` of each cell, quickly if all are texts.
+
+    Args:
+        cells: Cells of a column.
+    """
     if {*map(type, cells)} <= {str}:
         return [cell.replace("\r\n", "\n").strip() for cell in cells]
     return [*map(as_text, cells)]
@@ -552,6 +462,15 @@ def column_place(table: FileTable, name: str, field: str, reading: TableReading)
 
 
 def column_values(table: FileTable, place: int) -> list[Any]:
+    """Return the values of a column as Python objects.
+
+    Args:
+        table: The table.
+        place: Index of the column, from 0.
+
+    Returns:
+        A new list with a value a row.
+    """
     column = table.columns[place]
     return column.to_pylist() if hasattr(column, "to_pylist") else list(column)
 
@@ -568,6 +487,15 @@ def read_texts(
     A .txt is a table if a column is named. In a table the column is the one called `field`, or the only one. Cells with
     several texts are split.
 
+    Args:
+        path: A .txt, or a file of any format of this module. A file without suffix is read as a .txt.
+        reading: Options of the table.
+        field: Name of the column, and key of `reading.columns` that names another one.
+        content: Bytes of the file. None: they are read.
+
+    Returns:
+        The table, and the index of the column of texts.
+
     Raises:
         UserError: Several columns could be meant.
     """
@@ -582,14 +510,26 @@ def read_texts(
             raise UserError(f"{path}:1: carriage returns are no line ends. Save the file with line feeds")
         return FileTable(str(path), ["line"], [lines], np.arange(1, len(lines) + 1, dtype=np.int32)), 0
     table = read_own_table(path, reading, content=content)
-    place = chosen_column(table, field, reading)
+    place = _chosen_column(table, field, reading)
     return with_split_cells(table, [place], reading.split_cells), place
 
 
 def sound_texts(
     path: Path, reading: TableReading, *, content: bytes | None = None
 ) -> tuple[FileTable, list[str], list[int], dict[int, str]]:
-    """Return the table of `read_texts`, its texts that can be encoded with their lines, and line → fault of others."""
+    """Read the texts of a file that can be encoded.
+
+    Args:
+        path: As in `read_texts`.
+        reading: Options of the table. They decide whether faulty rows are refused or left out.
+        content: Bytes of the file. None: they are read.
+
+    Returns:
+        The table of `read_texts`, its sound texts, the line of each, and line → fault of the other rows.
+
+    Raises:
+        UserError: As `read_texts` and `refuse_rows`.
+    """
     table, place = read_texts(path, reading, content=content)
     rows, faults = good_texts(table, [place], reading)
     values = column_values(table, place)
@@ -597,7 +537,15 @@ def sound_texts(
 
 
 def require_fields(reading: TableReading, *fields: str) -> None:
-    """Raises UserError if a person names a column for an unused field."""
+    """Refuse a column that is named for an unused field.
+
+    Args:
+        reading: Options of the table.
+        *fields: Fields that are used, at least one.
+
+    Raises:
+        UserError: `reading.columns` has another field.
+    """
     if wrong := [field for field in reading.columns if field not in fields]:
         example = reading.spell("columns", {field: str(number) for number, field in enumerate(fields, 1)})
         raise UserError(
@@ -606,13 +554,22 @@ def require_fields(reading: TableReading, *fields: str) -> None:
 
 
 def text_values(path: Path, reading: TableReading = AS_IT_LOOKS, *, field: str = "text") -> list[Any]:
-    """Return the values of `read_texts` alone, whatever their type. Faulty rows are counted in a warning."""
+    """Return the values of `read_texts` alone. Faulty rows are counted in a warning.
+
+    Args:
+        path: As in `read_texts`.
+        reading: Options of the table.
+        field: As in `read_texts`.
+
+    Returns:
+        Values of any type: they are not checked.
+    """
     table, place = read_texts(path, reading, field=field)
     warn_dropped(table.place, len(table.faults))
     return column_values(table, place)
 
 
-def chosen_column(table: FileTable, field: str, reading: TableReading) -> int:
+def _chosen_column(table: FileTable, field: str, reading: TableReading) -> int:
     """Return the column that a person names, or that has the field's name, or is the only one.
 
     Raises UserError otherwise.
@@ -631,7 +588,16 @@ def chosen_column(table: FileTable, field: str, reading: TableReading) -> int:
 
 
 def with_split_cells(table: FileTable, places: Sequence[int], sign: str | None) -> FileTable:
-    """Return the table with a row for each text of cells that hold several, divided by a separator."""
+    """Return the table with a row for each text of cells that hold several, divided by a separator.
+
+    Args:
+        table: The table. It is not changed.
+        places: Indices of the columns to split.
+        sign: Separator of texts in a cell. None returns the table unchanged.
+
+    Returns:
+        A table in which all rows of a cell have its line. Spaces around the texts are removed.
+    """
     if sign is None:
         return table
 
@@ -643,7 +609,15 @@ def with_split_cells(table: FileTable, places: Sequence[int], sign: str | None) 
 
 
 def with_each_value(table: FileTable, values_of: Callable[[int, Any], Sequence[Any]]) -> FileTable:
-    """Return the table with a row for each combination of what `values_of` takes from the cells of a row."""
+    """Return the table with a row for each combination of values in the cells of a row.
+
+    Args:
+        table: The table. It is not changed.
+        values_of: Column index, cell → its values. Without values the row is left out.
+
+    Returns:
+        A table in which all new rows have the line of the old one.
+    """
     columns = [column_values(table, place) for place in range(len(table.columns))]
     rows, lines = list[list[Any]](), list[int]()
     for line, cells in zip(table.lines.tolist(), zip(*columns, strict=True), strict=True):
@@ -657,9 +631,18 @@ def with_each_value(table: FileTable, values_of: Callable[[int, Any], Sequence[A
 def good_texts(
     table: FileTable, places: Sequence[int], reading: TableReading
 ) -> tuple[list[int], dict[int, str]]:
-    """Return the rows whose texts in these columns can be encoded, and line → fault of the other rows.
+    """Check the texts of some columns.
 
-    Raises UserError as `refuse_rows`. `places` are the indices of the columns.
+    Args:
+        table: The table, with the faults that its reader found.
+        places: Indices of the columns.
+        reading: Options of the table.
+
+    Returns:
+        Indices of rows whose texts can be encoded, and line → fault of the other rows.
+
+    Raises:
+        UserError: As `refuse_rows`.
     """
     faults, names = dict(table.faults), names_of(table)
     good = np.ones(len(table.lines), dtype=bool)
@@ -675,7 +658,17 @@ def good_texts(
 
 
 def refuse_rows(table: FileTable, faults: Mapping[int, str], left: int, reading: TableReading) -> None:
-    """Raises UserError for the first faulty row, unless such rows are left out, and if no row is left."""
+    """Refuse faulty rows, unless they are left out, and a table without a sound row.
+
+    Args:
+        table: The table, for its place.
+        faults: Line → reason why it is not a row.
+        left: Number of sound rows.
+        reading: Options of the table, with `on_bad_row`.
+
+    Raises:
+        UserError: Rows are faulty and "error" is chosen, or no row is left. The message has the first faulty line.
+    """
     if faults and reading.on_bad_row == "error":
         line, others = min(faults), len(faults) - 1
         more = f" {counted(others, 'more rows are faulty', 'more row is faulty')}." if others else ""
@@ -692,7 +685,12 @@ def refuse_rows(table: FileTable, faults: Mapping[int, str], left: int, reading:
 
 
 def warn_dropped(place: str, count: int) -> None:
-    """Warn about the number of faulty rows that are left out, if there are any."""
+    """Warn about faulty rows that are left out.
+
+    Args:
+        place: Name of the file.
+        count: Number of these rows. 0 warns of nothing.
+    """
     if count:
         warnings.warn(
             f"{place}: {counted(count, 'faulty rows are left out', 'faulty row is left out')}", stacklevel=5

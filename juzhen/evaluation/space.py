@@ -10,7 +10,6 @@ import numpy as np
 from jaxtyping import Float
 from scipy.linalg import orthogonal_procrustes
 
-from juzhen.core.aliases import require_set
 from juzhen.core.columns import as_text_list
 from juzhen.core.errors import UserError, require_choice
 from juzhen.core.kinds import Kind
@@ -22,7 +21,7 @@ from juzhen.data.loading import Probe
 from juzhen.data.row_checks import listed
 from juzhen.data.row_kinds import Guess, guess, read_raw
 from juzhen.data.rows import ConfiguredSets, split_raw
-from juzhen.data.spec import read_description
+from juzhen.data.spec import read_description, require_set
 from juzhen.data.tables import (
     AS_IT_LOOKS,
     TableReading,

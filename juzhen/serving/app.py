@@ -25,8 +25,9 @@ from juzhen.core.machine import package_version
 from juzhen.core.paths import DISTRIBUTION
 from juzhen.core.safe_open import read_bytes
 from juzhen.core.text import short
+from juzhen.data.excel import EXCEL
 from juzhen.data.row_kinds import find_columns, pair_columns, text_cells
-from juzhen.data.tables import DELIMITERS, EXCEL, JSON, TableReading, read_own_table
+from juzhen.data.tables import DELIMITERS, JSON, TableReading, read_own_table
 from juzhen.serving import schemas
 from juzhen.serving.errors import ErrorReply, RequestError, json_response, naming, written, wrong_field
 from juzhen.serving.models import ServedModels, require_model

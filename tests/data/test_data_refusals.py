@@ -39,7 +39,7 @@ from juzhen import SentenceEncoder, fit, read_search
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
 from juzhen.core.schema import ConfigError
-from juzhen.data import tables
+from juzhen.data import excel
 from juzhen.data.dataset_from_table import make_set
 from juzhen.data.leaks import LeakFilter
 from juzhen.data.rankings import RankingSet, as_ranking
@@ -264,7 +264,7 @@ def spoilt(f, sheet):
 
 
 def too_large(f):
-    f.monkeypatch.setattr(tables, "ALWAYS_BYTES", 2**20)
+    f.monkeypatch.setattr(excel, "ALWAYS_BYTES", 2**20)
     spoilt(f, b" " * 2**23)
 
 
@@ -274,7 +274,7 @@ def old_book(f, suffix):
 
 
 def scattered(f):
-    f.monkeypatch.setattr(tables, "ALWAYS_CELLS", 100)
+    f.monkeypatch.setattr(excel, "ALWAYS_CELLS", 100)
     read_raw(write_book(f.tmp_path / "odd.xlsx", odd=[[None] * n + ["x"] for n in range(60)]))
 
 

@@ -20,13 +20,13 @@ from juzhen.core.aliases import (
     current_flags,
     option_meant,
     plain,
-    require_set,
     with_current_keys,
     with_old_keys,
     with_old_options,
 )
 from juzhen.core.errors import UserError
 from juzhen.core.safe_open import read_yaml
+from juzhen.data.spec import require_set
 from juzhen.identity import stage_settings
 from juzhen.losses import binary_cross_entropy
 from juzhen.mining.options import MiningOptions

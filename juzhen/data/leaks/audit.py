@@ -68,22 +68,22 @@ def audit_pairs(
         for examples in train:
             advance(1)
             for other, hits in zip(evaluation, index.search(examples), strict=True):
-                if name_of(examples) != name_of(other):
+                if _name_of(examples) != _name_of(other):
                     cells.append(_cell(examples, other, hits, detail))
-    both = {name_of(config): config for config in [*train, *evaluation]}
+    both = {_name_of(config): config for config in [*train, *evaluation]}
     return {
         "format_version": FORMAT_VERSION,
         "what": "leaks between training sets and evaluation splits",
         "near_threshold": threshold,
-        "train": [name_of(examples) for examples in train],
-        "evaluation": [name_of(examples) for examples in evaluation],
+        "train": [_name_of(examples) for examples in train],
+        "evaluation": [_name_of(examples) for examples in evaluation],
         "absent": sorted(absent),
         "sets": {name: _describe(examples, detail) for name, examples in sorted(both.items())},
         "cells": cells,
     }
 
 
-def name_of(examples: Examples) -> str:
+def _name_of(examples: Examples) -> str:
     return f"{examples.name}/{examples.split}"
 
 
@@ -93,8 +93,8 @@ def _cell(train: Examples, evaluation: Examples, hits: Hits, detail: Detail) -> 
     has_pairs = bool(pair_columns(train) and pair_columns(evaluation))
     leaky_train = np.unique(hits.train_rows)
     cell = {
-        "train": name_of(train),
-        "evaluation": name_of(evaluation),
+        "train": _name_of(train),
+        "evaluation": _name_of(evaluation),
         "rows": len(evaluation),
         "exact_pairs": len(exact) if has_pairs else None,
         "near_pairs": len(near) if has_pairs else None,
@@ -240,7 +240,7 @@ def audit_text(
         "what": "lines of running text that hold evaluation sentences",
         "least_characters_inside_a_line": LEAST_INSIDE,
         "evaluation": {
-            name_of(examples): {
+            _name_of(examples): {
                 "rows": len(examples),
                 "sentences": owner.count(position),
                 "fingerprint": examples.fingerprint,
@@ -270,7 +270,7 @@ def _describe_texts(
     for position, examples in enumerate(evaluation):
         is_here = owners[numbers] == position
         if is_here.any():
-            by_set[name_of(examples)] = {
+            by_set[_name_of(examples)] = {
                 "lines": len(np.unique(positions[is_here])),
                 "sentences": len(np.unique(numbers[is_here])),
             }
