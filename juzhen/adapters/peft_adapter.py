@@ -112,7 +112,17 @@ MERGE = "Merge the adapter into its model (merge_and_unload of peft), and load t
 
 
 def read_adapter_settings(folder: Path) -> dict[str, Any]:
-    """The numbers that peft makes an adapter by. A key that would change the numbers, or import code, is refused."""
+    """Read the numbers by which peft makes an adapter.
+
+    Args:
+        folder: Folder with adapter_config.json.
+
+    Returns:
+        Supported keys of peft with their values, without optional keys that are null.
+
+    Raises:
+        UserError: The adapter is not LoRA, a value has another type, or a key would change the numbers or import code.
+    """
     path = folder / ADAPTER
     with naming(f"{path}: no settings of an adapter"):
         settings = read_settings(path)
@@ -153,6 +163,9 @@ def is_ours_alone(backbone: nn.Module) -> bool:
 
     It supports neither the first layers of a base, nor another attention, nor fewer bits. transformers drops DoRA's
     magnitudes with a warning (5.20).
+
+    Args:
+        backbone: A transformer with an adapter.
     """
     base, config = base_of(backbone), cast(Any, backbone).peft_config[NAME]
     is_whole = base.layers is None and base.attention is None and base.precision == "float32"
@@ -221,7 +234,7 @@ def hold(backbone: PreTrainedModel, precision: str) -> None:
 def _settings(backbone: PreTrainedModel, config: AdapterConfig) -> dict[str, Any]:
     """Arguments of peft's LoraConfig. Raises UserError if the configuration does not fit."""
     layers = linear_layers(backbone)
-    targets = sorted(set(config.targets or attention_layers(backbone)))
+    targets = sorted(set(config.targets or _attention_layers(backbone)))
     for target in targets:
         if not any(f".{name}".endswith(f".{target}") for name in layers):
             ends = sorted({_below_layer(name) for name in layers})
@@ -239,7 +252,7 @@ def _settings(backbone: PreTrainedModel, config: AdapterConfig) -> dict[str, Any
     }
 
 
-def attention_layers(backbone: nn.Module) -> list[str]:
+def _attention_layers(backbone: nn.Module) -> list[str]:
     """Name endings of the linear layers of attention, or of all linear layers if the names lack attention."""
     names = list(linear_layers(backbone))
     of_attention = [name for name in names if ATTENTION.search(name)]
@@ -318,7 +331,14 @@ def _name_layers_alone(backbone: nn.Module, config: Any) -> None:
 
 
 def adapter_facts(backbone: nn.Module) -> dict[str, str]:
-    """Facts of an adapter for a model card."""
+    """Facts of an adapter for a model card.
+
+    Args:
+        backbone: A transformer with an adapter.
+
+    Returns:
+        Kind and rank, and the source and digest of the base weights, each under its heading.
+    """
     base, config = base_of(backbone), cast(Any, backbone).peft_config[NAME]
     kind = "DoRA" if config.use_dora else "LoRA"
     source = f"{base.path}{f' at {base.revision}' if base.revision else ''}, weights {base.digest}"

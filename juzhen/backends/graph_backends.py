@@ -47,15 +47,47 @@ class PaddedSentences:
         self.mask = mask * (self.places > self.skipped.unsqueeze(1)) if unpooled else mask
 
     def sum(self, states: Float[Tensor, "sentences length dim"]) -> Float[Tensor, "sentences dim"]:
+        """Sum of the pooled states of each sentence.
+
+        Args:
+            states: Padded token states.
+
+        Returns:
+            One row per sentence, in the precision of `states`.
+        """
         return (states * self.mask).sum(1)
 
     def max(self, states: Float[Tensor, "sentences length dim"]) -> Float[Tensor, "sentences dim"]:
+        """Largest pooled value of each dimension.
+
+        Args:
+            states: Padded token states.
+
+        Returns:
+            One row per sentence.
+        """
         return states.masked_fill(self.mask == 0, torch.finfo(torch.float32).min).amax(1)
 
     def first(self, states: Float[Tensor, "sentences length dim"]) -> Float[Tensor, "sentences dim"]:
+        """State of the first pooled token.
+
+        Args:
+            states: Padded token states.
+
+        Returns:
+            One row per sentence.
+        """
         return (states * (self.mask.cumsum(1) == 1) * self.mask).sum(1)
 
     def last(self, states: Float[Tensor, "sentences length dim"]) -> Float[Tensor, "sentences dim"]:
+        """State of the last token.
+
+        Args:
+            states: Padded token states.
+
+        Returns:
+            One row per sentence.
+        """
         # By the tokens behind it, of which there are none: right on either side of the padding.
         behind = self.mask.sum(1, keepdim=True) - self.mask.cumsum(1)
         return (states * (behind == 0) * self.mask).sum(1)
@@ -82,6 +114,16 @@ class PaddedEncoder(nn.Module):
         attention_mask: Int[Tensor, "sentences length"],
         token_type_ids: Int[Tensor, "sentences length"] | None = None,
     ) -> Float[Tensor, "sentences dim"] | tuple[Tensor, Tensor]:
+        """Compute the embeddings of a batch.
+
+        Args:
+            input_ids: Token ids, padded on the right.
+            attention_mask: 1 = token, 0 = padding.
+            token_type_ids: Segment of each token. None: 0 for all, if the encoder reads segments.
+
+        Returns:
+            Embeddings, or with a learnt form the pair (embeddings, Wᵀû), both (sentences, dim).
+        """
         encoder, mask = self.encoder, attention_mask.unsqueeze(-1).float()
         sentences = PaddedSentences(mask, encoder.unpooled)
         layers = self._layers(input_ids, attention_mask, token_type_ids)
@@ -129,6 +171,16 @@ class PaddedCrossEncoder(nn.Module):
         attention_mask: Int[Tensor, "pairs length"],
         token_type_ids: Int[Tensor, "pairs length"] | None = None,
     ) -> tuple[Float[Tensor, "pairs"], Float[Tensor, "pairs outputs"]]:
+        """Score the pairs of a batch.
+
+        Args:
+            input_ids: Token ids of the joint inputs, padded on the right.
+            attention_mask: 1 = token, 0 = padding.
+            token_type_ids: Segment of each token. None: 0 for all, if the encoder reads segments.
+
+        Returns:
+            Scores (pairs,), and logits (pairs, outputs).
+        """
         logits = self.head(self.inner(input_ids, attention_mask, token_type_ids))
         return similarity(logits, self.grades), logits
 
@@ -147,19 +199,27 @@ class RowScaledLinear(nn.Module):
         self.bias = linear.bias
 
     def forward(self, states: Float[Tensor, "*sentences inner"]) -> Float[Tensor, "*sentences outer"]:
+        """Apply the layer to each token.
+
+        Args:
+            states: Token states. The last axis has the input size of the layer.
+
+        Returns:
+            States with the output size of the layer as last axis.
+        """
         scale = states.abs().amax(-1, keepdim=True).clamp_min(torch.finfo(torch.float32).tiny)
         # Written as a plain product: the quantiser turns a Gemm round and then trips over its old shape.
         products = (states / scale) @ self.weight.T * scale
         return products if self.bias is None else products + self.bias
 
 
-def scale_rows(module: nn.Module) -> None:
+def _scale_rows(module: nn.Module) -> None:
     """Replaces every nn.Linear inside `module` by a RowScaledLinear of the same weights."""
     for name, inner in list(module.named_children()):
         if isinstance(inner, nn.Linear):
             setattr(module, name, RowScaledLinear(inner))
         else:
-            scale_rows(inner)
+            _scale_rows(inner)
 
 
 CALL_TOKENS = 512
@@ -209,6 +269,17 @@ class OnnxBackend:
         self._calls_at_once = torch.get_num_threads()
 
     def encode(self, tokens: Tokens) -> Float[np.ndarray, "sentences dim"]:
+        """Compute embeddings of packed sentences on the CPU.
+
+        Args:
+            tokens: Packed sentences with the unpooled prompt for which the backend was opened.
+
+        Returns:
+            float32 array in the order in which the sentences were given.
+
+        Raises:
+            UserError: The tokens have another unpooled prompt.
+        """
         if not isinstance(tokens.unpooled, int) or tokens.unpooled != self._unpooled:
             raise UserError(
                 f"backend {self.name}: was opened for another unpooled prompt of {self._unpooled} tokens. "
@@ -260,7 +331,7 @@ def export_onnx(encoder: PooledEncoder | CrossEncoder, path: Path, *, quantised:
     copied = copy.deepcopy(encoder).cpu().eval()
     tokens, expected = _pairs(copied) if isinstance(copied, CrossEncoder) else _texts(copied)
     if quantised:
-        scale_rows(copied)
+        _scale_rows(copied)
     scores_pairs = isinstance(copied, CrossEncoder)
     module = PaddedCrossEncoder(copied) if isinstance(copied, CrossEncoder) else PaddedEncoder(copied)
     outputs = (PAIR_OUTPUTS if scores_pairs else OUTPUTS)[: len(expected)]
@@ -442,7 +513,15 @@ class OpenVinoBackend(OnnxBackend):
 
 
 def compiled(path: Path, *, threads: int) -> Any:
-    """Compile an ONNX or OpenVINO graph for float32."""
+    """Compile an ONNX or OpenVINO graph for float32.
+
+    Args:
+        path: File of the graph (.onnx or .xml).
+        threads: CPU threads of a call.
+
+    Returns:
+        A compiled model of OpenVINO for the CPU.
+    """
     import openvino  # a package of its own
 
     options = {

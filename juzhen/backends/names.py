@@ -24,6 +24,14 @@ class BackendName(StrEnum):
 
 
 def backend_name(name: str, *, key: str) -> BackendName:
-    """Backend with that name. Raises UserError with its key and the nearest name."""
+    """Backend with a name.
+
+    Args:
+        name: A value of `BackendName`.
+        key: Name of the setting in an error message.
+
+    Raises:
+        UserError: An unknown name. The message has the nearest one.
+    """
     require_choice(key, name, [*BackendName])
     return BackendName(name)

@@ -31,6 +31,14 @@ class TorchBackend:
         self._encoder = encoder
 
     def encode(self, tokens: Tokens) -> Float[np.ndarray, "sentences dim"]:
+        """Compute embeddings of packed sentences on the device of the weights.
+
+        Args:
+            tokens: Packed sentences.
+
+        Returns:
+            float32 array in the order in which the sentences were given.
+        """
         rounded = self.name is BackendName.TORCH_BF16
         device = self._encoder.device.type
         with torch.autocast(device, dtype=torch.bfloat16) if rounded else nullcontext():

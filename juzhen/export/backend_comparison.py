@@ -366,6 +366,11 @@ def _theirs(encoder: SentenceEncoder | PairEncoder, stack: ExitStack) -> Modules
 
 
 def is_server(address: str) -> bool:
+    """True for the address of an HTTP server instead of a folder.
+
+    Args:
+        address: A folder, or an address with its scheme.
+    """
     return address.startswith(("http://", "https://"))
 
 

@@ -75,7 +75,21 @@ def write_static(encoder: SentenceEncoder, folder: Path, *, dim: int | None) -> 
 
 
 def token_vectors(encoder: SentenceEncoder, size: int, dim: int) -> Float[np.ndarray, "tokens dim"]:
-    """Return a weighted vector per token, 0 for special tokens."""
+    """Return a weighted vector per token, 0 for special tokens.
+
+    The vectors are projected on their first principal components, and frequent tokens get less weight.
+
+    Args:
+        encoder: Encodes each token as a text of its own.
+        size: Tokens of the vocabulary, from id 0 on.
+        dim: Most dimensions of a vector. It is limited by those of the encoder and the number of tokens.
+
+    Returns:
+        float32 array with a row per token id.
+
+    Raises:
+        UserError: A vector holds NaN or infinity.
+    """
     ids = encoder.tokenizer("a")["input_ids"]
     before, after = special_around(encoder.tokenizer)
     around = ids[:before], ids[len(ids) - after :]
@@ -148,7 +162,7 @@ A score of this encoder is the mean of both orders of a pair: take the mean of t
 """
 
 
-def usage(encoder: Any, format: Format) -> str:
+def _usage(encoder: Any, format: Format) -> str:
     """Return Markdown with example code for the format, and remarks."""
     if format.extra is None:
         return STATIC
@@ -227,7 +241,16 @@ def export_encoder(
 
 
 def finished(encoder: SentenceEncoder, dim: int | None, format: Format) -> SentenceEncoder:
-    """Return a copy that truncates to `dim` dimensions and normalises to length 1 in its layers."""
+    """Return a copy on the CPU that truncates in its layers, and normalises to length 1.
+
+    Args:
+        encoder: The encoder. It is not changed.
+        dim: First dimensions to keep. None, or the static format: as many as the encoder returns.
+        format: Format of the export.
+
+    Returns:
+        The copy in evaluation mode. With a learnt form, its embeddings are not normalised.
+    """
     size = encoder.size_of(None if format is Format.STATIC else dim)
     copied = copy.deepcopy(encoder).cpu().eval()
     copied.truncate_dim = None
@@ -344,6 +367,6 @@ def _write_card(encoder: Any, folder: Path, format: Format, name: str, proof: Ex
     title = f"# {in_markdown(name)}\n\nAn encoder trained with juzhen, exported as {format}.\n\n"
     write_text(
         path,
-        f"{head}{title}{fact_table(facts)}\n## Use\n\n{usage(encoder, format)}{table}",
+        f"{head}{title}{fact_table(facts)}\n## Use\n\n{_usage(encoder, format)}{table}",
         in_own_folder=True,
     )

@@ -97,7 +97,14 @@ def open_export(folder: str | Path) -> ExportedModel:
 
 
 def require_export(folder: str | Path) -> Path:
-    """Return the path of an export. Raises UserError for another folder."""
+    """Return the path of an export.
+
+    Args:
+        folder: Folder of `export_encoder`.
+
+    Raises:
+        UserError: The folder lacks the settings of a graph and modules.json.
+    """
     folder = Path(folder)
     if not (folder / SETTINGS).is_file() and not (folder / "modules.json").is_file():
         raise UserError(
@@ -107,7 +114,17 @@ def require_export(folder: str | Path) -> Path:
 
 
 def read_settings(folder: Path) -> dict[str, Any]:
-    """Read the settings of a graph. Raises UserError for unusable settings."""
+    """Read the settings of a graph.
+
+    Args:
+        folder: Folder of an export in ONNX or OpenVINO.
+
+    Returns:
+        Fields of `EmbeddingSettings` or `ScoreSettings`.
+
+    Raises:
+        UserError: A missing or damaged file, or an unknown kind or format.
+    """
     path = folder / SETTINGS
     settings = read_shaped(path, GraphSettings, REMEDY)
     kinds = {"embeddings": EmbeddingSettings, "scores": ScoreSettings}
@@ -138,10 +155,22 @@ class Graph:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self.settings = read_settings(folder)
-        self._tokenizer = read_tokenizer(folder)
+        self._tokenizer = _read_tokenizer(folder)
         self.by, self._calls_at_once, self._run = _opened(folder, self.settings["outputs"])
 
     def encode(self, texts: Sequence[str], *, batch_size: int = BATCH) -> Float[np.ndarray, "texts dim"]:
+        """Encode texts in batches of similar length.
+
+        Args:
+            texts: Texts without the prompt, which is added.
+            batch_size: Texts of a call of the graph.
+
+        Returns:
+            Embeddings in the order of the texts.
+
+        Raises:
+            UserError: The export scores pairs, or its files cannot be computed.
+        """
         if self.settings["kind"] != "embeddings":
             raise UserError(
                 f"{self._folder}: this export gives scores of pairs and no embeddings. Name another."
@@ -152,6 +181,18 @@ class Graph:
     def score(
         self, pairs: Sequence[tuple[str, str]], *, batch_size: int = BATCH
     ) -> Float[np.ndarray, "pairs"]:
+        """Score pairs of texts, higher = closer.
+
+        Args:
+            pairs: First and second text of each pair.
+            batch_size: Inputs of a call of the graph.
+
+        Returns:
+            One score per pair, in the given order.
+
+        Raises:
+            UserError: The files of the export cannot be computed.
+        """
         with _reading(self._folder):
             return self._scores(pairs, batch_size)
 
@@ -176,7 +217,7 @@ class Graph:
 
         def run(start: int) -> list[np.ndarray]:
             batch = [rows[row] for row in order[start : start + batch_size]]
-            return self._run(arrays(self._tokenizer, batch, has_types))
+            return self._run(_arrays(self._tokenizer, batch, has_types))
 
         with ThreadPoolExecutor(self._calls_at_once) as threads:
             parts = list(threads.map(run, range(0, len(order), batch_size)))
@@ -184,11 +225,11 @@ class Graph:
         return [np.concatenate(values)[back] for values in zip(*parts, strict=True)]
 
 
-def read_tokenizer(folder: Path) -> Tokenizer:
+def _read_tokenizer(folder: Path) -> Tokenizer:
     return Tokenizer.from_file(str(require_file(folder / "tokenizer.json")))
 
 
-def arrays(tokenizer: Tokenizer, rows: Sequence[Any], has_types: bool) -> dict[str, np.ndarray]:
+def _arrays(tokenizer: Tokenizer, rows: Sequence[Any], has_types: bool) -> dict[str, np.ndarray]:
     """Return the inputs of a graph."""
     encoded = tokenizer.encode_batch(list(rows))
     inputs = {
@@ -245,6 +286,18 @@ class Modules:
             self._model = kind(str(folder), device="cpu", local_files_only=True, trust_remote_code=False)
 
     def encode(self, texts: Sequence[str], *, batch_size: int = BATCH) -> Float[np.ndarray, "texts dim"]:
+        """Encode texts.
+
+        Args:
+            texts: Texts without the prompt, which is added.
+            batch_size: Texts of a batch of sentence-transformers. juzhen chooses its own.
+
+        Returns:
+            Embeddings in the order of the texts.
+
+        Raises:
+            UserError: The folder cannot be computed.
+        """
         with _reading(self._folder):
             if not self._theirs:
                 return self._model.encode(list(texts), show_progress=False)
@@ -253,6 +306,18 @@ class Modules:
     def score(
         self, pairs: Sequence[tuple[str, str]], *, batch_size: int = BATCH
     ) -> Float[np.ndarray, "pairs"]:
+        """Score pairs of texts, higher = closer.
+
+        Args:
+            pairs: First and second text of each pair.
+            batch_size: Texts of a batch of sentence-transformers. juzhen chooses its own.
+
+        Returns:
+            One score per pair, in the given order.
+
+        Raises:
+            UserError: The folder cannot be computed.
+        """
         with _reading(self._folder):
             return self._scores(pairs, batch_size)
 
@@ -325,7 +390,11 @@ class RemoteServer:
     def encode(self, texts: Sequence[str]) -> Float[np.ndarray, "texts dim"]:
         """Return embeddings in the order of the texts, by several requests.
 
-        Raises UserError as the class does.
+        Args:
+            texts: At least one text.
+
+        Raises:
+            UserError: The server cannot be reached, or it answers something else than an embedding per text.
         """
         parts: list[np.ndarray] = []
         for start in range(0, len(texts), AT_ONCE):

@@ -200,7 +200,7 @@ def prove(
     Raises:
         UserError: A set without pairs that have a gold value.
     """
-    examples = [dev_rows(config, data_dir, limit) for config in sets]
+    examples = [_dev_rows(config, data_dir, limit) for config in sets]
     texts, special = proof_texts(encoder.inner), special_texts(encoder.inner)
     ids = encoder.inner.tokenize([*texts, *special])
     if isinstance(encoder, PairEncoder):
@@ -226,7 +226,14 @@ def prove(
 
 
 def proof_texts(encoder: PooledEncoder) -> list[str]:
-    """Return texts of one token up to more than the encoder's limit, taken from different parts of a passage."""
+    """Return texts of one token up to more than the encoder's limit, taken from different parts of a passage.
+
+    Args:
+        encoder: Its `max_length` decides the longest text. Its tokenizer leaves no text empty.
+
+    Returns:
+        Texts from the shortest to the longest.
+    """
     most = 4 * encoder.max_length
     sizes = np.unique(np.geomspace(1, most, LENGTHS).astype(int)).tolist()
     passage = PASSAGE * (most // len(PASSAGE) + 2)
@@ -235,7 +242,14 @@ def proof_texts(encoder: PooledEncoder) -> list[str]:
 
 
 def special_texts(encoder: PooledEncoder) -> list[str]:
-    """Return texts that spell the encoder's special tokens, and unusual characters."""
+    """Return texts that spell the encoder's special tokens, and unusual characters.
+
+    Args:
+        encoder: Its tokenizer names the special tokens.
+
+    Returns:
+        Texts for a comparison of tokenizers.
+    """
     tokens = dict.fromkeys([*encoder.tokenizer.all_special_tokens, "[CLS]", "[SEP]", "[MASK]", "<s>", "</s>"])
     return _readable(encoder, [*(f"今天{token}天气 {token}" for token in tokens), *ODD])
 
@@ -253,7 +267,16 @@ def _readable(encoder: PooledEncoder, texts: Sequence[str]) -> list[str]:
 
 
 def reference(encoder: PooledEncoder, texts: Sequence[str], dim: int | None = None) -> np.ndarray:
-    """Return unit embeddings computed by transformers, one text at a time."""
+    """Return unit embeddings computed by transformers, one text at a time.
+
+    Args:
+        encoder: The encoder, read in evaluation mode.
+        texts: Texts without the prompt, which is added.
+        dim: First dimensions to keep. None: `truncate_dim` of the encoder, or all.
+
+    Returns:
+        float32 array (texts, dimensions), rows of length 1.
+    """
     with evaluating(encoder):
         alone = torch.stack([embedding_alone(encoder, text).cpu() for text in texts]).float().numpy()
     return unit(truncate_vectors(alone, dim or encoder.truncate_dim or encoder.dim, normalize=True))
@@ -298,7 +321,7 @@ def _by_part(apart: dict[int, np.ndarray], names: list[str], plain: int) -> tupl
     return largest, names[int(np.maximum.reduce(list(apart.values())).argmax())]
 
 
-def dev_rows(config: DatasetConfig, data_dir: str | Path, limit: int) -> Examples:
+def _dev_rows(config: DatasetConfig, data_dir: str | Path, limit: int) -> Examples:
     """Return evenly spaced rows of a dev split. Raises UserError unless they are pairs with a gold value."""
     rows = load_examples(
         config, "dev", source=Source.LOCAL, data_dir=data_dir, on_bad_row="error", required=True

@@ -30,6 +30,11 @@ FAMILIES: dict[str, Family] = {
 
 
 def family_of(encoder: Any) -> Family:
+    """Family of an encoder.
+
+    Args:
+        encoder: Its attribute `family` names the family.
+    """
     return FAMILIES[encoder.family]
 
 

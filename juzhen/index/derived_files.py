@@ -90,10 +90,17 @@ class Scan:
         depth: int,
         allowed: Bool[np.ndarray, "places"] | None,
     ) -> Int[np.ndarray, "queries depth"]:
+        """Return the nearest allowed places by dot product, or by equal bits, the best first, filled up with −1.
+
+        Args:
+            queries: Embeddings.
+            depth: Places for each query.
+            allowed: True for the places that may be found. None: all.
+        """
         lists = []
         for start in range(0, len(queries), QUERIES_AT_ONCE):
             portion = queries[start : start + QUERIES_AT_ONCE]
-            portion = as_bits(portion) if self._is_binary else portion
+            portion = _as_bits(portion) if self._is_binary else portion
             best = Best(len(portion), depth)
             for first in range(0, len(self.rows), DOCUMENTS_AT_ONCE):
                 block = self.rows[first : first + DOCUMENTS_AT_ONCE]
@@ -105,7 +112,7 @@ class Scan:
         return np.concatenate(lists)
 
 
-class Faiss:
+class _Faiss:
     """An index of FAISS."""
 
     def __init__(self, index: Any, kind: str) -> None:
@@ -140,7 +147,14 @@ class Faiss:
 
 
 def require_faiss(kind: str) -> ModuleType:
-    """Raises UserError where it is not installed."""
+    """Import FAISS.
+
+    Args:
+        kind: Kind of the index, for the message.
+
+    Raises:
+        UserError: FAISS is not installed.
+    """
     require_packages(f"an index of the kind {kind}", "faiss", extra="search")
     import faiss
 
@@ -157,23 +171,23 @@ def write_dense(
     before: Dense | None = None,
     advance: Callable[[int], None],
 ) -> None:
-    """Write the file that `open_dense` reads.
+    """Write the file of vectors that `open_quick_files` opens.
 
     Args:
         portions: Yields all vectors in order, batch by batch. It is called once for each pass.
         before: FAISS index of the first vectors, which is extended.
     """
     if kind in ("flat", "binary"):
-        shape, dtype = ((count, dim), "<f4") if kind == "flat" else ((count, num_words(dim)), "<u8")
+        shape, dtype = ((count, dim), "<f4") if kind == "flat" else ((count, _num_words(dim)), "<u8")
         header = {"descr": dtype, "fortran_order": False, "shape": shape}
         np.lib.format.write_array_header_1_0(file, header)
         for _, vectors in portions():
-            file.write((vectors if kind == "flat" else as_bits(vectors)).tobytes())
+            file.write((vectors if kind == "flat" else _as_bits(vectors)).tobytes())
             advance(len(vectors))
         return
     faiss, first = require_faiss(kind), 0
     faiss.omp_set_num_threads(1)  # in training they would mostly wait for each other
-    if isinstance(before, Faiss):
+    if isinstance(before, _Faiss):
         index, first = before.index, len(before)
     else:
         index = faiss.index_factory(dim, made_of(kind, dim, count), faiss.METRIC_INNER_PRODUCT)
@@ -193,23 +207,23 @@ def write_dense(
     faiss.write_index(index, faiss.PyCallbackIOWriter(file.write))
 
 
-def open_dense(path: Path, kind: str) -> Dense:
+def _open_dense(path: Path, kind: str) -> Dense:
     """Open a file of `write_dense`. Raises OSError if it is missing or broken."""
     if kind in ("flat", "binary"):
         return Scan(
             np.load(require_file(path), mmap_mode="r", allow_pickle=False), is_binary=kind == "binary"
         )
-    return Faiss(require_faiss(kind).read_index(str(require_file(path))), kind)
+    return _Faiss(require_faiss(kind).read_index(str(require_file(path))), kind)
 
 
-def num_words(dim: int) -> int:
+def _num_words(dim: int) -> int:
     return -(-dim // 64)
 
 
-def as_bits(vectors: Float[np.ndarray, "rows dim"]) -> Int[np.ndarray, "rows words"]:
+def _as_bits(vectors: Float[np.ndarray, "rows dim"]) -> Int[np.ndarray, "rows words"]:
     """A bit of each number, 1 above 0, in words of 64, the last one filled up with zeros."""
     codes = quantize(vectors, "binary").codes
-    filled = np.pad(codes, ((0, 0), (0, 8 * num_words(vectors.shape[1]) - codes.shape[1])))
+    filled = np.pad(codes, ((0, 0), (0, 8 * _num_words(vectors.shape[1]) - codes.shape[1])))
     return filled.view("<u8")
 
 
@@ -247,25 +261,31 @@ class QuickFiles:
     lexical: Mapping[str, np.ndarray] | None = None
 
 
-def dense_file(folder: Path, generation: str) -> Path:
+def _dense_file(folder: Path, generation: str) -> Path:
     return folder / f"dense-{generation}.bin"
 
 
-def lexical_file(folder: Path, generation: str) -> Path:
+def _lexical_file(folder: Path, generation: str) -> Path:
     return folder / f"bm25-{generation}.safetensors"
 
 
 def open_quick_files(store: Store, folder: Path) -> QuickFiles:
     """Open the files in force, which are mapped, or read by FAISS.
 
-    Raises DifferentFilesError as `covered_numbers`, and UserError where FAISS is not installed.
+    Args:
+        store: Names the files and records their digests.
+        folder: Folder of the index.
+
+    Raises:
+        DifferentFilesError: The files differ from their record, or cannot be read.
+        UserError: FAISS is not installed.
     """
     numbers, generation = covered_numbers(store, folder), store.generation()
     if generation is None:
         return QuickFiles(numbers)
     try:
-        dense = open_dense(dense_file(folder, generation[0]), store.facts()["kind"])
-        return QuickFiles(numbers, dense, read_arrays(lexical_file(folder, generation[0]), False))
+        dense = _open_dense(_dense_file(folder, generation[0]), store.facts()["kind"])
+        return QuickFiles(numbers, dense, read_arrays(_lexical_file(folder, generation[0]), False))
     except (OSError, ValueError, RuntimeError) as error:  # whole, and of another version of FAISS
         raise DifferentFilesError(f"{folder}: its quick files cannot be read ({error})") from error
 
@@ -273,8 +293,12 @@ def open_quick_files(store: Store, folder: Path) -> QuickFiles:
 def covered_numbers(store: Store, folder: Path) -> Int[np.ndarray, "texts"]:
     """Return the numbers of the texts in the current files, by position. Empty without files.
 
+    Args:
+        store: Records the digests of the files. A writing store must be within a transaction.
+        folder: Folder of the index.
+
     Raises:
-        DifferentFilesError: The files differ from their record. A writing store must be within a transaction.
+        DifferentFilesError: The files differ from their record.
     """
     generation = store.generation()
     if generation is None:
@@ -288,7 +312,7 @@ def covered_numbers(store: Store, folder: Path) -> Int[np.ndarray, "texts"]:
             raise DifferentFilesError(
                 f"{folder / DATABASE}: the numbers of the texts in the quick files are damaged"
             )
-        for path in (dense_file(folder, name), lexical_file(folder, name)):
+        for path in (_dense_file(folder, name), _lexical_file(folder, name)):
             stamps[path.name] = _checked(path, written["files"][path.name])
     except (LookupError, TypeError) as error:
         raise DifferentFilesError(
@@ -320,7 +344,7 @@ def derive(store: Store, folder: Path, *, progress: bool | None = None) -> None:
             pass
     latest = int(generation[0]) if generation is not None and generation[0].isdecimal() else 0
     name = f"{latest + 1:06d}"
-    paths = dense_file(folder, name), lexical_file(folder, name)
+    paths = _dense_file(folder, name), _lexical_file(folder, name)
     with (
         atomic_write(paths[0], "wb", in_own_folder=True) as file,
         progress_bar("building the index", len(numbers), shown=progress) as advance,
@@ -342,7 +366,15 @@ def derive(store: Store, folder: Path, *, progress: bool | None = None) -> None:
 
 
 def mend(folder: Path, problem: DifferentFilesError) -> bool:
-    """Rewrite derived files that differ from their record, and print one line. False if that is impossible."""
+    """Rewrite derived files that differ from their record, and print one line.
+
+    Args:
+        folder: Folder of the index.
+        problem: The difference, for the line.
+
+    Returns:
+        False if the files cannot be rewritten.
+    """
     try:
         folder = folder.resolve()  # behind a link to the newest of several indexes
         claim_dir(folder)
@@ -370,11 +402,16 @@ def _tell_once(line: str) -> None:
 
 
 def tidy(store: Store, folder: Path) -> None:
-    """Remove outdated derived files, and leftovers of a kill."""
+    """Remove outdated derived files, and leftovers of a kill.
+
+    Args:
+        store: Open for writing. It names the files in force.
+        folder: Folder of the index.
+    """
     with store.transaction():  # nobody else is about to put files in force
         generation = store.generation()
         name = "" if generation is None else generation[0]
-        current = {dense_file(folder, name), lexical_file(folder, name)}
+        current = {_dense_file(folder, name), _lexical_file(folder, name)}
         for path in itertools.chain(folder.glob("dense-*.bin"), folder.glob("bm25-*.safetensors")):
             if path not in current and not path.is_dir():
                 remove_file(path)

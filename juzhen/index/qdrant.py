@@ -45,6 +45,11 @@ AT_ONCE = 500
 
 
 def is_address(text: str) -> bool:
+    """True for an address of Qdrant instead of a folder.
+
+    Args:
+        text: A folder, or an address with its scheme.
+    """
     return text.startswith((LOCAL, "http://", "https://"))
 
 
@@ -143,7 +148,7 @@ def push(folder: Path, address: str) -> tuple[int, int]:
             if not client.collection_exists(name):
                 config = models.VectorParams(size=facts["dim"], distance=models.Distance.DOT)
                 client.create_collection(name, vectors_config=config, metadata={"juzhen": facts})
-            present = facts_of_collection(client, name, address)
+            present = _facts_of_collection(client, name, address)
             if present["digest"] != facts["digest"] or present["dim"] != facts["dim"]:
                 raise UserError(f"{address}: holds vectors of other weights. Choose another collection")
             there = np.fromiter(_numbers(client, name), dtype=np.int64)
@@ -164,7 +169,7 @@ def push(folder: Path, address: str) -> tuple[int, int]:
             return len(new), len(gone)
 
 
-def facts_of_collection(client: Any, name: str, address: str) -> dict[str, Any]:
+def _facts_of_collection(client: Any, name: str, address: str) -> dict[str, Any]:
     """Raises UserError for a collection that is not there, or not ours."""
     with _answering(address):
         metadata = client.get_collection(name).config.metadata if client.collection_exists(name) else None
@@ -202,7 +207,7 @@ class QdrantIndex:
         """
         client, name = connect(address)
         try:
-            facts = facts_of_collection(client, name, address)
+            facts = _facts_of_collection(client, name, address)
             encoder = check_encoder(facts, encoder, address)
         except BaseException:
             client.close()

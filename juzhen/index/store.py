@@ -201,6 +201,11 @@ class Store:
         return self.damaged(str(error))
 
     def damaged(self, reason: str) -> UserError:
+        """Return the error of a damaged database.
+
+        Args:
+            reason: Comes in brackets after the path.
+        """
         return UserError(f"{self.path}: damaged, or no index ({reason}). {WAY_OUT}")
 
     @property
@@ -504,7 +509,12 @@ class Store:
         return rows[0] if rows else None
 
     def set_generation(self, name: str, numbers: bytes) -> None:
-        """Puts it in force, within a transaction."""
+        """Put quick files in force, within a transaction.
+
+        Args:
+            name: Part of the names of the files.
+            numbers: Numbers of their texts by position, little-endian int64.
+        """
         self._connection.execute("DELETE FROM generations")
         self._connection.execute("INSERT INTO generations VALUES (?, ?)", (name, numbers))
 
@@ -531,11 +541,22 @@ class Store:
 
 
 def require_index(folder: Path) -> None:
+    """Raise UserError if a folder holds no index.
+
+    Args:
+        folder: Folder of an index.
+    """
     if not os.path.lexists(folder / DATABASE):
         raise UserError(f"{folder}: holds no index. Type juzhen index build to make one")
 
 
 def require_complete(facts: Mapping[str, Any], folder: Path | None) -> None:
+    """Raise UserError if the build of an index has not ended.
+
+    Args:
+        facts: Facts of the store. `state` decides.
+        folder: Folder of the index, for the message.
+    """
     if facts.get("state") != "complete":
         raise UserError(f"{folder}: its build has not ended. Type the same juzhen index build again")
 

@@ -90,7 +90,7 @@ class AnswerLayout:
     format: Format | None
 
 
-def read_answers(folder: Path) -> AnswerLayout:
+def _read_answers(folder: Path) -> AnswerLayout:
     """Read the settings of such a folder. Raises UserError for settings that change the scores elsewhere."""
     with naming(f"{folder}: {MODULES_FILE} cannot be understood"):
         overall, modules = read_model_settings(folder), read_modules(folder)
@@ -117,7 +117,7 @@ def _format(about: dict[str, Any]) -> Format | None:
     return format if format in ("flat", "structured") else None
 
 
-def require_answering(architecture: PretrainedConfig, *, shown: str) -> None:
+def _require_answering(architecture: PretrainedConfig, *, shown: str) -> None:
     """Raise UserError unless the model is a causal language model with unchanged logits."""
     known = ARCHITECTURES.get(architecture.model_type)
     built = AutoModelForCausalLM._model_mapping.get(type(architecture), None)
@@ -134,7 +134,7 @@ def require_answering(architecture: PretrainedConfig, *, shown: str) -> None:
             )
 
 
-def stored_head(architecture: PretrainedConfig, folder: Path | None) -> Tensor | None:
+def _stored_head(architecture: PretrainedConfig, folder: Path | None) -> Tensor | None:
     """Read the head from the files of a model, (vocabulary, dim). None: it is tied or missing."""
     if architecture.tie_word_embeddings or folder is None:
         return None
@@ -147,7 +147,7 @@ def stored_head(architecture: PretrainedConfig, folder: Path | None) -> Tensor |
     return None
 
 
-def causal_model(backbone: PreTrainedModel, head: Tensor | None) -> PreTrainedModel:
+def _causal_model(backbone: PreTrainedModel, head: Tensor | None) -> PreTrainedModel:
     """Build the whole model around a backbone with shared weights. head: None: the token embeddings."""
     config = copy.deepcopy(backbone.config)
     config.tie_word_embeddings = head is None
@@ -163,7 +163,7 @@ def causal_model(backbone: PreTrainedModel, head: Tensor | None) -> PreTrainedMo
     return model
 
 
-def write_answers(encoder: Any, folder: Path, card: dict[str, Any], *, place: str) -> None:
+def _write_answers(encoder: Any, folder: Path, card: dict[str, Any], *, place: str) -> None:
     """Fill an empty folder with a `GenerativeReranker`. The other arguments are those of `save_encoder`.
 
     An adapter is written without its base. It is written in our format if sentence-transformers finds no head
@@ -174,7 +174,7 @@ def write_answers(encoder: Any, folder: Path, card: dict[str, Any], *, place: st
     is_theirs = is_whole or (finds_head and not is_ours_alone(encoder.backbone))
     if is_whole:
         with quiet():
-            causal_model(encoder.backbone, encoder.whole_head()).save_pretrained(folder)
+            _causal_model(encoder.backbone, encoder.whole_head()).save_pretrained(folder)
         save_tokenizer(inner, folder)
     else:
         save_transformer(inner, folder)
@@ -243,7 +243,7 @@ class GenerativeReranker(PairEncoder):
         super().__init__()
         label = inner.tokenizer.name_or_path or "this encoder"
         config = inner.backbone.config
-        require_answering(config, shown=label)
+        _require_answering(config, shown=label)
         refuse_prompt(JOINT, inner.prompt)
         if inner.tokenizer.truncation_side != "right":
             raise UserError(
@@ -268,7 +268,7 @@ class GenerativeReranker(PairEncoder):
                 f"max_length={inner.max_length}: the template around query and document has {least - 2} tokens. "
                 f"Give at least {least}, better {least + 256} or more"
             )
-        head = stored_head(config, source_folder(inner.backbone))
+        head = _stored_head(config, source_folder(inner.backbone))
         self._stored = _Stored(head)
         self.rows: nn.Parameter | None = None
         if head is not None:
@@ -292,7 +292,7 @@ class GenerativeReranker(PairEncoder):
             UserError: The weights were read, but no file holds the head. The token embeddings would give
                 other scores.
         """
-        layout = read_answers(folder)
+        layout = _read_answers(folder)
         encoder = cls(inner, answers=layout.answers, prompts=layout.prompts, format=layout.format)
         # Beside an adapter of ours the table of tokens is the head where the base has none; others draw one anew.
         is_ours = has_adapter(inner.backbone) and (folder / BASE_FILE).is_file()
@@ -331,11 +331,11 @@ class GenerativeReranker(PairEncoder):
             UserError: An answer that is not a token.
         """
         tokenizer = inner.tokenizer
-        require_answering(inner.backbone.config, shown=tokenizer.name_or_path or "this encoder")
+        _require_answering(inner.backbone.config, shown=tokenizer.name_or_path or "this encoder")
         has_turns = "<|im_start|>" in tokenizer.get_vocab()
         text = template or (CHAT if has_turns else f"{LINES}\n<Answer>:")
         answers = [
-            answer_number(tokenizer, value or usual, key)
+            _answer_number(tokenizer, value or usual, key)
             for key, value, usual in (("true_answer", true_answer, YES), ("false_answer", false_answer, NO))
         ]
         tokenizer.chat_template = chat_template(text)
@@ -474,7 +474,7 @@ class GenerativeReranker(PairEncoder):
             card: Facts for the README.
             place: Name of the encoder in the README.
         """
-        write_answers(self, folder, card, place=place)
+        _write_answers(self, folder, card, place=place)
 
 
 class _Stored:
@@ -487,7 +487,7 @@ class _Stored:
         return self
 
 
-def answer_number(tokenizer: PreTrainedTokenizerBase, token: str, key: str) -> int:
+def _answer_number(tokenizer: PreTrainedTokenizerBase, token: str, key: str) -> int:
     """Return the token number of an answer. Raises UserError if the tokenizer lacks it as one token."""
     with naming(f"{key}={short(repr(token))}: the tokenizer cannot look it up"):
         numbers = tokenizer(token, add_special_tokens=False)["input_ids"]

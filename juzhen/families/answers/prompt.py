@@ -43,7 +43,14 @@ ENDS = ("a", "Z", "7", "今", "!", ".", "-", "\n", " ", "”", "\t", ">", "é")
 def chat_template(text: str) -> str:
     """The Jinja template of a text with the places {query} and {document}, and {instruction} where one may be given.
 
-    Raises UserError for a text without a place for both, in this order.
+    Args:
+        text: Holds {query} before {document}, each once.
+
+    Returns:
+        A template of messages with the roles system, query and document.
+
+    Raises:
+        UserError: The text has no place for both, in this order.
     """
     parts = _pieces(text)
     roles = {"instruction": "system", "query": "query", "document": "document"}
@@ -144,7 +151,12 @@ class AnswerPrompt:
         return cls(before, between, after, cut, name, tail, fixed)
 
     def around(self, text: str, *, is_query: bool) -> str:
-        """A side with the text tokenised with it."""
+        """Put the text around one side that is tokenised with it.
+
+        Args:
+            text: A query or a document.
+            is_query: True for a query.
+        """
         if is_query:
             return self.before + text + self.between[: self.cut]
         return self.between[self.cut :] + text + self.after
@@ -166,7 +178,13 @@ class AnswerPrompt:
     def join(
         self, first: TokenTable, second: TokenTable, *, max_length: int
     ) -> tuple[TokenTable, TokenTable]:
-        """Token numbers of each pair, and their segments, which are 0."""
+        """Token numbers of each pair, and their segments, which are 0.
+
+        Args:
+            first: Tokens of the queries with the text around them.
+            second: Tokens of the documents with the text around them.
+            max_length: Tokens of a pair. Longer pairs are truncated as by `lengths`.
+        """
         counts = self.lengths(first.lengths, second.lengths, max_length=max_length)
         is_cut = first.lengths + second.lengths >= max_length  # as sentence-transformers counts
         ends = np.cumsum(counts[0] + counts[1])
@@ -190,14 +208,24 @@ class PlainPair(PairTemplate):
 
     @classmethod
     def around_pairs(cls, tokenizer: PreTrainedTokenizerBase, instruction: str | None) -> "PlainPair":
-        """Build the prompt from the tokenizer's own treatment of pairs."""
+        """Build the prompt from the tokenizer's own treatment of pairs.
+
+        Args:
+            tokenizer: Puts its special tokens around a pair.
+            instruction: Text before each query. None: no instruction.
+        """
         template = PairTemplate.of(tokenizer, apart=False)
         before = _ids(tokenizer, [instruction or ""])[0]
         settings = vars(template) | {"margins": (0, 0), "instruction": instruction or ""}
         return cls(**settings, fixed=template.num_special + len(before))
 
     def around(self, text: str, *, is_query: bool) -> str:
-        """The tokenised text of a side, without special tokens."""
+        """The tokenised text of a side, without special tokens.
+
+        Args:
+            text: A query or a document.
+            is_query: True for a query. The instruction comes before it.
+        """
         return self.instruction + text if is_query else text
 
 
@@ -290,11 +318,24 @@ class SideReader:
         return f"a side between {self._encoder.template.around(chr(0), is_query=self._is_query)}"
 
     def reading(self, side: Side) -> "SideReader":
+        """Return the reader of another side.
+
+        Args:
+            side: Side of the texts.
+        """
         is_query = ROLES[side] == Side.QUERY
         return self if is_query == self._is_query else SideReader(self._encoder, is_query=is_query)
 
     def tokenize(self, texts: Sequence[str], *, progress: bool | None = False) -> TokenTable:
-        """Token numbers of each text with the text around it, at most `max_length` of each."""
+        """Tokenize each text with the text around it.
+
+        Args:
+            texts: Queries or documents. They may be empty.
+            progress: Show a progress bar. None: on a terminal, after some seconds.
+
+        Returns:
+            At most `max_length` tokens of each text.
+        """
         around = self._encoder.template.around
 
         def read(portion: Sequence[str]) -> TokenTable:

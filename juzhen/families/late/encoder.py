@@ -409,12 +409,23 @@ def _keep_whole(tokenizer: PreTrainedTokenizerBase, texts: Iterable[str]) -> Non
 
 
 def load_multi_vector(folder_or_run: str | Path) -> MultiVectorEncoder:
-    """Load the encoder of a folder or a run in training mode. Errors: as `MultiVectorEncoder.load`."""
+    """Load the encoder of a folder or a run in training mode.
+
+    Args:
+        folder_or_run: Folder of an encoder, or of a finished run.
+
+    Raises:
+        UserError: As `MultiVectorEncoder.load`.
+    """
     return MultiVectorEncoder.load(folder_or_run).train()
 
 
 def is_multi_vector(folder_or_run: str | Path) -> bool:
-    """True if a run or a folder holds an encoder of token vectors. False for a missing folder."""
+    """True if a run or a folder holds an encoder of token vectors. False for a missing folder.
+
+    Args:
+        folder_or_run: Folder of an encoder, or of a run.
+    """
     folder = locate_folder(str(folder_or_run))
     return folder is not None and any(gives_tokens(path) for path in (folder, folder / "encoder"))
 
@@ -499,7 +510,13 @@ class QueryDocumentEncoder(AsymmetricEncoder, ThresholdMixin):
         raise UserError(f"save: a {ROUTED} is not written here. Copy the folder that it was loaded from")
 
     def write_files(self, folder: Path, card: dict[str, Any], place: str) -> None:
-        """Raise UserError as `save` does. The arguments are those of other encoders."""
+        """Raise UserError as `save` does.
+
+        Args:
+            folder: Not written.
+            card: Not used.
+            place: Not used.
+        """
         self.save(folder)
 
     @property

@@ -94,7 +94,14 @@ class MultiVectorLayout:
 
 
 def read_multi_vector(folder: Path) -> MultiVectorLayout:
-    """Read the settings of `folder`. Raises UserError for settings that would change the vectors here."""
+    """Read the settings of an encoder of token vectors.
+
+    Args:
+        folder: Folder of PyLate, of sentence-transformers or of juzhen.
+
+    Raises:
+        UserError: A file cannot be understood, or a setting would change the vectors here.
+    """
     path = folder / PROMPTS_FILE
     with naming(f"{folder}: {MODULES_FILE} or {PROMPTS_FILE} cannot be understood"):
         settings = read_model_settings(folder)
@@ -183,7 +190,7 @@ def _of_theirs(settings: Mapping[str, Any], mask: Mapping[str, Any], folder: Pat
     )
 
 
-def written_settings(
+def _written_settings(
     reading: MultiVectorSettings, prompts: Prompts, *, is_pylate: bool, sums: bool = False
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Contents of config_sentence_transformers.json and of sentence_bert_config.json."""
@@ -214,7 +221,13 @@ def written_settings(
 
 
 def require_reading(reading: MultiVectorSettings, *, most: int | None, least: int) -> None:
-    """Raise UserError for lengths that a transformer cannot read, or without room for text."""
+    """Raise UserError for lengths that a transformer cannot read, or without room for text.
+
+    Args:
+        reading: Lengths of queries and documents, and the length up to which queries are filled.
+        most: Tokens that the transformer can read. None: no limit.
+        least: Smallest allowed length, which leaves room for text.
+    """
     for name in ("query_length", "document_length"):
         require_number(name, getattr(reading, name), least, most or math.inf)
     if reading.expand_to > reading.query_length:
@@ -249,7 +262,16 @@ ELSEWHERE = {
 
 
 def write_multi_vector(encoder: Any, folder: Path, card: dict[str, Any], *, place: str) -> None:
-    """Fill an empty folder with a `MultiVectorEncoder`. The other arguments are those of `save_encoder`."""
+    """Fill an empty folder with a `MultiVectorEncoder`.
+
+    The layout is that of PyLate if it can express the settings, else that of sentence-transformers.
+
+    Args:
+        encoder: A `MultiVectorEncoder` without an adapter.
+        folder: The empty folder.
+        card: Facts for the README, as in `save_encoder`.
+        place: Name of the encoder in the README.
+    """
     rules, prompts = encoder.rules, encoder.prompts
     vocabulary = encoder.tokenizer.get_vocab()
     markers = [prompts.texts.get(name, "") for name in ("query", "document")]
@@ -278,7 +300,7 @@ def write_multi_vector(encoder: Any, folder: Path, card: dict[str, Any], *, plac
             write_settings(folder / path / "config.json", settings)
             kinds.append((kind, path))
     types = TYPES_OF_PYLATE if is_pylate else TYPES
-    settings, lengths = written_settings(rules, prompts, is_pylate=is_pylate, sums=encoder.sums)
+    settings, lengths = _written_settings(rules, prompts, is_pylate=is_pylate, sums=encoder.sums)
     write_module_list(folder, [(path, types[kind]) for kind, path in kinds])
     write_model_settings(folder, settings)
     write_settings(folder / LENGTH_FILE, lengths)

@@ -101,7 +101,7 @@ class SparseLayout:
     prompts: Prompts = field(default_factory=Prompts)
 
 
-def read_sparse(folder: Path) -> SparseLayout:
+def _read_sparse(folder: Path) -> SparseLayout:
     """Read the settings of `folder`. Raises UserError for settings that would give other vectors here."""
     with naming(f"{folder}: {MODULES_FILE} or {PROMPTS_FILE} cannot be understood"):
         settings, chains = read_model_settings(folder), read_chains(folder)
@@ -142,7 +142,7 @@ def read_sparse(folder: Path) -> SparseLayout:
     )
 
 
-def write_sparse(encoder: Any, folder: Path, card: dict[str, Any], *, place: str) -> None:
+def _write_sparse(encoder: Any, folder: Path, card: dict[str, Any], *, place: str) -> None:
     """Fill an empty folder with a `SparseEncoder`. The other arguments are those of `save_encoder`."""
     encoder.head.save(encoder.backbone, folder)
     save_tokenizer(encoder, folder)
@@ -183,7 +183,7 @@ INPUT, NAMED, SPREADS = 0.1, 4.0, 3.0
 
 
 @torch.no_grad()
-def name_what_is_there(encoder: Any, *, seed: int) -> bool:
+def _name_what_is_there(encoder: Any, *, seed: int) -> bool:
     """Set a new head of a `SparseEncoder` so that each token activates itself. Returns False if it cannot.
 
     A random head activates half of the vocabulary for any token, with meaningless weights. Heads like BERT's
@@ -314,7 +314,7 @@ class SparseEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEncoder):
         """Build a new encoder over the transformer of a sentence encoder, without pooling and projections.
 
         The weights of an adapter are merged. The head comes from the transformer's folder. Without one,
-        a head is drawn with `seed` and set by `name_what_is_there`.
+        a head is drawn with `seed` and set so that each token activates itself.
 
         Args:
             encoder: The sentence encoder.
@@ -352,7 +352,7 @@ class SparseEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEncoder):
             prompts=encoder.prompts,
         )
         if head.is_new:
-            name_what_is_there(made, seed=seed)
+            _name_what_is_there(made, seed=seed)
         made.licence = encoder.licence
         made.load_warnings = (*encoder.load_warnings, *((NEW_HEAD,) if head.is_new else ()))
         made._is_finished = True
@@ -378,7 +378,7 @@ class SparseEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEncoder):
         place, folder = open_device(device), encoder_folder(encoder_source(source))
         if not gives_weights(folder):
             raise UserError(f"{source}: holds no sparse encoder. Load it with SentenceEncoder.load(…)")
-        layout = read_sparse(folder)
+        layout = _read_sparse(folder)
         backbone, tokenizer = read_transformer(layout.transformer, shown=str(source))
         with quiet():
             head = MaskedTokenHead(backbone)
@@ -404,7 +404,7 @@ class SparseEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEncoder):
             card: Facts for the README.
             place: Name of the encoder in the README.
         """
-        write_sparse(merged(self), folder, card, place=place)
+        _write_sparse(merged(self), folder, card, place=place)
 
     @property
     def dim(self) -> int:
