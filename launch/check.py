@@ -176,7 +176,7 @@ def check_set_file(option: str, trees: Sequence[Path]) -> None:
         )
 
 
-def check_own_names(job: JobConfig, trees: Sequence[Path]) -> None:
+def _check_own_names(job: JobConfig, trees: Sequence[Path]) -> None:
     """Raises ConfigError for a model or a loss without a name, or with that of another class in one of `trees`.
 
     Keys, results and tables know it by its name.
@@ -243,7 +243,11 @@ class Command:
         return self.config is not None and self.config.hydra.mode is not RunMode.MULTIRUN
 
     def run(self, task: Callable[[DictConfig], Any]) -> None:
-        """Execute the command line. `task` runs one composed job, once per cell."""
+        """Execute the command line.
+
+        Args:
+            task: Function of a composed job. It is called once for each cell.
+        """
         hydra = self.check.hydra
         if self.is_run:
             take_folder(Path(self.job.run_dir))
@@ -302,7 +306,19 @@ def check_command_line(arguments: Sequence[str], *, conf_dir: Path) -> Command:
 
 
 def checked_job(overrides: Sequence[str], *, conf_dir: Path, extra: str | None) -> JobConfig:
-    """Compose, check and type the job of a command line. `extra` is its --config-dir."""
+    """Compose, check and type the job of a command line.
+
+    Args:
+        overrides: Overrides of a single run.
+        conf_dir: Root of the configuration tree.
+        extra: Its --config-dir, as typed. None: no further folder.
+
+    Returns:
+        The job.
+
+    Raises:
+        UserError: The first mistake.
+    """
     arguments = [*overrides, *(["--config-dir", extra] if extra is not None else [])]
     job = check_command_line(arguments, conf_dir=conf_dir).job
     assert job is not None  # these words ask for a run
@@ -327,7 +343,14 @@ class Check:
         self._top_keys = [*self.groups.names, *(field.name for field in fields(JobConfig)), "hydra"]
 
     def look_at(self, overrides: Sequence[str]) -> None:
-        """Check the syntax, and refuse overrides that Hydra would silently drop. Composes nothing."""
+        """Check the syntax, and refuse overrides that Hydra would silently drop. Composes nothing.
+
+        Args:
+            overrides: Words of a command line, or of a row of a sweep.
+
+        Raises:
+            UserError: The first mistake.
+        """
         self.groups.refuse_group_twice(overrides)
         for word in overrides:
             key, _, value = word.partition("=")
@@ -356,13 +379,23 @@ class Check:
                     raise UserError(f"{choice}: {', '.join(repeated)} is repeated. A job takes each once")
 
     def single(self, words: Sequence[str]) -> tuple[DictConfig, list[CheckedCell]]:
-        """Compose and check a single run."""
+        """Compose and check a single run.
+
+        Args:
+            words: Overrides of the command line.
+
+        Returns:
+            The composition, and its only cell. More cells if a file of the configuration asks for a sweep.
+
+        Raises:
+            UserError: The first mistake, such as several values without -m or a key that the job does not read.
+        """
         overrides = {word: self.groups.parse(word) for word in words}
         for word, override in overrides.items():
             if override.is_sweep_override():
                 raise UserError(several_values(word))
         with self.explained(words):
-            config = self.compose(words)
+            config = self._compose(words)
         if config.hydra.mode is RunMode.MULTIRUN:  # a file of the configuration says so
             return self.sweep(words)
         typed = {key_of(word) for word in words}
@@ -382,7 +415,17 @@ class Check:
         return config, [CheckedCell(tuple(words), config, job, {})]
 
     def sweep(self, words: Sequence[str]) -> tuple[DictConfig, list[CheckedCell]]:
-        """Compose and check a sweep with its cells. Of a search: cells at both ends of each range."""
+        """Compose and check a sweep with its cells.
+
+        Args:
+            words: Overrides of the command line.
+
+        Returns:
+            The composition of the whole sweep, and its cells. Of a search: cells at both ends of each range.
+
+        Raises:
+            UserError: The first mistake of any cell.
+        """
         for word in words:
             if key_of(word) == "sweep" and self.groups.parse(word).is_sweep_override():
                 raise UserError(f"{word}: expected one sweep. Type a command for each")
@@ -416,7 +459,7 @@ class Check:
         """The composition of a sweep without words for keys that only some of its cells have."""
         try:
             with self.explained(words):
-                return self.compose(words, run_mode=RunMode.MULTIRUN)
+                return self._compose(words, run_mode=RunMode.MULTIRUN)
         except UnknownKeyError as mistake:
             unknown = words_of_key(mistake, words)
             is_hydra = any(self.groups.parse(word).is_hydra_override() for word in unknown)
@@ -437,12 +480,12 @@ class Check:
     def _look_at_job(self, config: DictConfig, job: JobConfig, words: Sequence[str]) -> None:
         """Raises UserError for settings that files may not make, and collects notes for the user."""
         check_hydra(OmegaConf.to_container(config.hydra), words)
-        check_own_names(job, self.trees)
+        _check_own_names(job, self.trees)
         if config.hydra.job.chdir:
             raise ConfigError(
                 "hydra.job.chdir=true: paths of a job count from where it is started. Leave it out"
             )
-        if note := hardware_note(config.hydra.runtime.choices):
+        if note := _hardware_note(config.hydra.runtime.choices):
             self.notes[note] = None
         if config.hydra.runtime.choices.get("backbone") == "local":
             for option in self._options_of_path(job.backbone.path):
@@ -457,14 +500,18 @@ class Check:
             file.stem for file in files if re.search(rf"^path: {re.escape(path)}$", read_text(file), re.M)
         ]
 
-    def compose(self, words: Sequence[str], *, run_mode: RunMode = RunMode.RUN) -> DictConfig:
+    def _compose(self, words: Sequence[str], *, run_mode: RunMode = RunMode.RUN) -> DictConfig:
         """Compose the words."""
         loader = self.hydra.config_loader
         return loader.load_configuration(self.name, list(words), run_mode=run_mode, from_shell=False)
 
     @contextmanager
     def explained(self, words: Sequence[str]) -> Iterator[None]:
-        """Turn errors of Hydra into ConfigError."""
+        """Turn errors of Hydra into ConfigError until the end of the block.
+
+        Args:
+            words: Overrides that are composed in the block. The message names the wrong one.
+        """
         with self._placed(words):
             try:
                 yield
@@ -481,7 +528,7 @@ class Check:
             raise
 
 
-def hardware_note(choices: Mapping[str, str]) -> str | None:
+def _hardware_note(choices: Mapping[str, str]) -> str | None:
     """Describe the choice of hardware=auto on this machine. None without that setting.
 
     Raises ConfigError where the runs will be on machines that cannot be looked at.

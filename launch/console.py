@@ -44,7 +44,7 @@ def show_result(result: Result, *, folder: str, earlier: Sequence[Result] = ()) 
         console.print(f"{name}: {count:,} rows left out that an evaluation set has too (filter_leaks)")
     for name, reason in result.unscored.items():
         console.print(f"{name} is not scored. {reason}", soft_wrap=True)
-    for line in [*size_lines(result), *undefined_lines(result), *leak_lines(result), *tie_lines(result)]:
+    for line in [*_size_lines(result), *_undefined_lines(result), *_leak_lines(result), *tie_lines(result)]:
         console.print(line, soft_wrap=True)
     training = result.training
     if training.get("train_seconds") and {"rows_seen", "rows_per_second"} <= training.keys():
@@ -66,9 +66,16 @@ def show_result(result: Result, *, folder: str, earlier: Sequence[Result] = ()) 
 
 
 def show_finished(job: JobConfig) -> bool:
-    """Shows the result of a job that is finished. False where something is left to do, or all is to be done afresh.
+    """Show the result of a job that is finished.
 
-    Raises UserError where the run was made from other data than the job would read now.
+    Args:
+        job: Its `run_dir` and `resume` are read.
+
+    Returns:
+        False if something is left to do, or all is done again (`resume=never`). Nothing is shown then.
+
+    Raises:
+        UserError: The run was made from other data than the job would read now.
     """
     if is_helper() or not is_finished(job):
         return False
@@ -88,7 +95,14 @@ def show_finished(job: JobConfig) -> bool:
 
 
 def best_on_dev(training: dict) -> str:
-    """Format the dev score that chose the weights. Without one: the reason, and which weights were kept."""
+    """Format the dev score that chose the weights.
+
+    Args:
+        training: `training` of a Result.
+
+    Returns:
+        A phrase. Without a score: the reason, and the kept weights.
+    """
     best = next((key for key in training if key.startswith("best_dev_")), "best_dev_spearman")
     best_dev = f"best dev {_words(best.removeprefix('best_dev_'))} {_percent(training.get(best))}"
     sets = ", ".join(training.get("selected_on") or ())
@@ -105,7 +119,14 @@ MEASURED = {"loss": "loss", "gradient_norm": "gradient", "weight": "weight"}
 
 
 def set_lines(sets: dict[str, dict[str, float]]) -> list[str]:
-    """One line for each set of a mixture: how much of the training was its own. None where there was one set."""
+    """Describe the share of each set in the training of a mixture.
+
+    Args:
+        sets: Dataset key → counts and shares, as in `training["sets"]` of a Result.
+
+    Returns:
+        One line for each set. [] for a single set.
+    """
     if len(sets) < 2:
         return []
     batches, rows = (sum(counts[unit] for counts in sets.values()) for unit in ("batches", "rows"))
@@ -119,12 +140,19 @@ def set_lines(sets: dict[str, dict[str, float]]) -> list[str]:
 
 
 def leaky_counts(result: Result) -> dict[str, int]:
-    """Training set → rows that `filter_leaks` left out. Empty where it was not asked for."""
+    """Count the training rows that `filter_leaks` left out.
+
+    Args:
+        result: Result of a run or a stage.
+
+    Returns:
+        Training set → rows. {} without the filter.
+    """
     read = {key: rows.get("leaky") for key, rows in result.data.items() if key.startswith("train/")}
     return {key.split("/")[1]: count for key, count in read.items() if count is not None}
 
 
-def leak_lines(result: Result) -> list[str]:
+def _leak_lines(result: Result) -> list[str]:
     """One line for each evaluation split of which training has seen rows, as `evaluation.without_leaks` found them."""
     notes = []
     for column, described in result.data.items():
@@ -143,7 +171,7 @@ def leak_lines(result: Result) -> list[str]:
     return notes
 
 
-def undefined_lines(result: Result) -> list[str]:
+def _undefined_lines(result: Result) -> list[str]:
     """One line for each reason why a set that was evaluated lacks scores of the table."""
     reasons: dict[tuple[str, str], list[str]] = {}
     for key, score in result.scores.items():
@@ -153,7 +181,7 @@ def undefined_lines(result: Result) -> list[str]:
     return [f"{column}: no {' and no '.join(metrics)}: {why}" for (column, why), metrics in reasons.items()]
 
 
-def size_lines(result: Result) -> list[str]:
+def _size_lines(result: Result) -> list[str]:
     """One line for each split that was scored by embeddings cut to their first numbers, too."""
     sizes: dict[str, dict[int, str]] = {}
     for key, score in result.scores.items():
@@ -168,7 +196,14 @@ def size_lines(result: Result) -> list[str]:
 
 
 def tie_lines(result: Result) -> list[str]:
-    """One line for each score that the order of equally scored documents moves by a point or more."""
+    """Describe scores that the order of equally scored documents moves by a point or more.
+
+    Args:
+        result: Result of a run or a stage.
+
+    Returns:
+        One line for each such score.
+    """
     return [
         f"{column} {_words(metric)}: {_percent(score.value)} on average over the orders of equally scored documents, "
         f"{_percent(score.worst)} in the worst and {_percent(score.best)} in the best"
@@ -184,6 +219,9 @@ def result_table(result: Result) -> Table:
 
     If some sets have another metric, a column names it. A classifier on a set with another main metric has a
     separate row.
+
+    Args:
+        result: Result of a run or a stage.
     """
     between = " → " if result.config["schedule"]["name"] == "serial" else " + "
     trained = between.join(result.trained_on) or "nothing"

@@ -170,13 +170,13 @@ class StageRun:
             training = self._take_over()
         elif data.train:
             estimate = self._fit_memory()
-            for line in [*planned_lines(data, self.matches), *estimate.pop("lines", ())]:
+            for line in [*_planned_lines(data, self.matches), *estimate.pop("lines", ())]:
                 _say(line, trainer)
             log.info("stage %s: %s", stage.name, _chooses(data))
             step = self._fit()
             training = describe_training(trainer, data, kept_step=step) | estimate
             _say(early_stop_line(training, job.training.patience), trainer)
-            _say(trained_line(training), trainer)
+            _say(_trained_line(training), trainer)
             log.info("stage %s: the weights of step %d are kept: %s", stage.name, step, training["chosen_by"])
             if balancing is not None:
                 balance = balancing.choose()
@@ -412,7 +412,15 @@ def _chooses(data: SentenceDataModule) -> str:
 
 
 def early_stop_line(training: Mapping[str, Any], patience: int | None) -> str | None:
-    """Describe an early stop by patience. None if training took all its steps."""
+    """Describe an early stop by patience.
+
+    Args:
+        training: `training` of a Result.
+        patience: `training.patience` of the job. None: no patience.
+
+    Returns:
+        One line. None if training took all its steps.
+    """
     steps, planned = training["steps"], training["planned_steps"]
     if patience is None or steps >= planned:
         return None
@@ -422,7 +430,7 @@ def early_stop_line(training: Mapping[str, Any], patience: int | None) -> str | 
     )
 
 
-def trained_line(training: Mapping[str, Any]) -> str | None:
+def _trained_line(training: Mapping[str, Any]) -> str | None:
     """Describe the share of trained parameters and the memory of the process in MiB. None if all were trained."""
     parameters, before, peak = (
         training[key] for key in ("parameters", "memory_before_mib", "peak_memory_mib")
@@ -436,7 +444,7 @@ def trained_line(training: Mapping[str, Any]) -> str | None:
     )
 
 
-def planned_lines(data: SentenceDataModule, matches: Mapping[str, Match]) -> list[str]:
+def _planned_lines(data: SentenceDataModule, matches: Mapping[str, Match]) -> list[str]:
     """Describe how many batches a mixture will draw, one line per set. Empty for a single set."""
     stream, schedule = data.stream, data.job.schedule
     if len(data.train) < 2:
@@ -478,7 +486,14 @@ class Curriculum:
         self.store = StageStore(self.job.schedule.store)
 
     def run(self, folder: RunFolder) -> None:
-        """Run every unfinished stage. All rows are read and checked before the first."""
+        """Run every unfinished stage. All rows are read and checked before the first.
+
+        Args:
+            folder: Locked folder of the run, for stages and results.
+
+        Raises:
+            UserError: The first mistake in the job or its rows, or a stage that cannot learn.
+        """
         matches = [match_losses(job) for job in self.jobs]
         for job in self.jobs:
             self.model.check_start(job)

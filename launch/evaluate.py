@@ -54,7 +54,7 @@ SHOWN = 4
 """Measures of a set that are shown where it is no ranking."""
 
 
-def asks_for_encoders(options: SimpleNamespace) -> bool:
+def _asks_for_encoders(options: SimpleNamespace) -> bool:
     """True if no result is touched: there are tables, or a name that is not a folder of runs."""
     return any(getattr(options, name) for name in TABLES) or any(map(_is_no_run, options.runs))
 
@@ -75,7 +75,7 @@ def _is_file_of_rows(name: str) -> bool:
     return is_table(name) and not Path(name).is_dir()
 
 
-def measure_encoders(options: SimpleNamespace, today: "JobConfig") -> None:
+def _measure_encoders(options: SimpleNamespace, today: "JobConfig") -> None:
     """Prints a table for each set, a row for each encoder. With --out also writes the numbers.
 
     Raises UserError without sets, for options of what fills results, and for an encoder that is not there.
@@ -120,7 +120,16 @@ def measure_encoders(options: SimpleNamespace, today: "JobConfig") -> None:
 
 
 def refuse(options: SimpleNamespace, names: Iterable[str], reason: str) -> None:
-    """Raises UserError for the first of these options that is given."""
+    """Refuse options that have no effect here.
+
+    Args:
+        options: Options of the verb by name.
+        names: Names of the options without an effect.
+        reason: Reason for the message.
+
+    Raises:
+        UserError: One of them is given.
+    """
     for name in names:
         if getattr(options, name):
             raise UserError(f"--{name.replace('_', '-')}: {reason}. Leave it out")
@@ -166,7 +175,15 @@ def _sets(options: SimpleNamespace, today: "JobConfig") -> "list[Examples | Rank
 
 
 def settings_of_options(options: SimpleNamespace, today: "JobConfig") -> "EvaluationSettings":
-    """Settings of an evaluation on the sets that are named, of which none is learnt from."""
+    """Make the settings of an evaluation on the named sets. None of them is learnt from.
+
+    Args:
+        options: Options of `juzhen evaluate`. Those of data, batches and long texts are read.
+        today: Job of the current configuration, with the named sets.
+
+    Returns:
+        The settings.
+    """
     from juzhen.evaluation.settings import EvaluationSettings
 
     settings = EvaluationSettings.of(asdict(today))
@@ -229,7 +246,7 @@ OF_RUNS = ("again", "without_leaks")
 OF_STAGES = ("retrieve", "rerank", "top", "limit", "on_bad_row", "out")
 
 
-def asks_for_two_stages(options: SimpleNamespace) -> bool:
+def _asks_for_two_stages(options: SimpleNamespace) -> bool:
     """True for options of two stages. Raises UserError if one of them is missing."""
     flags = [name.replace("_", "-") for name in OF_STAGES if getattr(options, name) is not None]
     if not flags:
@@ -248,7 +265,7 @@ def asks_for_two_stages(options: SimpleNamespace) -> bool:
     return True
 
 
-def measure_two_stages(options: SimpleNamespace, today: "JobConfig") -> None:
+def _measure_two_stages(options: SimpleNamespace, today: "JobConfig") -> None:
     """Prints a table for each split of each set, and writes its numbers as JSON."""
     if options.out is None and not (Path(options.rerank) / RESULT_FILE).is_file():
         raise UserError(
@@ -496,12 +513,12 @@ def evaluate(
             ["columns"],
             "the columns are those of a file of rows, or of --queries, --corpus and --answers",
         )
-    if runs and asks_for_encoders(options):
-        measure_encoders(options, _today(options))
+    if runs and _asks_for_encoders(options):
+        _measure_encoders(options, _today(options))
     elif long_texts == "chunk" and runs:
         offered("long_texts", "compare")(options, lambda: _today(options))
-    elif asks_for_two_stages(options):
-        measure_two_stages(options, _today(options))
+    elif _asks_for_two_stages(options):
+        _measure_two_stages(options, _today(options))
     elif runs:
         refuse(options, ["metric"], "a run is filled in with the measures of its own settings")
         _add_all(options)

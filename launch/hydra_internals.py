@@ -61,18 +61,34 @@ flag_parser = get_args_parser
 
 
 def known_flags(parser: argparse.ArgumentParser) -> list[str]:
-    """Return all spellings of all flags, for hints. Argparse has no public list."""
+    """Return all spellings of all flags, for hints. Argparse has no public list.
+
+    Args:
+        parser: Result of `flag_parser`.
+    """
     return [flag for action in parser._actions for flag in action.option_strings]
 
 
 def root_of(node: Container | None) -> DictConfig | None:
-    """Return the root configuration of a node, to search for a misspelt key."""
+    """Return the root configuration of a node, to search for a misspelt key.
+
+    Args:
+        node: Node of a configuration. None has no root.
+    """
     return None if node is None else node._get_root()
 
 
 @contextmanager
 def opened(folder: Path, extra: str | None) -> Iterator[Hydra]:
-    """Open Hydra on a configuration tree after `extra`. Its global state is restored at the end."""
+    """Open Hydra on a configuration tree. Its global state is restored at the end.
+
+    Args:
+        folder: Root of the tree.
+        extra: Folder that is searched before it, --config-dir. None: none.
+
+    Raises:
+        UserError: One of the folders is missing.
+    """
     for flag, path in (("--config-path", folder), ("--config-dir", Path(extra or folder))):
         if not path.is_dir():  # which Hydra passes over
             raise UserError(f"{flag} {path}: no such folder")
@@ -98,7 +114,13 @@ Task = Callable[[DictConfig], Any]
 
 
 def run_composed(hydra: Hydra, config: DictConfig, task: Task) -> None:
-    """Run a task with a composed configuration. Log and folder are made as by `Hydra.run`."""
+    """Run a task with a composed configuration. Log and folder are made as by `Hydra.run`.
+
+    Args:
+        hydra: An open Hydra, see `opened`.
+        config: Composition of the job, with the node `hydra`.
+        task: Function of the composition. Its exception is raised again.
+    """
     configure_log(config.hydra.hydra_logging, config.hydra.verbose)
     config.hydra.mode = RunMode.RUN
     callbacks = Callbacks(config)
@@ -116,7 +138,14 @@ def run_composed(hydra: Hydra, config: DictConfig, task: Task) -> None:
 
 
 def run_sweep(hydra: Hydra, config: DictConfig, task: Task, words: Sequence[str]) -> None:
-    """Run a sweep with a composed configuration, as `Hydra.multirun` does."""
+    """Run a sweep with a composed configuration, as `Hydra.multirun` does.
+
+    Args:
+        hydra: An open Hydra, see `opened`.
+        config: Composition of the whole sweep, with the node `hydra`.
+        task: Function of the composition of a cell.
+        words: Overrides of the command line, without those of Hydra. The sweeper receives them.
+    """
     configure_log(config.hydra.hydra_logging, config.hydra.verbose)
     callbacks = Callbacks(config)
     context = HydraContext(config_loader=hydra.config_loader, callbacks=callbacks)
@@ -135,7 +164,13 @@ def words_of_job() -> dict[str, list[str]]:
 
 
 def show(hydra: Hydra, flags: argparse.Namespace, name: str) -> None:
-    """Print the answer to --help, --hydra-help, --cfg, --info or --shell-completion."""
+    """Print the answer to --help, --hydra-help, --cfg, --info or --shell-completion.
+
+    Args:
+        hydra: An open Hydra, see `opened`.
+        flags: Parsed command line, with one of these flags.
+        name: Name of the configuration, such as train.
+    """
     options = {"config_name": name, "args_parser": flag_parser(), "args": flags}
     if flags.help:
         hydra.app_help(**options)

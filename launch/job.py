@@ -35,12 +35,23 @@ from launch.overrides import broken_reference, leaves
 
 
 def run_key(config: Mapping[str, Any] | DictConfig) -> str:
-    """Eight hex digits over everything that decides the numbers of a run."""
+    """Compute the key of a run over everything that decides its numbers.
+
+    Args:
+        config: A composition, or a stored configuration.
+
+    Returns:
+        Eight hex digits.
+    """
     return identity.key_of_settings(deciding_settings(config))
 
 
 def deciding_settings(config: Mapping[str, Any] | DictConfig) -> dict[str, Any]:
-    """Return `juzhen.identity.deciding_settings`. In a composition each `${…}` is resolved."""
+    """Return `juzhen.identity.deciding_settings`. In a composition each `${…}` is resolved.
+
+    Args:
+        config: A composition, or a stored configuration.
+    """
     return identity.deciding_settings(_filled_in(config) if isinstance(config, DictConfig) else config)
 
 
@@ -60,6 +71,12 @@ def run_name(config: Mapping[str, Any]) -> str:
     """Make a readable name from training sets, model, loss and seed.
 
     A model that is not trained has neither sets nor a loss. A model with a built-in objective has no loss.
+
+    Args:
+        config: Configuration of a job in plain containers. References need not be resolved.
+
+    Returns:
+        A name of one folder. More than 80 characters of training sets are abbreviated.
     """
     datasets = list(config.get("dataset") or {}) or ["untrained"]
     schedule = config.get("schedule") or {}
@@ -77,7 +94,7 @@ def run_name(config: Mapping[str, Any]) -> str:
     return f"{'-'.join(parts)}-s{config.get('seed')}"
 
 
-def this_machine(key: str) -> Any:
+def _this_machine(key: str) -> Any:
     """Resolve `${this_machine:key}`: a value from the file of conf/hardware that suits this machine."""
     return read_yaml(HARDWARE / f"{found_hardware()[0]}.yaml")[key]
 
@@ -86,7 +103,7 @@ def register_resolvers() -> None:
     """Makes the resolvers of `conf/` known to OmegaConf. May be called again."""
     conf.register()
     for name, resolver in {
-        "this_machine": this_machine,
+        "this_machine": _this_machine,
         "run_key": lambda *, _root_: run_key(_root_),
         "run_name": lambda *, _root_: run_name(OmegaConf.to_container(_root_, resolve=False)),
     }.items():
@@ -117,7 +134,17 @@ LEAST_SAMPLES = 40
 
 
 def read_job(config: DictConfig) -> JobConfig:
-    """Turn a composed configuration into a typed job, without torch. Raises ConfigError for its first mistake."""
+    """Turn a composed configuration into a typed job. Needs no torch.
+
+    Args:
+        config: A composition. Its node `hydra` is not read.
+
+    Returns:
+        The job, with `model.language` filled in.
+
+    Raises:
+        ConfigError: The first mistake.
+    """
     register_resolvers()
     names = [key for key in config if key != "hydra"]  # `in` would work out what each ${…} stands for
     written: Any = OmegaConf.to_container(config, resolve=False)
@@ -154,7 +181,7 @@ def read_job(config: DictConfig) -> JobConfig:
     job = validated(JobConfig, with_current_keys(plain))
     if job.trial is not None:
         TrialAddress.parse(job.trial).check()
-    check_targets(job)
+    _check_targets(job)
     named = {
         "backbone.path": job.backbone.path,
         "model.teacher": job.model.get("teacher"),
@@ -181,7 +208,7 @@ def _not_set(key: str) -> ConfigError:
     )
 
 
-def check_targets(job: JobConfig) -> None:
+def _check_targets(job: JobConfig) -> None:
     """Raises ConfigError unless the model, each loss and each callback is a class of ours and takes its keys."""
     for key, node in targets_of(job):
         if not isinstance(node, Mapping) or "_target_" not in node:
@@ -197,7 +224,17 @@ def check_targets(job: JobConfig) -> None:
 
 
 def targets_of(job: JobConfig) -> Iterator[tuple[str, Any]]:
-    """Key and settings of the model, of each loss and of each callback."""
+    """List the model, each loss and each callback of a job.
+
+    Args:
+        job: A typed job.
+
+    Yields:
+        Dotted key and its settings. Losses inside of losses follow the outer one.
+
+    Raises:
+        ConfigError: A table of losses has an unknown kind of rows.
+    """
     yield "model", job.model
     losses = {"loss": job.loss}
     for group, owners in (("stages", job.schedule.stages), ("sets", job.schedule.sets)):
@@ -222,7 +259,15 @@ def _with_inner(key: str, loss: Any) -> Iterator[tuple[str, Any]]:
 
 
 def check_target(node: Mapping[str, Any], key: str) -> None:
-    """Raises ConfigError unless the class of `node`'s `_target_` accepts all of its keys and values."""
+    """Check that the class of a `_target_` accepts all of its keys and values.
+
+    Args:
+        node: Settings of a model, a loss or a callback.
+        key: Dotted key of the node. Its first part decides where the class must be.
+
+    Raises:
+        ConfigError: Another class, an unknown key, or a value that does not fit.
+    """
     target, package = str(node["_target_"]), PACKAGES.get(key.split(".")[0], LOSSES)
     try:
         of_others = package == LOSSES and target in declared_losses()
@@ -313,10 +358,17 @@ class StagePlan:
 
 
 def plan_job(job: JobConfig) -> list[StagePlan]:
-    """Return the stages of a job in order, at least one.
+    """Plan the stages of a job.
 
-    Raises ConfigError for stages that name no set of the job, for sets that no stage learns from, and for keys or
-    types that a stage's own numbers do not have.
+    Args:
+        job: A typed job.
+
+    Returns:
+        The stages in order, at least one.
+
+    Raises:
+        ConfigError: A stage names no set of the job, no stage learns from a set, or the numbers of a stage have a
+            wrong key or type.
     """
     sets, schedule = list(job.dataset), job.schedule
     _check_names(job)
@@ -340,6 +392,10 @@ def history(plans: list[StagePlan], index: int) -> tuple[str, ...]:
     """Return the training sets up to and including a stage, oldest first.
 
     A single stage names its sets one by one. A stage of a longer curriculum is one word, "a+b" for a mixture.
+
+    Args:
+        plans: Result of `plan_job`.
+        index: Position of the stage, from 0.
     """
     if len(plans) == 1:
         return plans[0].datasets
@@ -462,6 +518,14 @@ def starting_encoder(run: SavedRun, result: Result, *, defaults: JobConfig) -> A
     """Load the encoder that a finished stage started from.
 
     It is the encoder of the stage before, or the initial encoder of its job.
+
+    Args:
+        run: Folder of the finished stage.
+        result: Result of the stage, with its stored configuration.
+        defaults: A typed job of today, with the keys that are newer than the run.
+
+    Returns:
+        The encoder.
 
     Raises:
         UserError: The encoder was removed.

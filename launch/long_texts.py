@@ -27,9 +27,16 @@ OTHERS = ("again", "without_leaks", "retrieve", "rerank", "top", "limit")
 
 
 def compare_long_texts(options: SimpleNamespace, compose: Callable[[], "JobConfig"]) -> None:
-    """Prints a table for each run, and writes its numbers as JSON. No result is touched: that is of texts that are cut.
+    """Print a table for each run, and write its numbers as JSON.
 
-    Raises UserError without sets, and for an encoder that gives no vectors.
+    No result is touched, since a result is of truncated texts.
+
+    Args:
+        options: Options of `juzhen evaluate`.
+        compose: Makes the job of the current configuration, with the named sets.
+
+    Raises:
+        UserError: Sets are missing, an option has no effect here, or an encoder gives no vectors.
     """
     refuse(options, OTHERS, "runs are only compared with --long-texts chunk")
     today = compose()

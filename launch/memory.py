@@ -65,7 +65,7 @@ def memory(
     )
     processes = job.hardware.processes
     count = -(-job.training.batch_size // processes) * texts
-    rows = [[name, *cells(taken)] for name, taken in ways(job, architecture, [longest] * count).items()]
+    rows = [[name, *_cells(taken)] for name, taken in _ways(job, architecture, [longest] * count).items()]
     head = ["", "weights", "gradients", "optimizer", "activations", "most at a time"]
     each = f" in each of {processes} processes" if processes > 1 else ""
     title = f"GiB of a step over {count:,} texts of {longest:,} tokens{each}; free here: {_words(free_bytes(job))}"
@@ -76,12 +76,12 @@ def memory(
         print("\n".join([title, *("\t".join(row) for row in [head, *rows])]))
 
 
-def cells(taken: "StepMemory") -> list[str]:
+def _cells(taken: "StepMemory") -> list[str]:
     values = taken.weights, taken.gradients, taken.optimizer, taken.activations, taken.peak
     return [f"{value / 2**30:.2f}" for value in values]
 
 
-def ways(
+def _ways(
     job: "JobConfig", architecture: "PretrainedConfig", lengths: Sequence[int]
 ) -> dict[str, "StepMemory"]:
     """The step of the job, and of each way to make it smaller that it does not go yet."""
@@ -115,6 +115,14 @@ def _lora() -> Any:
 
 
 def plan_of(job: "JobConfig") -> "StepPlan":
+    """Collect the settings of a job that decide the memory of a step.
+
+    Args:
+        job: A typed job.
+
+    Returns:
+        The settings for `juzhen.training.memory`. `auto` micro-batches are None.
+    """
     from juzhen.encoders.pooling import POOLINGS
     from juzhen.training.memory import StepPlan
 
@@ -134,7 +142,14 @@ def plan_of(job: "JobConfig") -> "StepPlan":
 
 
 def free_bytes(job: "JobConfig") -> float | None:
-    """Return the free memory of the job's device for each process. None if it is unknown."""
+    """Measure the free memory of a job's device for each process.
+
+    Args:
+        job: Its `hardware` is read.
+
+    Returns:
+        Bytes. None if they are unknown.
+    """
     import torch
 
     from juzhen.core.machine import free_mib
@@ -155,7 +170,7 @@ def _words(count: float | None) -> str:
     return "not known" if count is None else f"{count / 2**30:.1f}"
 
 
-def heaviest(data: "SentenceDataModule", processes: int = 1) -> list[int]:
+def _heaviest(data: "SentenceDataModule", processes: int = 1) -> list[int]:
     """Tokens of each text that one process encodes of the batch with the most of them, of the first of a stage."""
     from juzhen.encoders.collate import SentenceCollator
 
@@ -192,7 +207,7 @@ def fit_memory(
     from juzhen.training.memory import largest_micro_batch, rough_bytes, step_memory
 
     inner, is_auto = encoder.inner, job.hardware.micro_batch_tokens == "auto"
-    architecture, lengths = inner.backbone.config, heaviest(data, job.hardware.processes)
+    architecture, lengths = inner.backbone.config, _heaviest(data, job.hardware.processes)
     if is_auto and chosen is not None:
         inner.micro_batch_tokens = chosen or None
     free = free_bytes(job)
@@ -217,7 +232,7 @@ def fit_memory(
 
 
 def _advice(job: "JobConfig", architecture: "PretrainedConfig", lengths: Sequence[int], free: float) -> str:
-    taken = ways(job, architecture, lengths)
+    taken = _ways(job, architecture, lengths)
     fitting = [
         name.partition(" (")[0]
         for name, memory in taken.items()

@@ -54,6 +54,9 @@ OF_A_SET = re.compile(r"(schedule\.sets\.\w+\.(?:weight|batch_size|loss_weight|l
 def with_set_words(words: Sequence[str]) -> list[str]:
     """Rewrite plain keys of sets, such as `schedule.sets.csts.loss`, into overrides that Hydra accepts.
 
+    Args:
+        words: Overrides of a command line. Others are returned unchanged.
+
     >>> with_set_words(["schedule.sets.csts.weight=2", "schedule.sets.csts.loss=cosine", "seed=1"])
     ['++schedule.sets.csts.weight=2', '+loss@schedule.sets.csts.loss=cosine', 'seed=1']
     """
@@ -65,7 +68,10 @@ def with_set_words(words: Sequence[str]) -> list[str]:
 
 
 def with_current_names(words: Sequence[str]) -> list[str]:
-    """The words of a command line, with keys and groups of 0.2 by their names today, and a notice for each.
+    """Replace keys and groups of 0.2 by their current names, with a notice for each.
+
+    Args:
+        words: Overrides of a command line.
 
     >>> with_current_names(["benchmark=none", "+seed=1"])
     ['benchmark=none', '+seed=1']
@@ -85,9 +91,14 @@ def _by_current_name(word: str) -> str:
 
 
 def with_folders(words: Sequence[str], *, multirun: bool) -> list[str]:
-    """The words of a command line, Hydra's keys of its folder as the keys of a job that decide it.
+    """Replace Hydra's keys of its folder by the keys of a job that decide it.
 
-    Raises UserError for a folder given twice, and for the name of a cell's folder, by which a sweep knows its cells.
+    Args:
+        words: Overrides of a command line.
+        multirun: The command line is a sweep, whose folder is `output_dir`. False: a run with its `run_dir`.
+
+    Raises:
+        UserError: A folder is given twice, or a name for the folder of a cell, by which a sweep knows its cells.
 
     >>> with_folders(["hydra.sweep.dir=runs/losses", "seed=1,2"], multirun=True)
     ['output_dir=runs/losses', 'seed=1,2']
@@ -154,7 +165,17 @@ def _backbone_words(word: str, trees: Sequence[Path]) -> list[str]:
 
 
 def parse_flags(arguments: Sequence[str]) -> argparse.Namespace:
-    """Hydra's flags and the words between them. Raises UserError for an unknown flag."""
+    """Parse Hydra's flags and the words between them.
+
+    Args:
+        arguments: Arguments of the program, after `as_typed`.
+
+    Returns:
+        The flags. The words are its `overrides`.
+
+    Raises:
+        UserError: An unknown flag, or flags that exclude each other.
+    """
     parser = flag_parser()
 
     def refuse(message: str) -> None:
@@ -199,25 +220,50 @@ class Groups:
         self._options: dict[str, list[str]] = {}
 
     def options(self, group: str) -> list[str]:
+        """Return the names of the options of a group. Hydra reads the folders once.
+
+        Args:
+            group: Group, such as loss or hydra/launcher. An unknown one has no options.
+        """
         if group not in self._options:  # Hydra reads the folders anew each time
             self._options[group] = self.loader.get_group_options(group, ObjectType.CONFIG)
         return self._options[group]
 
     def is_group(self, name: str) -> bool:
+        """Return True if a name is a group with options.
+
+        Args:
+            name: Key of an override.
+        """
         return name in self.names or bool("." not in name and self.options(name))
 
     def parse(self, word: str) -> Override:
-        """One word. Raises UserError when it cannot be read."""
+        """Parse one override.
+
+        Args:
+            word: A word of the command line.
+
+        Raises:
+            UserError: It cannot be read, or has no key.
+        """
         try:
             (override,) = self._parser.parse_overrides([word])
         except HydraException as error:
-            raise UserError(self._explain_syntax(word, first_line(error.__cause__ or error))) from error
+            raise UserError(self._explain_syntax(word, _first_line(error.__cause__ or error))) from error
         if not override.key_or_group:
             raise UserError(f"{word}: expected key=value")
         return override
 
     def alternatives(self, word: str, *, is_grid: bool = False) -> list[str]:
-        """The words that a sweep makes of one: `seed=1,2` gives `seed=1` and `seed=2`. An interval gives its ends."""
+        """Return the words that a sweep makes of one: `seed=1,2` gives `seed=1` and `seed=2`.
+
+        Args:
+            word: An override. An interval gives its ends.
+            is_grid: The sweep runs every value, so an interval is refused.
+
+        Raises:
+            UserError: An interval in a grid, or a pattern of options that matches none.
+        """
         override = self.parse(word)
         if not override.is_sweep_override():
             return [word]
@@ -234,7 +280,11 @@ class Groups:
         return choices
 
     def keys_set(self, word: str) -> list[str]:
-        """Dotted keys that a word sets. None where it only takes something away."""
+        """Return the dotted keys that a word sets. [] for a word that only takes something away, or of Hydra.
+
+        Args:
+            word: An override.
+        """
         override = self.parse(word)
         if override.is_delete() or override.is_hydra_override() or override.value() == []:
             return []
@@ -243,7 +293,14 @@ class Groups:
         return [f"{key}.{name}" for name, _ in leaves(value)] if isinstance(value, dict) else [key]
 
     def refuse_group_twice(self, overrides: Sequence[str]) -> None:
-        """Raises UserError where a group is chosen twice: Hydra would silently drop the first choice."""
+        """Check that no group is chosen twice. Hydra would silently drop the first choice.
+
+        Args:
+            overrides: Words of a command line.
+
+        Raises:
+            UserError: Two choices of a group, or a list for a group of `ONE_OF`.
+        """
         first: dict[str, str] = {}
         for word in overrides:
             override = self.parse(word)
@@ -285,7 +342,11 @@ class Groups:
 
 
 def several_values(word: str) -> str:
-    """What a comma in a word may have meant, and how each is typed."""
+    """Explain the possible meanings of a comma in a word, and how to type each.
+
+    Args:
+        word: An override with several values.
+    """
     key, _, value = word.partition("=")
     message = (
         f"{word}: several values. For one run each, type {command('train.py', '-m', word)}. For one run with all of "
@@ -298,6 +359,9 @@ def several_values(word: str) -> str:
 
 def as_typed(arguments: Sequence[str]) -> list[str]:
     """Quote values that look like numbers but belong to keys with text.
+
+    Args:
+        arguments: Arguments of the program.
 
     >>> as_typed(["name=1234e56", "seed=1", "run_dir=7e3,out"])
     ['name="1234e56"', 'seed=1', 'run_dir="7e3",out']
@@ -364,7 +428,15 @@ def _types_in(kind: Any) -> Iterator[Any]:
 
 
 def leaves(node: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Dotted path and value of every leaf."""
+    """List the leaves of a mapping. A list is one leaf.
+
+    Args:
+        node: Mappings in mappings.
+        prefix: Text before each path.
+
+    Yields:
+        Dotted path and value.
+    """
     for key, value in node.items():
         if isinstance(value, Mapping):
             yield from leaves(value, f"{prefix}{key}.")
@@ -372,7 +444,7 @@ def leaves(node: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any
             yield f"{prefix}{key}", value
 
 
-def first_line(error: Exception) -> str:
+def _first_line(error: Exception) -> str:
     return str(error).strip().splitlines()[0]
 
 
@@ -384,7 +456,13 @@ MOST_OPTIONS = 12
 
 
 def option_hint(group: str, option: str, options: Iterable[str]) -> str:
-    """Return a hint for an unknown option: its name here or the nearest option, then all options."""
+    """Explain an unknown option: its name here or the nearest option, then all options.
+
+    Args:
+        group: Group of the option.
+        option: The unknown option, as typed.
+        options: Known options of the group.
+    """
     options = sorted(options)
     if group in ("model", "loss") and "/" in option:
         hint = f"Choose an encoder by {command(setting('backbone', option))}"
@@ -418,7 +496,13 @@ COMPOSITION_ERRORS = (HydraException, OmegaConfBaseException, YAMLError, ValueEr
 
 
 def explain_composition(error: Exception, groups: Groups, words: Sequence[str]) -> ConfigError:
-    """Return the mistake behind an exception of Hydra's composition. Groups and overrides are for hints."""
+    """Return the mistake behind an exception of Hydra's composition.
+
+    Args:
+        error: One of COMPOSITION_ERRORS.
+        groups: Groups of the configuration tree, for hints.
+        words: Overrides that were composed, for hints.
+    """
     if isinstance(error, MissingConfigException):
         missing = error.missing_cfg_file or ""
         group, _, option = missing.rpartition("/")
@@ -435,7 +519,7 @@ def explain_composition(error: Exception, groups: Groups, words: Sequence[str]) 
     if isinstance(cause, ConfigKeyError | ConfigAttributeError):
         return _unknown_key(cause, groups.names, words)
     if isinstance(cause, OmegaConfBaseException) and cause.full_key:
-        return ConfigError(f"{cause.full_key}: {first_line(cause)}")
+        return ConfigError(f"{cause.full_key}: {_first_line(cause)}")
     for old, new in RENAMED_GROUPS.items():
         if re.search(rf"'{old}'|/{old}\b", str(error)):
             return ConfigError(f"{old}: this group is called {new} since 0.3. Write {new} in its place")
@@ -484,13 +568,27 @@ def _unknown_key(
 
 
 def broken_reference(error: OmegaConfBaseException) -> ConfigError:
-    """An interpolation `${…}` that leads nowhere."""
-    reason = re.sub(r"^\w+ raised while resolving interpolation: ", "", first_line(error))
+    """Make the error for an interpolation `${…}` that leads nowhere.
+
+    Args:
+        error: Error of OmegaConf, with its key.
+    """
+    reason = re.sub(r"^\w+ raised while resolving interpolation: ", "", _first_line(error))
     return ConfigError(f"{error.full_key}: cannot fill in ${{…}}: {reason}")
 
 
 def place_of(key: str, message: str, overrides: Sequence[str], trees: Sequence[Path]) -> str:
-    """` (given as +trainer.epoch=3)` or ` (conf/experiment/x.yaml, line 3)`. "" if the message has it."""
+    """Find where a key is written, for the end of a message.
+
+    Args:
+        key: Dotted key of the mistake. "": unknown.
+        message: The message, which may name the place already.
+        overrides: Words of the command line.
+        trees: Configuration trees, the own one last.
+
+    Returns:
+        ` (given as +trainer.epoch=3)` or ` (conf/experiment/x.yaml, line 3)`. "" if the message has it.
+    """
     if not key:
         return ""
     for line in overrides:
@@ -529,7 +627,11 @@ GO_ON = "Choose another backbone, or go on with its run by init_from=<run>"
 
 @contextmanager
 def naming_keys(job: DictConfig) -> Iterator[None]:
-    """Around what a job asks of the library: a mistake that is raised inside speaks of the job's keys."""
+    """Name the keys of a job in messages of the library that are raised in the block.
+
+    Args:
+        job: Composition of the job.
+    """
     try:
         yield
     except UserError as error:
@@ -546,6 +648,10 @@ def naming_keys(job: DictConfig) -> Iterator[None]:
 
 def with_keys(message: str, job: Mapping[str, Any]) -> str:
     """Replace parameters of a message by dotted keys if one group of the job, and not the top, has them.
+
+    Args:
+        message: Message of the library, with `parameter=value`.
+        job: Group → its keys, and top keys.
 
     >>> with_keys("max_length=4: choose max_length=128", {"seed": 0, "backbone": {"max_length": 4}})
     'backbone.max_length=4: choose backbone.max_length=128'

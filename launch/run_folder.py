@@ -135,7 +135,11 @@ class RunFolder:
 
     @staticmethod
     def is_done(stage_folder: Path) -> bool:
-        """True if the stage's Result exists, which is written last."""
+        """True if the stage's Result exists, which is written last.
+
+        Args:
+            stage_folder: Folder of a stage, or of a run.
+        """
         return (stage_folder / RESULT_FILE).exists()
 
     def result(self) -> Result:
@@ -147,7 +151,13 @@ class RunFolder:
         return sorted((Result.read(file.parent) for file in files), key=lambda result: result.stage)
 
     def stage_folder(self, stage: int, num_stages: int, name: str) -> Path:
-        """Where a stage keeps its files: the run folder for the last stage, a subfolder for those before."""
+        """Make the folder of a stage: the run folder for the last stage, a subfolder for those before.
+
+        Args:
+            stage: Position of the stage, from 0.
+            num_stages: Number of stages of the job.
+            name: Name of the stage.
+        """
         folder = self.path if stage == num_stages - 1 else self.path / STAGES / f"{stage}-{name}"
         folder.mkdir(parents=True, exist_ok=True)
         return folder
@@ -200,7 +210,15 @@ def _is_to_upload(folder: Path) -> bool:
 
 
 def require_free_space(path: Path, *, needed_bytes: int) -> None:
-    """Raises UserError if the disk of `path` has too little room for the files of the run."""
+    """Check that the disk has room for the files of a run.
+
+    Args:
+        path: An existing folder on the disk.
+        needed_bytes: Bytes of weights and checkpoints.
+
+    Raises:
+        UserError: Too little room.
+    """
     free = shutil.disk_usage(path).free
     if free < needed_bytes:
         raise UserError(
@@ -210,9 +228,13 @@ def require_free_space(path: Path, *, needed_bytes: int) -> None:
 
 
 def take_folder(path: Path) -> None:
-    """Makes the folder of a run, or sees that a run has made it, and that it can be written to. Needs no torch.
+    """Make the folder of a run, or check that a run has made it and that it is writable. Needs no torch.
 
-    Raises UserError, before anything is changed, for a folder that holds something else.
+    Args:
+        path: The folder.
+
+    Raises:
+        UserError: The folder holds something else. Nothing is changed then.
     """
     if path.is_dir():
         names = {entry.name for entry in path.iterdir()}
@@ -247,12 +269,22 @@ ABSENT = object()
 
 
 def has_begun(folder: Path) -> bool:
-    """Return True if a run has started training in a folder, or is finished there."""
+    """Return True if a run has started training in a folder, or is finished there.
+
+    Args:
+        folder: Folder of a run.
+    """
     return any(next(folder.glob(pattern), None) for pattern in HAS_BEGUN)
 
 
 def remember_job(folder: Path, deciding: Mapping[str, Any], job: JobConfig | None = None) -> None:
-    """Write the `deciding_settings` of a job to its run folder, and digests of the code of its losses."""
+    """Write the `deciding_settings` of a job to its run folder, and digests of the code of its losses.
+
+    Args:
+        folder: Folder of the run.
+        deciding: Settings that make the run key.
+        job: The typed job. None: no digests of code.
+    """
     code = {} if job is None else _code(job)
     record = {"key": key_of_settings(deciding), "settings": _plain(deciding), "code": code}
     write_json(folder / JOB_FILE, record, in_own_folder=True)
@@ -263,6 +295,10 @@ def require_same_job(config: DictConfig, job: JobConfig) -> None:
 
     Jobs with equal run keys are the same: hardware, loggers and folders may differ. A longer
     `training.duration` is another job, since warm-up and decay are parts of it.
+
+    Args:
+        config: Composition of the job.
+        job: The typed job. Its `run_dir` and `resume` are read.
 
     Raises:
         UserError: The folder has the run of another job, or its record is damaged, or the code of a loss or of a
@@ -307,7 +343,15 @@ def _unreadable(path: Path, unknown: str) -> UserError:
 
 
 def changed_code(folder: Path, job: JobConfig) -> list[str]:
-    """Name the losses and deciding callbacks of a job whose file has changed since its run began."""
+    """Name the losses and deciding callbacks of a job whose file has changed since its run began.
+
+    Args:
+        folder: Folder of the run, with its record.
+        job: The job of today.
+
+    Returns:
+        Dotted names of the classes. [] if the record cannot be read.
+    """
     try:
         then = read_json(folder / JOB_FILE)["code"]
         return [target for target, digest in _code(job).items() if then.get(target, digest) != digest]
@@ -348,7 +392,15 @@ def _recorded(folder: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """Key, value then and value now of what differs between two deciding settings, the weightiest groups first."""
+    """Compare two deciding settings, the weightiest groups first.
+
+    Args:
+        then: Settings of the run in the folder.
+        now: Settings of the new job.
+
+    Yields:
+        Key, value then and value now, as on the command line.
+    """
     groups = sorted({**then, **now}, key=lambda name: ORDER.index(name) if name in ORDER else len(ORDER))
     for name in groups:
         key = f"hardware.{name}" if name in OF_HARDWARE else name
@@ -406,12 +458,24 @@ class GoneError(UserError):
 
 
 def is_finished(job: JobConfig) -> bool:
-    """True if a job is finished and must not run again (`resume`)."""
+    """True if a job is finished and must not run again (`resume`).
+
+    Args:
+        job: Its `run_dir` and `resume` are read.
+    """
     return job.resume == "auto" and RunFolder.is_done(Path(job.run_dir))
 
 
 def described_data(job: JobConfig, read: Iterable[Examples]) -> Record:
-    """The record of a job that has read these rows."""
+    """Record the rows that a job has read, and other files that decide its numbers.
+
+    Args:
+        job: A typed job.
+        read: Rows of its sets and splits.
+
+    Returns:
+        The record.
+    """
     sets = _sets(job)
     record: Record = {
         f"{examples.split}/{examples.name}": {
@@ -430,6 +494,10 @@ def described_data(job: JobConfig, read: Iterable[Examples]) -> Record:
 def remember_data(folder: Path, record: Record) -> None:
     """Write a record to a run folder.
 
+    Args:
+        folder: Folder of the run.
+        record: Result of `described_data`.
+
     Raises:
         UserError: The run in the folder has started training with other rows.
     """
@@ -447,6 +515,10 @@ def require_same_data(folder: Path, job: JobConfig) -> None:
 
     Files with unchanged path, size and times are not opened. The others are read and compared. Sets of the
     hub are not compared, because their revision is part of the key of a run.
+
+    Args:
+        folder: Folder of the finished run. Its record is updated.
+        job: The job of today.
 
     Raises:
         UserError: The rows differ.

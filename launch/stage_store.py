@@ -91,12 +91,23 @@ class StageEntry:
         return record
 
     def finish(self, record: dict[str, Any]) -> None:
-        """Makes the entry a finished one. Checkpoints are of no more use."""
+        """Write the record that makes the entry finished, and remove its checkpoints.
+
+        Args:
+            record: Training facts of the stage. Secrets are left out.
+        """
         self._write(RECORD, record)
         remove_folder(self.checkpoints, IN_CHECKPOINTS)
 
     def measured(self, digest: str) -> tuple[dict[str, Score], RowScores] | None:
-        """Read the scores that `keep_measured` wrote under that digest. None if missing or unreadable."""
+        """Read the scores that `keep_measured` wrote.
+
+        Args:
+            digest: `evaluation_digest` of the scores.
+
+        Returns:
+            Metric key → score, and the scores of rows. None if they are missing or unreadable.
+        """
         folder = self.path / f"scores-{digest[:16]}"
         try:
             scores = read_json(folder.with_suffix(".json"))
@@ -107,7 +118,13 @@ class StageEntry:
             return None
 
     def keep_measured(self, digest: str, scores: Mapping[str, Score], rows: RowScores) -> None:
-        """Keeps what the weights of a finished entry reach, for runs that would measure the same again."""
+        """Keep the scores of a finished entry, for runs that would measure the same again.
+
+        Args:
+            digest: `evaluation_digest` of the scores.
+            scores: Metric key → score.
+            rows: Scores of rows.
+        """
         name = f"scores-{digest[:16]}"
         rows.write(self.path / f"{name}.parquet")
         self._write(f"{name}.json", {key: asdict(score) for key, score in scores.items()})
@@ -163,7 +180,12 @@ class StageStore:
 
 
 def share_files(source: Path, copy: Path) -> None:
-    """Lets large files that are equal in both folders occupy the disk once, where the file system can do that."""
+    """Let equal large files of two folders occupy the disk once, if the file system can do that.
+
+    Args:
+        source: Folder with the files.
+        copy: Folder whose equal files become hard links. Files below LARGE_BYTES stay.
+    """
     for file in (path for path in copy.rglob("*") if path.is_file() and path.stat().st_size >= LARGE_BYTES):
         twin = source / file.relative_to(copy)
         if twin.is_file() and not twin.samefile(file) and filecmp.cmp(twin, file, shallow=False):
@@ -185,7 +207,18 @@ LIBRARIES = ("torch", "transformers", "pytorch-lightning", "numpy", "juzhen-embe
 def stage_digest(
     parent: str, stage: Stage, job: JobConfig, matches: Mapping[str, Match], data: JobData
 ) -> str:
-    """Return a digest of all inputs that change the weights after a stage."""
+    """Return a digest of all inputs that change the weights after a stage.
+
+    Args:
+        parent: Digest of the stage before, or `start_digest`.
+        stage: The stage.
+        job: Job of the stage.
+        matches: Dataset key → its loss and row kind.
+        data: Training and evaluation rows of the stage.
+
+    Returns:
+        64 hex digits.
+    """
     model = settings_of(job.model)
     selection = select(data.evaluation, stage.datasets, monitor=job.training.monitor, metric=model.metric)
     rows = {
@@ -212,7 +245,14 @@ def _targets(loss: Mapping[str, Any]) -> list[str]:
 
 
 def examples_digest(examples: Examples) -> str:
-    """Return a digest of training rows: texts, order, targets."""
+    """Return a digest of training rows: texts, order, targets.
+
+    Args:
+        examples: Rows of one set and split.
+
+    Returns:
+        64 hex digits.
+    """
     digest = hashlib.sha256(f"{examples.kind} {examples.fingerprint} {len(examples)}".encode())
     if isinstance(examples.sentences, list):
         digest.update("\n".join(examples.sentences).encode())
@@ -227,7 +267,15 @@ def examples_digest(examples: Examples) -> str:
 
 
 def start_digest(encoder: nn.Module | None, job: JobConfig) -> str:
-    """Hex digits over the weights that a job starts from, and over how they are read."""
+    """Return a digest of the weights that a job starts from, and of the settings by which they are read.
+
+    Args:
+        encoder: The starting encoder. None: a model without weights.
+        job: Its `backbone` is read.
+
+    Returns:
+        64 hex digits.
+    """
     backbone = {key: value for key, value in vars(job.backbone).items() if key not in ALREADY_IN_THE_START}
     if (adapter := backbone.pop("adapter")) is not None:
         backbone["adapter"] = vars(adapter)
@@ -246,6 +294,13 @@ def evaluation_digest(job: JobConfig, data: JobData) -> str:
 
     The rows that training has seen (`evaluation.without_leaks`) follow from the digest of the weights and the
     rows.
+
+    Args:
+        job: Job of the stage.
+        data: Evaluation rows and classifier tasks.
+
+    Returns:
+        64 hex digits.
     """
     hardware = job.hardware
     of_tasks = [(task.name, *part) for task in data.tasks for part in task.splits.items()]

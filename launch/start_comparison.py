@@ -71,20 +71,40 @@ def _refuse(word: str, reasons: Mapping[str, bool]) -> None:
 
 
 def gives_verdict(job: JobConfig, *, stage: int) -> bool:
-    """True if `evaluation.verdict=auto` compares a stage with its start, if that is cheap."""
+    """True if `evaluation.verdict=auto` compares a stage with its start, if that is cheap.
+
+    Args:
+        job: Job of the stage.
+        stage: Position of the stage, from 0.
+    """
     settings = own_class(job.model["_target_"]).Settings
     is_random = job.init_from is None and job.backbone.initialize == "random" and stage == 0
     return not (is_random or settings.no_common_start or job.evaluation.backend != "torch")
 
 
 def compared_sets(evaluation: Sequence[Examples]) -> list[Examples]:
-    """One split of each set that is scored row by row: test, because dev chose the weights, else dev."""
+    """Choose one split of each set that is scored row by row: test, because dev chose the weights, else dev.
+
+    Args:
+        evaluation: Rows of all evaluation sets and splits.
+
+    Returns:
+        Rows of one split for each set. Labelled texts are left out.
+    """
     chosen = {examples.name: examples for examples in sorted(evaluation, key=lambda examples: examples.split)}
     return [examples for examples in chosen.values() if examples.kind is not Kind.LABELLED_TEXT]
 
 
 def cost_of_scoring(plan: EncodingPlan, data: SentenceDataModule) -> float:
-    """Estimate the time to score a plan as a share of the planned training, by counting tokens."""
+    """Estimate the time to score a plan as a share of the planned training, by counting tokens.
+
+    Args:
+        plan: Texts to encode.
+        data: Data module of the stage, with its stream and collator.
+
+    Returns:
+        A fraction of the training, possibly above 1.
+    """
     stream, learnt = data.stream, 0.0
     for name, count in stream.mean_batches.items():
         rows = stream.num_batches * count / stream.batches_per_epoch * stream.batch_sizes[name]

@@ -83,14 +83,28 @@ def read_cell(loader: ConfigLoader, sweep: DictConfig, words: Sequence[str], gro
 
 
 def words_of_key(mistake: UserError, words: Sequence[str]) -> list[str]:
-    """The words whose key a composition lacks, from the error about the key."""
+    """Find the words whose key a composition lacks.
+
+    Args:
+        mistake: Error of the composition. Only an UnknownKeyError names a key.
+        words: Overrides of the cell.
+
+    Returns:
+        Some of `words`. [] for another mistake.
+    """
     if not isinstance(mistake, UnknownKeyError):
         return []
     return [word for word in words if f"{key_of(word)}.".startswith(f"{mistake.key}.")]
 
 
 def unread_words(job: JobConfig, words: Iterable[str], groups: Groups) -> dict[str, UserError]:
-    """Return unread word → the reason why the job does not read its key."""
+    """Return unread word → the reason why the job does not read its key.
+
+    Args:
+        job: A typed job.
+        words: Overrides of its command line.
+        groups: Groups of the configuration tree.
+    """
     plain = asdict(job)
     reasons = {
         word: next(filter(None, (why_unread(key, plain) for key in groups.keys_set(word))), None)
@@ -137,11 +151,15 @@ def _row_word(row: str) -> str:
 
 
 def key_of(word: str) -> str:
-    """What a word of the command line sets: `+seed=1` → `seed`."""
+    """Return the key that a word of the command line sets: `+seed=1` → `seed`.
+
+    Args:
+        word: An override.
+    """
     return word.partition("=")[0].lstrip("+~")
 
 
-def split_rows(rows: Mapping[str, str], only: Sequence[str] | None) -> dict[str, list[str]]:
+def _split_rows(rows: Mapping[str, str], only: Sequence[str] | None) -> dict[str, list[str]]:
     """Return name → words of each row, or of the named rows. Raises UserError for an unknown name."""
     for name in only or ():
         require_choice("hydra.sweeper.only", name, rows)
@@ -171,17 +189,37 @@ def with_row(overrides: Iterable[str], row: Iterable[str], typed: Iterable[str])
 
 
 def parameters(config: DictConfig) -> list[str]:
-    """The words of what the sweep of a composition varies."""
+    """Return the words of `hydra.sweeper.params`, by current names.
+
+    Args:
+        config: Composition of the sweep.
+    """
     words = [f"{key}={value}" for key, value in _plain(config, "hydra.sweeper.params").items()]
     return with_current_names(words)
 
 
 def rows(config: DictConfig) -> dict[str, list[str]]:
-    return split_rows(_plain(config, "hydra.sweeper.rows"), OmegaConf.select(config, "hydra.sweeper.only"))
+    """Return the named rows of a sweep. {} for a grid alone.
+
+    Args:
+        config: Composition of the sweep.
+
+    Returns:
+        Name → words of the row, of all rows or of `hydra.sweeper.only`.
+
+    Raises:
+        UserError: An unknown name in `hydra.sweeper.only`.
+    """
+    return _split_rows(_plain(config, "hydra.sweeper.rows"), OmegaConf.select(config, "hydra.sweeper.only"))
 
 
 def is_one_cell(config: DictConfig, typed: Iterable[str]) -> bool:
-    """The keys that were typed decide everything that the sweep varies: one run of it is meant."""
+    """Check that the typed keys decide everything that a sweep varies, so that one run of it is meant.
+
+    Args:
+        config: Composition with the sweep.
+        typed: Keys of the command line.
+    """
     typed = set(typed)
     if not set(map(key_of, parameters(config))) <= typed:
         return False
@@ -192,7 +230,11 @@ def is_one_cell(config: DictConfig, typed: Iterable[str]) -> bool:
 
 
 def keys_of_sweep(config: DictConfig) -> set[str]:
-    """Keys that the sweep of a composition sets for its runs, not all of which need read them."""
+    """Return the keys that a sweep sets for its runs. Not every run needs to read all of them.
+
+    Args:
+        config: Composition of the sweep.
+    """
     words = [*parameters(config), *(word for row in rows(config).values() for word in row)]
     return {*map(key_of, words)}
 
@@ -202,6 +244,9 @@ def give_to_launcher(config: DictConfig) -> None:
 
     Keys from the command line are kept. A file cannot set the keys of one launcher below `hydra.launcher`,
     since Hydra could not compose another launcher with them.
+
+    Args:
+        config: Composition of the sweep. It is changed in place.
     """
     typed = [word.lstrip("+~").partition("=")[0] for word in config.hydra.overrides.hydra]
     for key, value in (config.hydra.sweeper.get("launcher") or {}).items():
