@@ -75,7 +75,12 @@ class Views:
 
     @classmethod
     def of(cls, settings: Mapping[str, Any], *, group: str = "model") -> "Views":
-        """From the configuration of a model, or of the augmentation."""
+        """Read the changes from a configuration.
+
+        Args:
+            settings: `views` and the strength of each change, of a model or of the augmentation.
+            group: Group of these keys, for messages.
+        """
         keys = ("delete", "repeat", "cutoff", "shuffle", "synonym", "translations")
         return cls(tuple(settings["views"]), **{key: settings[key] for key in keys}, group=group)
 
@@ -94,26 +99,50 @@ def _rank(name: str) -> int:
 
 
 def delete(numbers_of_words: np.ndarray, share: float, generator: np.random.Generator) -> np.ndarray:
-    """Drop each word with probability `share`, and keep at least one."""
+    """Drop each word with probability `share`, and keep at least one.
+
+    Args:
+        numbers_of_words: Number of each word, in the order of the sentence. At least one.
+        share: Between 0 and 1.
+        generator: Source of the draws.
+    """
     is_kept = generator.random(len(numbers_of_words)) >= share
     is_kept[generator.integers(len(numbers_of_words))] |= not is_kept.any()
     return numbers_of_words[is_kept]
 
 
 def repeat(numbers_of_words: np.ndarray, share: float, generator: np.random.Generator) -> np.ndarray:
-    """Each word twice with probability `share`."""
+    """Each word twice with probability `share`.
+
+    Args:
+        numbers_of_words: Number of each word, in the order of the sentence.
+        share: Between 0 and 1.
+        generator: Source of the draws.
+    """
     return np.repeat(numbers_of_words, 1 + (generator.random(len(numbers_of_words)) < share))
 
 
 def cutoff(numbers_of_words: np.ndarray, share: float, generator: np.random.Generator) -> np.ndarray:
-    """Drop a random run of words, and keep at least one."""
+    """Drop a random run of words, and keep at least one.
+
+    Args:
+        numbers_of_words: Number of each word, in the order of the sentence. At least one.
+        share: Length of the run as a share of the words.
+        generator: Source of the draws.
+    """
     size = min(round(share * len(numbers_of_words)), len(numbers_of_words) - 1)
     start = int(generator.integers(len(numbers_of_words) - size + 1))
     return np.delete(numbers_of_words, slice(start, start + size))
 
 
 def shuffle(numbers_of_words: np.ndarray, window: int, generator: np.random.Generator) -> np.ndarray:
-    """Permute words within windows. The end of the first window is drawn, so that no position is always a border."""
+    """Permute words within windows. The end of the first window is drawn, so that no position is always a border.
+
+    Args:
+        numbers_of_words: Number of each word, in the order of the sentence.
+        window: Words of a window, at least 2.
+        generator: Source of the draws.
+    """
     windows = (np.arange(len(numbers_of_words)) + generator.integers(window)) // window
     return numbers_of_words[np.lexsort((generator.random(len(numbers_of_words)), windows))]
 
@@ -199,7 +228,13 @@ class Synonyms:
         return len(self._others)
 
     def replaced(self, text: str, generator: np.random.Generator, share: float) -> str:
-        """`text`, each known word replaced with probability `share`."""
+        """Replace known words by synonyms.
+
+        Args:
+            text: Chinese, English or both. Other signs stay.
+            generator: Source of the draws.
+            share: Probability that a known word is replaced.
+        """
 
         def run(match: re.Match[str]) -> str:
             return "".join(self._drawn(word, share, generator) for word in self._words(match[0]))
@@ -260,12 +295,22 @@ class Translations:
             self._of.setdefault(text, []).extend(translations)
 
     def drawn(self, text: str, generator: np.random.Generator) -> str:
-        """Draw a translation of the text. The text itself is returned if the file lacks it."""
+        """Draw a translation of the text. The text itself is returned if the file lacks it.
+
+        Args:
+            text: As in the file, without blanks around it.
+            generator: Source of the draw.
+        """
         translations = self._of.get(text)
         return text if translations is None else translations[int(generator.integers(len(translations)))]
 
     def require(self, name: str, texts: Iterable[str]) -> None:
-        """Raise UserError if the file has no text of the set `name`."""
+        """Raise UserError if the file has no text of a set.
+
+        Args:
+            name: Name of the set, for the message.
+            texts: Texts of the set. They are read up to the first known one.
+        """
         example = ""
         for text in texts:
             if text in self._of:
@@ -305,6 +350,9 @@ class TextViews:
 def sentences_of(text: str) -> list[str]:
     """The sentences of a text, without the blanks around them.
 
+    Args:
+        text: Chinese or English. A sentence ends with its punctuation, or with the line.
+
     >>> sentences_of("今天下雨。“走吧！”他说 Dr. Li came. We left")
     ['今天下雨。', '“走吧！”', '他说 Dr. Li came.', 'We left']
     """
@@ -314,7 +362,12 @@ def sentences_of(text: str) -> list[str]:
 
 
 def reordered(text: str, generator: np.random.Generator) -> str:
-    """Permute the sentences of a text. A single sentence is returned unchanged."""
+    """Permute the sentences of a text. A single sentence is returned unchanged.
+
+    Args:
+        text: A last sentence without punctuation gets a full stop.
+        generator: Source of the order.
+    """
     pieces = sentences_of(text)
     if len(pieces) < 2:
         return text

@@ -63,11 +63,26 @@ class StaticTokens(PreTrainedModel):
         return self.embedding
 
     def set_input_embeddings(self, value: nn.Module) -> None:
+        """Replace the table of tokens.
+
+        Args:
+            value: An nn.Embedding, (tokens, dim).
+        """
         self.embedding = cast(nn.Embedding, value)
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, output_hidden_states: bool = False
     ) -> BaseModelOutput:
+        """Look up the vector of each token.
+
+        Args:
+            input_ids: Token ids, (sentences, length).
+            attention_mask: Not read.
+            output_hidden_states: Return the vectors as hidden states, too.
+
+        Returns:
+            Vectors (sentences, length, dim) in `last_hidden_state`.
+        """
         states = self.embedding(input_ids)
         return BaseModelOutput(
             last_hidden_state=states, hidden_states=(states, states) if output_hidden_states else None

@@ -33,36 +33,72 @@ HOLDER = "_juzhen_shared"
 
 
 def remember_base(backbone: PreTrainedModel, base: Base, folder: Path) -> None:
-    """Says where the weights of a backbone are from, so that an adapter can name them."""
+    """Record the source of the weights of a backbone, so that an adapter can name it.
+
+    Args:
+        backbone: Has the weights of the files, unchanged.
+        base: Its source.
+        folder: Folder of the transformer.
+    """
     vars(backbone)[SOURCE] = base, folder, changes(backbone)
 
 
 def remember_layers(backbone: PreTrainedModel, whole: PreTrainedModel, layers: int) -> None:
-    """Set the source of a backbone with the first layers of another one. New layers have no source."""
+    """Set the source of a backbone with the first layers of another one. New layers have no source.
+
+    Args:
+        backbone: The backbone with the first layers.
+        whole: The other one. Without a source, nothing is set.
+        layers: Layers of `backbone`.
+    """
     if SOURCE in vars(whole) and layers < whole.config.num_hidden_layers:
         base, folder, _ = vars(whole)[SOURCE]
         remember_base(backbone, replace(base, layers=layers), folder)
 
 
 def changes(backbone: nn.Module) -> int:
+    """Count the changes in place of all weights.
+
+    Args:
+        backbone: A transformer.
+    """
     return sum(values._version for values in backbone.parameters())
 
 
 def has_adapter(backbone: nn.Module | None) -> bool:
+    """True if a transformer has an adapter of peft.
+
+    Args:
+        backbone: The transformer. None has no adapter.
+    """
     return "peft_config" in getattr(backbone, "__dict__", {})
 
 
 def source_folder(backbone: nn.Module) -> Path | None:
-    """Folder of the weight files, or None."""
+    """Folder of the weight files, or None.
+
+    Args:
+        backbone: A transformer.
+    """
     return vars(backbone)[SOURCE][1] if SOURCE in vars(backbone) else None
 
 
 def base_of(backbone: nn.Module) -> Base:
+    """Source of the weights of a transformer.
+
+    Args:
+        backbone: A transformer whose source is recorded, such as one with an adapter.
+    """
     return cast(Base, vars(backbone)[SOURCE][0])
 
 
 def parameter_bytes(module: nn.Module, *, precision: str = "float32") -> tuple[float, float]:
-    """Bytes of all parameters, and of the trainable ones. `precision` as in `Base`, for linear layers in 4 bits."""
+    """Bytes of all parameters, and of the trainable ones.
+
+    Args:
+        module: The module.
+        precision: As in `Base`. nf4 counts the weights of linear layers in 4 bits.
+    """
     of_linear = {f"{name}.weight" for name in linear_layers(module)} if precision == "nf4" else set()
     sizes = {
         name: values.numel() * (BYTES_IN_4_BITS if name in of_linear else values.element_size())
@@ -73,7 +109,11 @@ def parameter_bytes(module: nn.Module, *, precision: str = "float32") -> tuple[f
 
 
 def linear_layers(backbone: nn.Module) -> dict[str, nn.Module]:
-    """Linear layers by name. They include Conv1D of GPT-2."""
+    """Linear layers by name. They include Conv1D of GPT-2.
+
+    Args:
+        backbone: A transformer. The layers of its adapter are left out.
+    """
     return {
         name: module
         for name, module in backbone.named_modules()
@@ -83,19 +123,31 @@ def linear_layers(backbone: nn.Module) -> dict[str, nn.Module]:
 
 
 def is_learnt(name: str) -> bool:
-    """True for the name of an adapter parameter."""
+    """True for the name of an adapter parameter.
+
+    Args:
+        name: Full name of a parameter.
+    """
     return f".{NAME}" in name and "lora_" in name
 
 
 def base_weights(backbone: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """Weights without the adapter, by their original names."""
+    """Yield the weights without the adapter, by their original names.
+
+    Args:
+        backbone: A transformer with or without an adapter.
+    """
     for name, values in backbone.named_parameters():
         if not is_learnt(name):
             yield name.replace(".base_layer.", "."), values.detach()
 
 
 def frozen_names(module: nn.Module) -> set[str]:
-    """Names of the parameters that an adapter leaves frozen."""
+    """Names of the parameters that an adapter leaves frozen.
+
+    Args:
+        module: Its backbones with an adapter are searched. Without one, the set is empty.
+    """
     return {
         f"{path}.{name}"
         for path, backbone in module.named_modules()
@@ -106,22 +158,38 @@ def frozen_names(module: nn.Module) -> set[str]:
 
 
 def is_ours_alone(backbone: nn.Module) -> bool:
-    """True if sentence-transformers would misread the adapter."""
+    """True if sentence-transformers would misread the adapter.
+
+    Args:
+        backbone: A transformer. Without an adapter, the answer is False.
+    """
     return has_adapter(backbone) and offered("adapters", "is_ours_alone")(backbone)
 
 
 def adapter_facts(backbone: nn.Module) -> dict[str, str]:
-    """Facts of an adapter for a model card, {} without an adapter."""
+    """Facts of an adapter for a model card, {} without an adapter.
+
+    Args:
+        backbone: A transformer.
+    """
     return offered("adapters", "facts")(backbone) if has_adapter(backbone) else {}
 
 
 def merged(encoder: Any) -> Any:
-    """Copy of an encoder with its adapter merged into the weights, float32. Without an adapter the encoder itself."""
+    """Copy of an encoder with its adapter merged into the weights, float32. Without an adapter the encoder itself.
+
+    Args:
+        encoder: An encoder of any family. It is not changed.
+    """
     return offered("adapters", "merged")(encoder) if has_adapter(encoder.inner.backbone) else encoder
 
 
 def shareable_encoder(encoder: Any) -> Any:
-    """Encoder to upload: the adapter alone if its base is on the hub, else merged weights."""
+    """Encoder to upload: the adapter alone if its base is on the hub, else merged weights.
+
+    Args:
+        encoder: An encoder of any family. It is not changed.
+    """
     backbone = encoder.inner.backbone
     is_here = has_adapter(backbone) and locate_folder(base_of(backbone).path) is not None
     return merged(encoder) if is_here else encoder
@@ -144,6 +212,10 @@ def share_weights(key: tuple[Any, ...], load: Callable[[], PreTrainedModel]) -> 
     """Return a backbone that shares the weights loaded earlier under the same key.
 
     Each backbone has separate layers around the same tensors, so their adapters do not interfere.
+
+    Args:
+        key: All that decides the weights.
+        load: Loads the backbone if the weights are not in memory, or no longer on the CPU.
     """
     holder = _shared.get(key)
     if holder is None or any(values.device.type != "cpu" for values in holder.backbone.parameters()):
@@ -155,6 +227,13 @@ def share_weights(key: tuple[Any, ...], load: Callable[[], PreTrainedModel]) -> 
 
 
 def parameter_counts(parameters: Iterable[nn.Parameter]) -> dict[str, int]:
-    """How many numbers of some parameters learn, and how many there are."""
+    """Count the numbers of parameters.
+
+    Args:
+        parameters: Each parameter once.
+
+    Returns:
+        Numbers that learn (`learnt`), and all of them (`all`).
+    """
     sizes = [(values.numel(), values.requires_grad) for values in parameters]
     return {"learnt": sum(size for size, learns in sizes if learns), "all": sum(size for size, _ in sizes)}

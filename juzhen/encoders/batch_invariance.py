@@ -28,7 +28,12 @@ MOST_DIFFERENCE = 1e-4
 def layers_alone(encoder: PooledEncoder, text: str) -> tuple[Float[Tensor, "tokens dim"], ...]:
     """States of one text as computed by transformers from the outputs of the tokenizer.
 
-    The last layer, preceded by the first one if the pooling reads it.
+    Args:
+        encoder: The encoder. Its prompt is put before the text.
+        text: Text that is truncated at `max_length`.
+
+    Returns:
+        The last layer, preceded by the first one if the pooling reads it.
     """
     inputs = encoder.tokenizer(
         encoder.prompted([text]), truncation=True, max_length=encoder.max_length, return_tensors="pt"
@@ -43,13 +48,18 @@ def layers_alone(encoder: PooledEncoder, text: str) -> tuple[Float[Tensor, "toke
 
 @torch.no_grad()
 def embedding_alone(encoder: PooledEncoder, text: str) -> Float[Tensor, "dim"]:
-    """Embedding pooled from the states of `layers_alone`."""
+    """Embedding pooled from the states of `layers_alone`.
+
+    Args:
+        encoder: The encoder. Its prompt is put before the text.
+        text: Text that is truncated at `max_length`.
+    """
     tokens = encoder.collate(encoder.tokenize([text]))
     return encoder.pooled(layers_alone(encoder, text), tokens)[0]
 
 
 @torch.no_grad()
-def states_together(encoder: PooledEncoder, texts: Sequence[str]) -> list[Float[Tensor, "tokens dim"]]:
+def _states_together(encoder: PooledEncoder, texts: Sequence[str]) -> list[Float[Tensor, "tokens dim"]]:
     """Last states of each text, computed in one batch."""
     tokens = encoder.collate(encoder.tokenize(texts))
     states = encoder.token_states(tokens).split(tokens.lengths.tolist())
@@ -58,6 +68,9 @@ def states_together(encoder: PooledEncoder, texts: Sequence[str]) -> list[Float[
 
 def check_batch_invariance(encoder: PooledEncoder) -> None:
     """Check that states of a text do not depend on the batch. Architectures covered by tests are skipped.
+
+    Args:
+        encoder: The encoder.
 
     Raises:
         UserError: The states differ, are not finite, or the architecture does not read plain text.
@@ -82,7 +95,7 @@ def check_batch_invariance(encoder: PooledEncoder) -> None:
             raise UserError(
                 f"{family}: its states do not have the {config.hidden_size} numbers of its config.json"
             )
-        pairs = zip(states_together(encoder, texts), alone, strict=True)
+        pairs = zip(_states_together(encoder, texts), alone, strict=True)
         tiny = torch.finfo(torch.float32).tiny
         apart = torch.stack([((a - b).norm(dim=-1) / b.norm(dim=-1).clamp(min=tiny)).max() for a, b in pairs])
     if not apart.isfinite().all():
@@ -99,6 +112,9 @@ def layers_that_add_up(encoder: PooledEncoder) -> int | None:
     """Number of layers whose last states equal `last_hidden_state`. None if they differ.
 
     Some models normalize their last states once more.
+
+    Args:
+        encoder: The encoder.
     """
     with evaluating(encoder):
         ids = torch.tensor([encoder.tokenizer(TEXTS[-1])["input_ids"][: encoder.max_length]])

@@ -187,7 +187,12 @@ class PassageMixin(LongTextMixin):
 
 
 def require_plain(encoder: PooledEncoder, what: str) -> None:
-    """Raise UserError for an encoder with templates, which has no chunks."""
+    """Raise UserError for an encoder with templates, which has no chunks.
+
+    Args:
+        encoder: The encoder.
+        what: Requested feature or option, for the message.
+    """
     if encoder.templates is not None:
         raise UserError(
             f"{what}: this encoder reads texts through templates, which belong to whole texts. Leave it out "
@@ -204,6 +209,11 @@ class Wrapping:
 
     @classmethod
     def of(cls, encoder: PooledEncoder) -> "Wrapping":
+        """Count the tokens around the texts of an encoder.
+
+        Args:
+            encoder: Its tokenizer and its prompt are read.
+        """
         return cls(*special_around(encoder.tokenizer, prompt=encoder.prompt))
 
     @property
@@ -394,6 +404,11 @@ def encoded(
 
 def note_read(encoder: PooledEncoder, texts: Sequence[str], table: TokenTable) -> None:
     """Count, for the call at work, texts that are truncated and texts that the encoder does not know all of.
+
+    Args:
+        encoder: The encoder.
+        texts: The texts.
+        table: Their tokens, as read by the encoder.
 
     Raises:
         UserError: As of `note_truncated`.

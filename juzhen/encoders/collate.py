@@ -362,6 +362,11 @@ class TextCollator(SentenceCollator):
     """
 
     def tokenize(self, texts: Sequence[str]) -> TokenTable:
+        """Tokenize texts without keeping their tokens.
+
+        Args:
+            texts: Texts of a batch.
+        """
         return TokenTable.of(self._tokenize(texts))
 
     # Of running text there are no lengths, and `lengths` does not ask for them.
@@ -432,7 +437,13 @@ class ViewCollator(TextCollator):
         self._seed = seed
 
     def training_batch(self, examples: Examples, rows: np.ndarray, *, index: int) -> Batch:
-        """The Batch of the given rows, which is the `index`-th of the stage."""
+        """Build a batch of sentences with their views.
+
+        Args:
+            examples: Rows with the column `text`.
+            rows: Row numbers.
+            index: Number of the batch in the stage. It decides the draws.
+        """
         numbers = examples.columns["text"][rows].astype(np.int64)
         tokens = self.token_lists(examples)[numbers]
         forms = []
@@ -461,7 +472,13 @@ class TemplateCollator(TextCollator):
         return super().lengths(examples) + self._encoder.template_tokens[0].size
 
     def training_batch(self, examples: Examples, rows: np.ndarray, *, index: int) -> Batch:
-        """The Batch of the given rows, which is the `index`-th of the stage."""
+        """Build a batch of sentences in each of their templates.
+
+        Args:
+            examples: Rows with the column `text`.
+            rows: Row numbers.
+            index: Not used, since nothing is drawn.
+        """
         views = self._encoder.templates.views
         numbers = examples.columns["text"][rows].astype(np.int64)
         table = self.token_lists(examples)[np.tile(numbers, len(views))]

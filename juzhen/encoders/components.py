@@ -60,7 +60,7 @@ from juzhen.encoders.resolve_path import (
 from juzhen.encoders.tokens import append_end_token, special_around
 
 
-def load_warnings(
+def _load_warnings(
     config: BackboneConfig,
     layout: Layout,
     architecture: PretrainedConfig,
@@ -174,7 +174,11 @@ class EncoderComponents:
 
 
 def unlike_default(prompts: Prompts) -> Iterator[str]:
-    """What to say of prompts whose default is not read by `encode` of an encoder with two sides."""
+    """Yield a warning about a default prompt that `encode` of an encoder with two sides does not read.
+
+    Args:
+        prompts: Prompts of the folder.
+    """
     if prompts.default_prompt_name is not None and prompts.text != prompts.of_side(TextSide.DOCUMENT):
         yield (
             f"default_prompt_name: encode reads texts as documents, where sentence-transformers puts "
@@ -207,7 +211,12 @@ def _stored_dtypes(folder: Path) -> list[str]:
 
 
 def warn_of(source: str | Path, lines: Iterable[str]) -> None:
-    """Warn of what differs in a loaded encoder, once for each line."""
+    """Warn of differences in a loaded encoder, once for each line.
+
+    Args:
+        source: Folder or hub id, put before each line.
+        lines: The differences.
+    """
     for line in lines:
         warnings.warn(f"{source}: {line}", stacklevel=caller_level())
 
@@ -304,7 +313,7 @@ def read_components(
         "prompts": layout.prompts_for(config),
     }
     folder = files.folder if config.initialize == "pretrained" else None
-    notes = load_warnings(config, layout, backbone.config, tokenizer, pooling=pooling)
+    notes = _load_warnings(config, layout, backbone.config, tokenizer, pooling=pooling)
     if folder is not None and config.adapter is None and backbone.dtype is torch.float32:
         notes += (*_other_dtype(layout.transformer),)
     is_theirs = files.adapter is not None and (files.folder / MODULES_FILE).is_file()
@@ -356,7 +365,12 @@ def _in_bits(adapter: AdapterConfig | None) -> dict[str, Any]:
 def embedding_size(source: str | Path, *, revision: str | None = None) -> int:
     """Dimensions of the embeddings of an encoder, according to its files.
 
-    Raises UserError for a missing encoder, and for a cross-encoder.
+    Args:
+        source: A run, a folder or a hub id.
+        revision: Version on the hub. None is main.
+
+    Raises:
+        UserError: The encoder is missing, or it is a cross-encoder.
     """
     # Weights, which the start of a training from scratch lacks, are not asked for.
     config = BackboneConfig(path=encoder_source(source), revision=revision, initialize="random")
@@ -387,6 +401,9 @@ def num_positions(backbone: PreTrainedModel) -> int | None:
     """Maximal number of tokens of a sentence, None for no limit.
 
     RoBERTa counts positions from padding_idx + 1, so two of its 514 rows are never used.
+
+    Args:
+        backbone: A transformer.
     """
     limit = most_positions(backbone.config.to_dict())
     for name, module in backbone.named_modules():

@@ -248,7 +248,7 @@ class CrossEncoder(PairEncoder):
                 f"max_length={inner.max_length}: two sentences and {self.template.num_special} special "
                 f"tokens need at least {self.template.num_special + 2}. Type max_length=128"
             )
-        self.dropout = nn.Dropout(dropout_rate(inner.backbone.config))
+        self.dropout = nn.Dropout(_dropout_rate(inner.backbone.config))
         use_cheap_dropout(self.dropout)
         self.grades = checked_grades(outputs, grades)
         self.head = nn.Linear(inner.dim, outputs)
@@ -414,7 +414,7 @@ class CrossEncoder(PairEncoder):
             return functional.linear(pooled.float(), self.head.weight.float(), self.head.bias.float())
 
 
-def dropout_rate(architecture: PretrainedConfig) -> float:
+def _dropout_rate(architecture: PretrainedConfig) -> float:
     """Dropout of the layers of the transformer, the default of the head. 0 if the architecture has none."""
     rates = [getattr(architecture, name) for name in DROPOUTS if hasattr(architecture, name)]
     return float(rates[0]) if rates else 0.0

@@ -86,9 +86,14 @@ class CachePartition:
         }
 
     def fill(self, texts: Sequence[str], embeddings: Float[np.ndarray, "sentences dim"]) -> np.ndarray:
-        """Copy cached embeddings into their rows, and return the row numbers of the missing ones, in order.
+        """Copy cached embeddings into their rows.
 
-        Cached NaN and infinity count as missing.
+        Args:
+            texts: One for each row.
+            embeddings: Filled in place.
+
+        Returns:
+            Rising numbers of the rows without a cached embedding, int64. Cached NaN and infinity count as missing.
         """
         stored = self.find(texts)
         rows = np.flatnonzero(stored.places >= 0)
@@ -96,7 +101,11 @@ class CachePartition:
         return np.setdiff1d(np.arange(len(texts)), rows[sound_rows(found)], assume_unique=True)
 
     def find(self, texts: Iterable[str]) -> "Vectors":
-        """Location of the embeddings of texts. Only their digests are read."""
+        """Location of the embeddings of texts. Only their digests are read.
+
+        Args:
+            texts: One for each row of the result.
+        """
         wanted = np.frombuffer(b"".join(map(_digest, texts)), dtype="<u8").reshape(-1, 2)
         heads, owners = np.unique(wanted[:, 0], return_inverse=True)
         places, tails = np.full(len(heads), -1), np.zeros(len(heads), dtype=np.uint64)
@@ -208,7 +217,9 @@ def unchanged_weights() -> Iterator[None]:
 def encoder_digest(encoder: PooledEncoder, variant: str) -> str:
     """32 hex digits over weights, architecture, tokenizer, prompt, pooling, normalization, lengths, templates, variant.
 
-    `variant` is anything else that changes the numbers, such as a backend or a precision.
+    Args:
+        encoder: The encoder.
+        variant: Anything else that changes the numbers, such as a backend or a precision.
     """
     digest = _new_digest()
     architecture = {

@@ -28,6 +28,9 @@ PANIC = "PanicException"
 def read_settings(path: Path) -> dict[str, Any]:
     """Read the object that a JSON file holds.
 
+    Args:
+        path: A JSON file.
+
     Raises:
         UserError: The file is missing, is no JSON or holds no object, or a number in it is NaN or infinite.
     """
@@ -55,6 +58,12 @@ def _numbers(settings: Mapping[str, Any], before: str = "") -> Iterator[tuple[st
 def read_tensors(path: Path) -> "dict[str, Tensor]":
     """Read the tensors of a safetensors file.
 
+    Args:
+        path: A safetensors file.
+
+    Returns:
+        Tensors by name, on the CPU.
+
     Raises:
         UserError: A tensor holds NaN or infinity. safetensors raises its own error for a broken file.
     """
@@ -70,10 +79,17 @@ COPY_AGAIN = ". Copy the files again, whole (git lfs pull where they are pointer
 
 @contextmanager
 def naming(message: str, way_out: str = "") -> Iterator[None]:
-    """Turns whatever is raised inside into a UserError: the message, the reason behind it, and the way out.
+    """Turn any error raised inside into a UserError: the message, the reason behind it, and the way out.
 
     transformers, tokenizers and safetensors raise a dozen unrelated types for files that are damaged or do not belong
-    together: KeyError, ZeroDivisionError, and panics.
+    together: KeyError, ZeroDivisionError, and panics. A UserError passes unchanged.
+
+    Args:
+        message: First part of the message. It names the file or the setting.
+        way_out: Comes after the reason. "" shows the type of the error instead.
+
+    Raises:
+        UserError: Any other error was raised inside.
     """
     try:
         yield
@@ -136,7 +152,12 @@ _ARGUMENTS = {
 
 
 def rules(keys: str, rule: Any) -> dict[str, Any]:
-    """Key → rule, for keys that are separated by spaces."""
+    """Key → rule, for keys that are separated by spaces.
+
+    Args:
+        keys: Names with spaces between them.
+        rule: READ, NEUTRAL, UNREAD, a set of models, or a tuple of supported values.
+    """
     return dict.fromkeys(keys.split(), rule)
 
 
@@ -239,7 +260,18 @@ def require_decided(settings: Mapping[str, Any], path: Path, kind: str, *, model
 
 
 def read_module(folder: Path, kind: str) -> dict[str, Any]:
-    """Read config.json of a module, {} if it is missing. Raises UserError for an unsupported key, or no Pooling."""
+    """Read config.json of a module.
+
+    Args:
+        folder: Folder of the module.
+        kind: Class of the module in sentence-transformers, without its package.
+
+    Returns:
+        The settings. {} for a missing file, and for a kind without settings of its own.
+
+    Raises:
+        UserError: An unsupported key, or a Pooling without settings.
+    """
     path = folder / "config.json"
     settings = {} if kind not in KEYS or kind == "Transformer" or not path.is_file() else read_settings(path)
     if kind == "Pooling" and not settings:
@@ -249,7 +281,11 @@ def read_module(folder: Path, kind: str) -> dict[str, Any]:
 
 
 def is_empty(value: Any) -> bool:
-    """True for null, false, or an empty text, list or object."""
+    """True for null, false, or an empty text, list or object.
+
+    Args:
+        value: A value of a JSON file.
+    """
     return value is None or value is False or value in ("", [], {})
 
 
@@ -297,7 +333,12 @@ def _arguments(settings: Mapping[str, Any], old: str) -> tuple[str, Mapping[str,
 
 
 def stated(folder: Path, *keys: str) -> list[Any]:
-    """Values of keys by which sentence-transformers loads a transformer: of the arguments, then of config.json."""
+    """Values of keys by which sentence-transformers loads a transformer: of the arguments, then of config.json.
+
+    Args:
+        folder: Folder of the transformer.
+        *keys: Names of keys.
+    """
     settings, path = _settings(folder)[1], folder / "config.json"
     found = [_arguments(settings, old)[1] for old in ("model_args", "config_args")]
     found += [read_settings(path)] if path.is_file() else []
@@ -305,7 +346,11 @@ def stated(folder: Path, *keys: str) -> list[Any]:
 
 
 def lower_cases(folder: Path) -> bool:
-    """True if sentence-transformers lowercases texts. False if the file is missing or broken."""
+    """True if sentence-transformers lowercases texts. False if the file is missing or broken.
+
+    Args:
+        folder: Folder of the transformer.
+    """
     with suppress(UserError):
         return bool(_settings(folder)[1].get("do_lower_case"))
     return False

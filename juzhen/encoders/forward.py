@@ -56,13 +56,24 @@ class Pattern:
     reach: int | None = None
 
     def within(self, length: int) -> "Pattern":
-        """Pattern for sentences of at most `length` tokens. A window wider than that is dropped."""
+        """Pattern for sentences of at most `length` tokens. A window wider than that is dropped.
+
+        Args:
+            length: Tokens of the longest sentence of a group or a batch.
+        """
         return self if self.reach is None or self.reach < length - 1 else Pattern(self.causal)
 
     def mask(self, group: Group, device: torch.device) -> Tensor | None:
-        """Attention mask of a padded group, (sentences or 1, 1, length or 1, length), True to attend. None for no mask.
+        """Attention mask of a padded group.
 
         A padding token without any other attends to itself, since an empty softmax would be NaN.
+
+        Args:
+            group: Sentences of similar length.
+            device: Device of the mask.
+
+        Returns:
+            Bool (sentences or 1, 1, length or 1, length), True to attend. None for no mask.
         """
         pattern = self.within(group.length)
         if pattern == Pattern():
@@ -116,8 +127,16 @@ def ragged_kernel(
 ) -> Kernel | None:
     """Kernel for the device of these states: flash in half precision, memory-efficient attention in float32.
 
-    None on devices other than CUDA, for odd widths, on GPUs too old for both, and for a window in float32. Attention is
-    then computed in groups of similar length.
+    Args:
+        query: States of the queries.
+        key: States of the keys. It may have fewer heads.
+        value: States of the values, with the heads of `key`.
+        rate: Dropout of attention weights.
+        pattern: Attention pattern.
+
+    Returns:
+        None on devices other than CUDA, for odd widths, on GPUs too old for both, and for a window in float32.
+        Attention is then computed in groups of similar length.
     """
     if query.device.type != "cuda" or query.shape[-1] % ALIGNED:
         return None
@@ -142,7 +161,17 @@ def flash(
     rate: float,
     pattern: Pattern = EVERYWHERE,
 ) -> States:
-    """Flash attention for float16 and bfloat16. Keys may have fewer heads. The default of `scale` is 1/√head_dim."""
+    """Flash attention for float16 and bfloat16.
+
+    Args:
+        query: States of the queries.
+        key: States of the keys. It may have fewer heads.
+        value: States of the values, with the heads of `key`.
+        tokens: Bounds of the sentences.
+        scale: Factor of the products. None: 1/√head_dim.
+        rate: Dropout of attention weights.
+        pattern: Attention pattern.
+    """
     ends, longest = tokens.boundaries, tokens.longest
     window = {}
     if pattern.reach is not None:
@@ -163,10 +192,20 @@ def memory_efficient(
     rate: float,
     pattern: Pattern = EVERYWHERE,
 ) -> States:
-    """Attention for float32 and for GPUs too old for flash, without a window. The default of `scale` is 1/√head_dim."""
+    """Attention for float32 and for GPUs too old for flash, without a window.
+
+    Args:
+        query: States of the queries.
+        key: States of the keys. It may have fewer heads.
+        value: States of the values, with the heads of `key`.
+        tokens: Bounds of the sentences.
+        scale: Factor of the products. None: 1/√head_dim.
+        rate: Dropout of attention weights.
+        pattern: Attention pattern without a window.
+    """
     ends, longest = tokens.boundaries, tokens.longest
     learns = torch.is_grad_enabled() and any(states.requires_grad for states in (query, key, value))
-    key, value = (shared_heads(states, query.shape[1]) for states in (key, value))
+    key, value = (_shared_heads(states, query.shape[1]) for states in (key, value))
     rows = (states.unsqueeze(0) for states in (query, key, value))
     # 1: a token attends to those before it in its sentence.
     return torch.ops.aten._efficient_attention_forward(
@@ -174,7 +213,7 @@ def memory_efficient(
     )[0].squeeze(0)
 
 
-def shared_heads(states: Tensor, heads: int) -> Tensor:
+def _shared_heads(states: Tensor, heads: int) -> Tensor:
     """Keys or values (sentences, key heads, …), each head as often as there are heads of queries for it."""
     return states if states.shape[1] == heads else states.repeat_interleave(heads // states.shape[1], dim=1)
 
@@ -190,6 +229,11 @@ class CheapDropout(nn.Dropout):
     """
 
     def forward(self, states: Tensor) -> Tensor:
+        """Apply `drop` in training. In evaluation nothing is changed.
+
+        Args:
+            states: Tensor of any shape.
+        """
         return drop(states, self.p) if self.training else states
 
 
@@ -213,9 +257,13 @@ class _Drop(torch.autograd.Function):
 
 
 def drop(states: Tensor, rate: float) -> Tensor:
-    """`states` with each element zero at `rate`, the rest scaled to keep the expectation. Always drops: for training.
+    """Set elements to zero and scale the rest, which keeps the expectation. It always drops, for training.
 
     Elsewhere than on a CPU, and under torch.compile, which fuses it, this is torch's own.
+
+    Args:
+        states: Tensor of any shape.
+        rate: Probability of a zero, from 0 to 1.
     """
     threshold = round(rate * LEVELS)
     if states.device.type != "cpu" or torch.compiler.is_compiling() or threshold == LEVELS:
@@ -224,7 +272,11 @@ def drop(states: Tensor, rate: float) -> Tensor:
 
 
 def use_cheap_dropout(module: nn.Module) -> None:
-    """Replace the random numbers of every nn.Dropout inside `module` by cheaper ones. Dropout has no weights."""
+    """Replace the random numbers of every nn.Dropout by cheaper ones. Dropout has no weights.
+
+    Args:
+        module: Its own class and those of all modules inside are changed in place.
+    """
     for inner in module.modules():
         if type(inner) is nn.Dropout:
             inner.__class__ = CheapDropout
@@ -292,7 +344,7 @@ def _group(lengths: np.ndarray) -> Group:
 
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]  # its groups differ from batch to batch: each would be compiled anew
-def packed_attention(
+def _packed_attention(
     module: nn.Module,
     query: Float[Tensor, "one heads tokens head_dim"],
     key: Float[Tensor, "one key_heads tokens head_dim"],
@@ -357,7 +409,7 @@ def _by_groups(
         for group, part in zip(tokens.groups, rows.split([size * apart for size in sizes]), strict=True):
             if is_fused:
                 part = part.view(group.num_sentences, group.length, states.shape[1], -1).transpose(1, 2)
-                yield shared_heads(part, query.shape[1])
+                yield _shared_heads(part, query.shape[1])
             else:
                 part = part.view(group.num_sentences * apart, group.length, -1)
                 yield part if apart == query.shape[1] else part.repeat_interleave(query.shape[1] // apart, 0)
@@ -466,7 +518,14 @@ def _padding(tokens: Tokens, heads: int, *, filled: int) -> tuple[_Moves, _Moves
 
 
 def use_packed_attention(backbone: PreTrainedModel) -> bool:
-    """Turn on packed attention if the architecture supports it, and return whether it does."""
+    """Turn on packed attention if the architecture supports it.
+
+    Args:
+        backbone: A transformer, changed in place.
+
+    Returns:
+        True if packed attention is on.
+    """
     if why_padded(backbone.config) is not None:
         if (
             getattr(backbone.config, "attn_logit_softcapping", None)
@@ -481,7 +540,11 @@ def use_packed_attention(backbone: PreTrainedModel) -> bool:
 def packed_inputs(backbone: PreTrainedModel, tokens: Tokens, *, pad: int) -> dict[str, Any]:
     """Keyword arguments with which the backbone reads packed tokens as one row.
 
-    On a CPU the row of a large batch is filled up to a multiple of FILL_TO: its last states are to be thrown away.
+    Args:
+        backbone: A transformer with packed attention.
+        tokens: Packed sentences.
+        pad: Token that fills the row up, on a CPU and for a large batch, to a multiple of FILL_TO. The states of
+            these tokens must be discarded.
     """
     offset = first_position(backbone.config)
     missing = 0
@@ -504,7 +567,15 @@ def packed_inputs(backbone: PreTrainedModel, tokens: Tokens, *, pad: int) -> dic
 
 
 def padded_inputs(tokens: Tokens, *, pad: int) -> tuple[Tensor, Tensor]:
-    """input_ids and attention_mask, both (sentences, length), padded on the right, in packed order."""
+    """Arguments of a padded forward, padded on the right, in packed order.
+
+    Args:
+        tokens: Packed sentences.
+        pad: Token of the padding.
+
+    Returns:
+        input_ids and attention_mask, both int64 (sentences, length).
+    """
     columns = torch.arange(tokens.longest, device=tokens.lengths.device)
     mask = columns < tokens.lengths.unsqueeze(1)
     input_ids = torch.full(mask.shape, pad, device=mask.device)
@@ -512,44 +583,7 @@ def padded_inputs(tokens: Tokens, *, pad: int) -> tuple[Tensor, Tensor]:
     return input_ids, mask.long()
 
 
-class PackedSentences:
-    """What `juzhen.encoders.pooling` asks of packed token states."""
-
-    def __init__(self, tokens: Tokens) -> None:
-        self.tokens = tokens
-        self.skipped = tokens.num_unpooled.unsqueeze(-1)
-        self.count = tokens.lengths.unsqueeze(-1) - self.skipped
-
-    @property
-    def places(self) -> Float[Tensor, "tokens 1"]:
-        return (self.tokens.positions + 1).unsqueeze(-1).float()
-
-    def sum(self, states: Float[Tensor, "tokens dim"]) -> Float[Tensor, "sentences dim"]:
-        empty = torch.zeros(len(self.tokens), states.shape[-1], device=states.device)
-        return empty.index_add(0, self.tokens.sentence_of_token, self._pooled(states, filling=0.0))
-
-    def max(self, states: Float[Tensor, "tokens dim"]) -> Float[Tensor, "sentences dim"]:
-        states = self._pooled(states, filling=float("-inf"))
-        lowest = states.new_full((len(self.tokens), states.shape[-1]), float("-inf"))
-        numbers = self.tokens.sentence_of_token.unsqueeze(-1).expand_as(states)
-        return lowest.scatter_reduce(0, numbers, states, "amax")
-
-    def first(self, states: Float[Tensor, "tokens dim"]) -> Float[Tensor, "sentences dim"]:
-        return states[self.tokens.starts + self.skipped.squeeze(-1)].float()
-
-    def last(self, states: Float[Tensor, "tokens dim"]) -> Float[Tensor, "sentences dim"]:
-        return states[self.tokens.lengths.cumsum(0) - 1].float()
-
-    def _pooled(self, states: Float[Tensor, "tokens dim"], *, filling: float) -> Float[Tensor, "tokens dim"]:
-        """The states in float32, with `filling` for those of a prompt that is not pooled."""
-        tokens, states = self.tokens, states.float()
-        if isinstance(tokens.unpooled, int) and not tokens.unpooled:
-            return states
-        left_out = tokens.positions < tokens.num_unpooled[tokens.sentence_of_token]
-        return states.masked_fill(left_out.unsqueeze(-1), filling)
-
-
-AttentionInterface.register(PACKED, packed_attention)
+AttentionInterface.register(PACKED, _packed_attention)
 AttentionMaskInterface.register(PACKED, sdpa_mask)
 
 

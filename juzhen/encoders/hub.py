@@ -12,7 +12,21 @@ from juzhen.encoders.save import write_encoder
 
 
 def push(encoder: Any, repo_id: str, *, facts: dict[str, Any], dry_run: bool, **options: Any) -> str:
-    """Upload as `HubMixin.push_to_hub`. `facts` are those of the model card, `options` those of `upload`."""
+    """Upload as `HubMixin.push_to_hub`.
+
+    Args:
+        encoder: An encoder of any family.
+        repo_id: owner/name.
+        facts: Facts of the model card.
+        dry_run: Print the files with their sizes and upload nothing.
+        **options: As in `upload`.
+
+    Returns:
+        Address of the commit. "" for a dry run.
+
+    Raises:
+        UserError: An invalid name, a missing token or no network.
+    """
     require_repository_name(repo_id)
     if not dry_run:
         require_hub_token(repo_id, options["token"])
@@ -26,7 +40,11 @@ def push(encoder: Any, repo_id: str, *, facts: dict[str, Any], dry_run: bool, **
 
 
 def require_repository_name(repo_id: str) -> None:
-    """Raise UserError for a name that the hub would refuse."""
+    """Raise UserError for a name that the hub would refuse.
+
+    Args:
+        repo_id: owner/name.
+    """
     from huggingface_hub.errors import HFValidationError
     from huggingface_hub.utils import validate_repo_id
 
@@ -40,7 +58,12 @@ def require_repository_name(repo_id: str) -> None:
 
 
 def require_hub_token(repo_id: str, token: str | None = None) -> None:
-    """Raise UserError without a network or a token."""
+    """Raise UserError without a network or a token.
+
+    Args:
+        repo_id: owner/name, for the message.
+        token: Access token. None: that of HF_TOKEN or `hf auth login`.
+    """
     from huggingface_hub import get_token
 
     if (problem := hub_problem()) is not None:
@@ -53,7 +76,14 @@ def require_hub_token(repo_id: str, token: str | None = None) -> None:
 
 
 def file_lines(folder: Path) -> list[str]:
-    """Size and name of each file to upload."""
+    """Size and name of each file to upload.
+
+    Args:
+        folder: Folder of an encoder.
+
+    Returns:
+        One line per file, in the order of their paths, sizes in MB.
+    """
     files = [file for file in sorted(folder.rglob("*")) if file.is_file() and file.name != LIST]
     return [f"{file.stat().st_size / 1e6:9.2f} MB  {file.relative_to(folder)}" for file in files]
 
@@ -61,7 +91,19 @@ def file_lines(folder: Path) -> list[str]:
 def upload(
     folder: Path, repo_id: str, *, private: bool, revision: str | None, token: str | None, message: str
 ) -> str:
-    """Upload the files of a folder, as `HubMixin.push_to_hub`."""
+    """Upload the files of a folder, as `HubMixin.push_to_hub`.
+
+    Args:
+        folder: Folder of an encoder.
+        repo_id: owner/name. The repository is created if it is missing.
+        private: Visibility of a new repository.
+        revision: Existing branch. None is main.
+        token: Access token. None: that of HF_TOKEN or `hf auth login`.
+        message: Commit message.
+
+    Returns:
+        Address of the commit.
+    """
     from huggingface_hub import HfApi
 
     hub = HfApi(token=token)

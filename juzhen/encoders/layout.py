@@ -137,13 +137,27 @@ class Layout:
     reader: str | None = None
 
     def pooling_for(self, chosen: str | None) -> str:
-        """Pooling: the chosen one, else that of the folder, else mean. Raises UserError if it is not supported."""
+        """Pooling: the chosen one, else that of the folder, else mean.
+
+        Args:
+            chosen: Our name of a pooling. None: not chosen.
+
+        Raises:
+            UserError: The pooling is not supported.
+        """
         if chosen is None and self.pooling_error:
             raise UserError(self.pooling_error)
         return check_pooling(chosen or self.pooling or "mean")
 
     def prompts_for(self, config: BackboneConfig) -> Prompts:
-        """Prompts of the folder under a configuration. Raises UserError if the pooling cannot follow it."""
+        """Prompts of the folder under a configuration.
+
+        Args:
+            config: Its prompts replace those of the folder. null keeps them.
+
+        Raises:
+            UserError: An unknown prompt, or `include_prompt=false` with the pooling last.
+        """
         if config.include_prompt is False and self.pooling_for(config.pooling) == "last":
             raise UserError(
                 "include_prompt=false: pooling=last reads the last token, which is never in the prompt. Leave it out"
@@ -185,19 +199,31 @@ def read_layout(folder: Path, *, side: Side | None = None) -> Layout:
 
 
 def transformer_alone(folder: Path) -> Layout:
-    """Layout with the folder of the transformer only. Other settings are ignored."""
+    """Layout with the folder of the transformer only. Other settings are ignored.
+
+    Args:
+        folder: Folder of an encoder.
+    """
     is_apart = (folder / MODULES_FILE).is_file() and not (folder / OWN_FILE).is_file()
     modules = read_modules(folder) if is_apart else []
     return Layout(transformer=inside(folder, modules[0]["path"]) if modules else folder)
 
 
 def gives_tokens(folder: Path) -> bool:
-    """True for an encoder of token vectors. A broken file is reported later, by its reader."""
+    """True for an encoder of token vectors. A broken file is reported later, by its reader.
+
+    Args:
+        folder: Folder of an encoder.
+    """
     return _model_type(folder) in (PYLATE, TOKEN_VECTORS)
 
 
 def gives_weights(folder: Path) -> bool:
-    """True for an encoder of vocabulary weights. A broken file is reported later, by its reader."""
+    """True for an encoder of vocabulary weights. A broken file is reported later, by its reader.
+
+    Args:
+        folder: Folder of an encoder.
+    """
     return _model_type(folder) == SPARSE
 
 
@@ -210,7 +236,11 @@ def _model_type(folder: Path) -> str | None:
 
 
 def is_static(folder: Path) -> bool:
-    """True for a token table instead of a transformer. A broken file is reported later, by its reader."""
+    """True for a token table instead of a transformer. A broken file is reported later, by its reader.
+
+    Args:
+        folder: Folder of a transformer.
+    """
     with suppress(UserError):
         path = folder / "config.json"
         if path.is_file():
@@ -220,7 +250,14 @@ def is_static(folder: Path) -> bool:
 
 
 def static_shape(folder: Path) -> tuple[int, int]:
-    """Number of tokens, and dimensions of each. Raises UserError for a missing or mismatched table."""
+    """Number of tokens, and dimensions of each.
+
+    Args:
+        folder: Folder with model.safetensors of a static encoder.
+
+    Raises:
+        UserError: The table is missing, or its parts do not match.
+    """
     shapes, path = _tables(folder), folder / "model.safetensors"
     if not shapes:
         raise UserError(f"{path}: holds no table of tokens. Put embedding.weight or embeddings there")
@@ -257,7 +294,11 @@ def _tables(folder: Path) -> dict[str, list[int]]:
 
 
 def gives_answers(folder: Path) -> bool:
-    """True for a language model that scores pairs by its answer. A broken file is reported later, by its reader."""
+    """True for a language model that scores pairs by its answer. A broken file is reported later, by its reader.
+
+    Args:
+        folder: Folder of an encoder.
+    """
     with suppress(UserError, OSError, ValueError, KeyError, TypeError, AttributeError):
         if (folder / MODULES_FILE).is_file():
             modules = read_json(folder / MODULES_FILE)
@@ -266,7 +307,17 @@ def gives_answers(folder: Path) -> bool:
 
 
 def read_modules(folder: Path) -> list[dict[str, Any]]:
-    """Read the list in modules.json. Raises UserError for an unknown key."""
+    """Read the list in modules.json.
+
+    Args:
+        folder: Folder of an encoder.
+
+    Returns:
+        The entries in their order, each with `path` and `type`.
+
+    Raises:
+        UserError: No list of modules, an empty list, or an unknown key.
+    """
     path = folder / MODULES_FILE
     with naming(str(path)):
         modules = read_json(path)
@@ -286,7 +337,17 @@ def read_modules(folder: Path) -> list[dict[str, Any]]:
 
 
 def read_chains(folder: Path) -> dict[Side | None, list[dict[str, Any]]]:
-    """Modules of queries, documents and undefined texts. They differ only behind a Router."""
+    """Modules of queries, documents and undefined texts. They differ only behind a Router.
+
+    Args:
+        folder: Folder of an encoder with modules.json.
+
+    Returns:
+        Side, or None for undefined texts → entries as in `read_modules`.
+
+    Raises:
+        UserError: More than one Router, or settings of a Router that cannot be read.
+    """
     modules = read_modules(folder)
     routers = [module for module in modules if _is_router(module)]
     if not routers:
@@ -307,7 +368,11 @@ def _is_router(module: Mapping[str, Any]) -> bool:
 
 
 def gives_routes(folder: Path) -> bool:
-    """True if queries and documents have separate modules. A broken file is reported later, by its reader."""
+    """True if queries and documents have separate modules. A broken file is reported later, by its reader.
+
+    Args:
+        folder: Folder of an encoder.
+    """
     with suppress(UserError, OSError, ValueError, KeyError, TypeError, AttributeError):
         path = folder / MODULES_FILE
         if path.is_file() and any(_is_router(module) for module in read_json(path)):
@@ -317,7 +382,17 @@ def gives_routes(folder: Path) -> bool:
 
 
 def read_model_settings(folder: Path) -> dict[str, Any]:
-    """Read config_sentence_transformers.json, {} if it is missing. Raises UserError for an unknown key."""
+    """Read config_sentence_transformers.json.
+
+    Args:
+        folder: Folder of an encoder.
+
+    Returns:
+        The settings. {} for a missing file.
+
+    Raises:
+        UserError: An unknown key.
+    """
     path = folder / PROMPTS_FILE
     if not path.is_file():
         return {}
@@ -340,7 +415,15 @@ def _own(folder: Path, settings: Mapping[str, Any]) -> Layout:
 
 
 def inside(folder: Path, name: str) -> Path:
-    """Path below the encoder folder. Raises UserError if it leaves the folder."""
+    """Path below the encoder folder.
+
+    Args:
+        folder: Folder of an encoder.
+        name: Relative path, as a file of the folder names it.
+
+    Raises:
+        UserError: The path leaves the folder.
+    """
     if not (folder / name).resolve().is_relative_to(folder.resolve()):
         raise UserError(f"{folder}: {short(repr(name))} is not a folder of this encoder")
     return folder / name

@@ -21,7 +21,6 @@ from juzhen.core.examples import Side
 from juzhen.core.text import counted, short
 from juzhen.encoders.backbone import StaticTokens, evaluating, without_cache
 from juzhen.encoders.forward import (
-    PackedSentences,
     in_micro_batches,
     pack,
     packed_inputs,
@@ -574,6 +573,79 @@ class PooledEncoder(Prompted):
         """
         with evaluating(self):
             return self(tokens.to(self.device)).cpu().numpy()
+
+
+class PackedSentences:
+    """`Sentences` of `juzhen.encoders.pooling` for packed token states.
+
+    Args:
+        tokens: Their sentences, in packed order.
+    """
+
+    def __init__(self, tokens: Tokens) -> None:
+        self.tokens = tokens
+        self.skipped = tokens.num_unpooled.unsqueeze(-1)
+        self.count = tokens.lengths.unsqueeze(-1) - self.skipped
+
+    @property
+    def places(self) -> Float[Tensor, "tokens 1"]:
+        return (self.tokens.positions + 1).unsqueeze(-1).float()
+
+    def sum(self, states: Float[Tensor, "tokens dim"]) -> Float[Tensor, "sentences dim"]:
+        """Sum of the pooled states of each sentence.
+
+        Args:
+            states: Packed token states.
+
+        Returns:
+            float32, one row per sentence.
+        """
+        empty = torch.zeros(len(self.tokens), states.shape[-1], device=states.device)
+        return empty.index_add(0, self.tokens.sentence_of_token, self._pooled(states, filling=0.0))
+
+    def max(self, states: Float[Tensor, "tokens dim"]) -> Float[Tensor, "sentences dim"]:
+        """Largest pooled value of each dimension.
+
+        Args:
+            states: Packed token states.
+
+        Returns:
+            float32, one row per sentence.
+        """
+        states = self._pooled(states, filling=float("-inf"))
+        lowest = states.new_full((len(self.tokens), states.shape[-1]), float("-inf"))
+        numbers = self.tokens.sentence_of_token.unsqueeze(-1).expand_as(states)
+        return lowest.scatter_reduce(0, numbers, states, "amax")
+
+    def first(self, states: Float[Tensor, "tokens dim"]) -> Float[Tensor, "sentences dim"]:
+        """State of the first pooled token.
+
+        Args:
+            states: Packed token states.
+
+        Returns:
+            float32, one row per sentence.
+        """
+        return states[self.tokens.starts + self.skipped.squeeze(-1)].float()
+
+    def last(self, states: Float[Tensor, "tokens dim"]) -> Float[Tensor, "sentences dim"]:
+        """State of the last token.
+
+        Args:
+            states: Packed token states.
+
+        Returns:
+            float32, one row per sentence.
+        """
+        return states[self.tokens.lengths.cumsum(0) - 1].float()
+
+    def _pooled(self, states: Float[Tensor, "tokens dim"], *, filling: float) -> Float[Tensor, "tokens dim"]:
+        """The states in float32, with `filling` for those of a prompt that is not pooled."""
+        tokens, states = self.tokens, states.float()
+        if isinstance(tokens.unpooled, int) and not tokens.unpooled:
+            return states
+        left_out = tokens.positions < tokens.num_unpooled[tokens.sentence_of_token]
+        return states.masked_fill(left_out.unsqueeze(-1), filling)
 
 
 def layer_at(depth: float, count: int) -> int:

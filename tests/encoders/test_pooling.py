@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from juzhen.backends.graph_backends import PaddedSentences
 from juzhen.encoders import SentenceEncoder, save_encoder
-from juzhen.encoders.forward import PackedSentences, pack
+from juzhen.encoders.forward import pack
+from juzhen.encoders.pooled_encoder import PackedSentences
 from juzhen.encoders.pooling import POOLINGS, Pooling
 
 TEXTS = ["今天天气很好吗", "我", "ab cd"]
