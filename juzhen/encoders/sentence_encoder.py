@@ -163,16 +163,19 @@ class SentenceEncoder(ThresholdMixin, HubMixin, PassageMixin, PooledEncoder):
             )
         encoder = cls.of(parts)
         if not isinstance(encoder, cls):
+            has, fitting = (
+                ("templates", "PromptEncoder") if parts.templates else ("no templates", "SentenceEncoder")
+            )
             raise UserError(
-                f"{source}: holds no templates, which a PromptEncoder reads. Load it with SentenceEncoder.load(…)"
+                f"{source}: holds {has}, so it is no {cls.__name__}. Load it with {fitting}.load(…)"
             )
         encoder.truncate_dim = truncate_dim
         warn_of(source, encoder.load_warnings)
         return encoder.to(target).eval()
 
-    @staticmethod
-    def of(parts: EncoderComponents) -> "SentenceEncoder":
-        """Build an encoder from its components, a PromptEncoder if they include templates.
+    @classmethod
+    def of(cls, parts: EncoderComponents) -> "SentenceEncoder":
+        """Build an encoder of this class from its components, a PromptEncoder if they include templates.
 
         Args:
             parts: The components.
@@ -180,7 +183,8 @@ class SentenceEncoder(ThresholdMixin, HubMixin, PassageMixin, PooledEncoder):
         Returns:
             The encoder.
         """
-        encoder = SentenceEncoder(parts.backbone, parts.tokenizer, **parts.options)
+        plain_class = SentenceEncoder if issubclass(cls, PromptEncoder) else cls
+        encoder = plain_class(parts.backbone, parts.tokenizer, **parts.options)
         check_batch_invariance(encoder)
         if parts.templates is not None:
             encoder = PromptEncoder.around(encoder, parts.templates)

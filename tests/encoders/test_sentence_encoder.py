@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from juzhen.core import progress
 from juzhen.encoders.pooling import POOLINGS
+from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.tokens import batches_by_length
 
 TEXTS = ["今天天气很好吗", "我", "你他们是的在不了有和人这中大", "今天", "我", "ab cd"]
@@ -143,3 +144,15 @@ def test_batches_cover_every_row_once_within_the_budget(lengths, batch_tokens):
         assert len(batch) == 1 or len(batch) * max(lengths[row] for row in batch) <= batch_tokens
     longest = [max(lengths[row] for row in batch) for batch in batches]
     assert longest == sorted(longest, reverse=True)
+
+
+def test_an_own_subclass_loads_and_decides_how_texts_are_encoded(bert_folder):
+    class Doubled(SentenceEncoder):
+        def encode(self, texts, **options):
+            return 2 * super().encode(texts, **options)
+
+    own = Doubled.load(bert_folder)
+    assert type(own) is Doubled
+    np.testing.assert_array_equal(
+        own.encode("怎么退货"), 2 * SentenceEncoder.load(bert_folder).encode("怎么退货")
+    )
