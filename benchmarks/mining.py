@@ -17,7 +17,6 @@ from benchmarks.measure import Numbers, alternate, apart, medians, memory_mib
 from benchmarks.work import DATA, read_set
 from juzhen.core.paths import BUILTIN
 from juzhen.data.rankings import RankingSet
-from juzhen.encoders.embedding_cache import EmbeddingCache
 from juzhen.encoders.pooling import unit
 from juzhen.mining.filters import WRITING, Known
 
@@ -65,23 +64,39 @@ def write_vectors(folder: Path, documents: int, queries: int) -> tuple[dict[str,
     unused = [text for text in examples.sentences if text not in used]
     corpus = list(dict.fromkeys([*pairs.values(), *unused]))[:documents]
     encoder, texts = juzhen.SentenceEncoder.load(ENCODER), [*pairs, *corpus]
-    np.save(
-        folder / "vectors.npy", unit(encoder.encode(texts, show_progress=False, cache=EmbeddingCache(folder)))
-    )
+    np.save(folder / "vectors.npy", unit(encoder.encode(texts, show_progress=False)))
     return pairs, corpus
+
+
+class Embeddings:
+    """Embeddings of the queries and of the corpus, in memory, for an encoder that computes nothing."""
+
+    def __init__(self, folder: Path, num_queries: int) -> None:
+        vectors = np.load(folder / "vectors.npy")
+        self.queries, self.corpus = vectors[:num_queries], vectors[num_queries:]
+
+    def of(self, texts: Sequence[str]) -> np.ndarray:
+        return self.queries if len(texts) == len(self.queries) else self.corpus[: len(texts)]
 
 
 def mine_ours(folder: Path, pairs: dict[str, str], corpus: list[str], number: int) -> Numbers:
     answers = [{number: 1.0} for number in range(len(pairs))]
     ranking = RankingSet("bench", "train", list(pairs), corpus, answers)
-    encoder = juzhen.SentenceEncoder.load(ENCODER)
+    known = Embeddings(folder, len(pairs))
+
+    class Precomputed(juzhen.SentenceEncoder):
+        """Looks embeddings up instead of computing them."""
+
+        def encode(self, texts: list[str], **_: Any) -> np.ndarray:
+            return known.of(texts)
+
+    encoder = Precomputed.load(ENCODER)
     options = juzhen.MiningOptions(
         range_max=DEPTH, num_negatives=NEGATIVES, relative_margin=MARGIN, hard_share=1.0
     )
 
     def work(output: Path) -> dict[str, list[str]]:
-        run_options = {"folder": output, "cache": EmbeddingCache(folder), "progress": False}
-        mined = juzhen.mine(ranking, [encoder], options, **run_options)
+        mined = juzhen.mine(ranking, [encoder], options, folder=output, progress=False)
         return {anchor: texts for anchor, _, *texts in mined.rows()}
 
     numbers, tables = measured(work)
@@ -101,23 +116,20 @@ def mine_theirs(folder: Path, pairs: dict[str, str], corpus: list[str], number: 
 
     from benchmarks.theirs import SentenceTransformer
 
+    known = Embeddings(folder, len(pairs))
+
     class Precomputed(SentenceTransformer):
         """Looks embeddings up instead of computing them."""
 
-        def encode_query(self, texts: list[str], **_: Any) -> np.ndarray:
-            return np.load(folder / "vectors.npy", mmap_mode="r")[: len(texts)]
+        def encode(self, texts: list[str], **_: Any) -> np.ndarray:
+            return known.of(texts)
 
-        def encode_document(self, texts: list[str], **_: Any) -> np.ndarray:
-            return np.load(folder / "vectors.npy")[len(pairs) : len(pairs) + len(texts)]
+        encode_query = encode_document = encode
 
     model = Precomputed(str(ENCODER), device="cpu")
     table = datasets.Dataset.from_dict({"anchor": list(pairs), "positive": list(pairs.values())})
     rules = {"relative_margin": MARGIN, "num_negatives": NEGATIVES, "range_max": DEPTH - 1}
-    rules |= {
-        "output_format": "n-tuple",
-        "verbose": False,
-        "cache_folder": str(folder / f"theirs_{len(corpus)}"),
-    }
+    rules |= {"output_format": "n-tuple", "verbose": False}
 
     def work(output: Path) -> dict[str, list[str]]:
         rows = mine_hard_negatives(table, model, corpus=corpus, **rules)
