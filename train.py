@@ -68,6 +68,9 @@ def first_look(job: "JobConfig") -> None:
     Cheap checks come first: hardware, losses that do not suit sets, the encoder, files of data.
     `evaluation.devices` and `Curriculum` make the checks that need torch.
 
+    Args:
+        job: A typed job.
+
     Raises:
         UserError: The first problem.
     """

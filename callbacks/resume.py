@@ -247,7 +247,7 @@ def stage_folder(trainer: pl.Trainer) -> Path:
     """Return the folder around the checkpoints of a stage, for resumable files. Runs may share it.
 
     Args:
-        trainer: A trainer with a ResumePoint, the folder of which decides.
+        trainer: A trainer with a ResumePoint. Its folder decides.
     """
     return next(
         callback for callback in trainer.callbacks if isinstance(callback, ResumePoint)

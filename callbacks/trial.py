@@ -138,7 +138,7 @@ def make_pruner(described: Any, *, journal: str) -> "BasePruner":
     """Create the pruner of a journal. A journal may come from anyone, so nothing else is created.
 
     Args:
-        described: `_target_`, a class of optuna.pruners, and its parameters, which are numbers.
+        described: `_target_`, a class of optuna.pruners, and its parameters. They are numbers.
         journal: File for the message.
 
     Returns:

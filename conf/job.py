@@ -68,7 +68,7 @@ class Duration:
         Args:
             steps_per_epoch: Optimizer steps of one epoch.
             batch_size: Rows of an optimizer step.
-            total_steps: Steps of the whole training, of which a percentage is taken. None: of one epoch.
+            total_steps: Steps of the whole training. A percentage is taken of them. None: of one epoch.
 
         Returns:
             Steps, at least 1 unless the amount is 0.
@@ -84,7 +84,7 @@ class Duration:
         Args:
             steps_per_epoch: Optimizer steps of one epoch.
             batch_size: Rows of an optimizer step.
-            total_steps: Steps of the whole training, of which a percentage is taken. None: of one epoch.
+            total_steps: Steps of the whole training. A percentage is taken of them. None: of one epoch.
 
         Returns:
             Steps, a fraction if the duration is not a whole number of them.

@@ -76,7 +76,7 @@ def own_class(target: object) -> type:
     """Import the model, loss or callback of a name.
 
     Args:
-        target: Dotted path, which may be an earlier one of a class that has moved.
+        target: Dotted path. An earlier path of a moved class is accepted.
 
     Returns:
         The class.

@@ -274,7 +274,7 @@ class SentenceDataModule(pl.LightningDataModule):
         Args:
             duration: Text, such as `2 epochs`.
             key: Configuration key for the message.
-            total_steps: Steps of the stage, of which a percentage is taken. None: of one epoch.
+            total_steps: Steps of the stage. A percentage is taken of them. None: of one epoch.
 
         Returns:
             Steps, at least 1 unless the amount is 0.

@@ -95,10 +95,10 @@ def with_folders(words: Sequence[str], *, multirun: bool) -> list[str]:
 
     Args:
         words: Overrides of a command line.
-        multirun: The command line is a sweep, whose folder is `output_dir`. False: a run with its `run_dir`.
+        multirun: The command line is a sweep. Its folder is `output_dir`, that of a run is `run_dir`.
 
     Raises:
-        UserError: A folder is given twice, or a name for the folder of a cell, by which a sweep knows its cells.
+        UserError: A folder is given twice, or a name for the folder of a cell. A sweep knows its cells by it.
 
     >>> with_folders(["hydra.sweep.dir=runs/losses", "seed=1,2"], multirun=True)
     ['output_dir=runs/losses', 'seed=1,2']
@@ -582,7 +582,7 @@ def place_of(key: str, message: str, overrides: Sequence[str], trees: Sequence[P
 
     Args:
         key: Dotted key of the mistake. "": unknown.
-        message: The message, which may name the place already.
+        message: The message. It may name the place already.
         overrides: Words of the command line.
         trees: Configuration trees, the own one last.
 

@@ -47,7 +47,7 @@ def fitted(encoder: SentenceEncoder, job: JobConfig) -> CachedTokenizer:
         job: Its `hardware`, `cache_dir` and `logger.progress` are read.
 
     Returns:
-        Its tokenizer, which caches large sets.
+        Its tokenizer. It caches large sets.
     """
     budget = job.hardware.micro_batch_tokens
     encoder.micro_batch_tokens = None if budget == "auto" else budget  # which is found when lengths are known
@@ -98,7 +98,7 @@ def nested_losses(losses: Iterable[nn.Module]) -> list[Nested]:
     """Return the losses that train several embedding dimensions, also inside of others.
 
     Args:
-        losses: Losses, which may wrap others.
+        losses: Losses. They may wrap others.
 
     Returns:
         Every `Nested` loss among them and their parts.

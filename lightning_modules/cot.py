@@ -91,7 +91,7 @@ class CotEncoder(BiEncoder):
             folder: Encoder folder of the stage before, or of a finished run. None: the start of the job.
 
         Returns:
-            The encoder, which reads a sentence through the anchor's template.
+            The encoder. It reads a sentence through the anchor's template.
 
         Raises:
             UserError: [MASK] attends to nothing of its sentence.

@@ -182,7 +182,7 @@ class TaughtCollator(SentenceCollator):
     def read(
         self, examples: Examples, rows: np.ndarray | slice = slice(None)
     ) -> Int[np.ndarray, "rows *texts"]:
-        """Find the sentences whose vectors are asked of the teacher.
+        """Find the sentences that the teacher encodes for rows.
 
         Args:
             examples: Rows of a training set.

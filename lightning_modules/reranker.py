@@ -68,7 +68,7 @@ class RerankerModule(CrossEncoderModule):
             folder: Encoder folder of the stage before, or of a finished run. None: the start of the job.
 
         Returns:
-            The reranker. `model.instruction` replaces the one of a saved start.
+            The reranker. `model.instruction` replaces that of a saved start.
         """
         settings: Any = RerankerModule.settings(job)
         start = folder or job.init_from

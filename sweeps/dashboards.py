@@ -36,6 +36,18 @@ DIMENSIONS = {
 def publish(
     report: Report, folder: Path, *, title: str, project: str, entity: str | None, group: str | None
 ) -> None:
+    """Write the report of runs, and publish it with a summary run and a workspace of panels.
+
+    Without a key or a server the files are written, and a line describes what to type later.
+
+    Args:
+        report: Matrix, figures and leaks of the runs.
+        folder: Folder for the files.
+        title: Title of the page.
+        project: Project on W&B.
+        entity: Team or user on W&B. None: that of the account.
+        group: Group of the summary. None: `group_of`.
+    """
     group = group or group_of(report)
     files = write_report(report, folder, title=title)
     workspace = build_workspace(report.matrix, entity or "", project, group)
@@ -65,7 +77,14 @@ def publish(
 def group_of(report: Report) -> str:
     """Return the W&B group of a sweep's runs. Single runs use their names, as W&B groups their seeds.
 
-    Raises UserError if the runs are in several groups.
+    Args:
+        report: Report with the results of the runs.
+
+    Returns:
+        A name of at most MOST_LETTERS characters if it is made of names of runs.
+
+    Raises:
+        UserError: The runs are in several groups.
     """
     results = [result for row in report.matrix.rows for column in row.results.values() for result in column]
     groups = {(result.config.get("logger") or {}).get("group") for result in results} - {None}
@@ -79,12 +98,23 @@ def group_of(report: Report) -> str:
 
 
 def summary_id(group: str) -> str:
-    """Return an id that is equal for equal groups, so that a later report continues the existing summary."""
+    """Return an id that is equal for equal groups, so that a later report continues the existing summary.
+
+    Args:
+        group: Group of the summary.
+    """
     return f"summary-{hashlib.sha256(group.encode()).hexdigest()[:8]}"
 
 
 def matrix_rows(matrix: Matrix) -> tuple[list[str], list[list[Any]]]:
-    """Return columns and rows of the logged table: trained sets, setup, and scores ×100."""
+    """Return columns and rows of the logged table: trained sets, setup, and scores ×100.
+
+    Args:
+        matrix: The transfer matrix.
+
+    Returns:
+        Headings, and one list for each row. None marks a missing score.
+    """
     columns = ["trained on", "setup", "seeds", *(heading(column, matrix) for column in matrix.columns)]
     rows = [
         [row.label, row.setup, row.num_seeds]
@@ -95,7 +125,18 @@ def matrix_rows(matrix: Matrix) -> tuple[list[str], list[list[Any]]]:
 
 
 def log_summary(report: Report, files: Iterable[Path], folder: Path, *, group: str, **target: Any) -> str:
-    """Log the matrix as a table, the heat map as a picture, and all files as an artifact of the run."""
+    """Log the matrix as a table, the heat map as a picture, and all files as an artifact of the run.
+
+    Args:
+        report: Report with matrix and fidelity.
+        files: Files for the artifact. `matrix.png` is the heat map.
+        folder: Folder in which W&B keeps its own files.
+        group: Group of the runs. It decides id and name of the summary.
+        **target: project, entity and mode of `wandb.init`.
+
+    Returns:
+        Folder of the W&B run.
+    """
     import wandb
 
     os.environ.setdefault("WANDB_SILENT", "true")
@@ -118,7 +159,20 @@ def log_summary(report: Report, files: Iterable[Path], folder: Path, *, group: s
 
 
 def build_workspace(matrix: Matrix, entity: str, project: str, group: str) -> "ws.Workspace":
-    """Panels for sets × model, loss, backbone and hardware. Needs neither a key nor a network."""
+    """Build panels for sets × model, loss, backbone and hardware. Needs neither a key nor a network.
+
+    Args:
+        matrix: Its columns and their metrics become panels.
+        entity: Team or user on W&B. "": decided later.
+        project: Project on W&B.
+        group: Group of the runs, for names and texts.
+
+    Returns:
+        A workspace. It is not saved on the server.
+
+    Raises:
+        UserError: The package of an extra is missing.
+    """
     require_packages("a dashboard", "wandb_workspaces", extra="dashboards")
     scores = [f"{column}/{matrix.measures[column]}" for column in matrix.columns]
     sections = [
@@ -137,7 +191,11 @@ def build_workspace(matrix: Matrix, entity: str, project: str, group: str) -> "w
 
 
 def specification_text(workspace: "ws.Workspace") -> str:
-    """Return the specification to send, as JSON."""
+    """Return the specification to send, as JSON.
+
+    Args:
+        workspace: Result of `build_workspace`.
+    """
     model = json.loads(workspace._to_model().model_dump_json(by_alias=True))
     return json.dumps(model, ensure_ascii=False, indent=1) + "\n"
 

@@ -74,6 +74,11 @@ class History:
     error: str = ""
 
     def add(self, event: dict[str, Any]) -> None:
+        """Apply an event of the cell.
+
+        Args:
+            event: A line of the ledger: `event`, `at`, and optional `seconds` and `error`.
+        """
         self.last, self.at = Event(event["event"]), event["at"]
         self.attempts += self.last is Event.STARTED
         self.seconds += float(event.get("seconds", 0.0))
@@ -88,14 +93,28 @@ class Ledger:
         self.path = self.folder / EVENTS
 
     def log_of(self, cell: SweepCell) -> Path:
-        """Return the path of a cell's output, with all attempts."""
+        """Return the path of a cell's output, with all attempts.
+
+        Args:
+            cell: A cell of the sweep.
+        """
         return self.folder / "logs" / f"{cell.name}.log"
 
     def add(self, event: Event, **facts: Any) -> None:
+        """Append one line. It is on the disk when this returns.
+
+        Args:
+            event: Kind of the line.
+            **facts: Values that JSON can hold, such as `cell` and `seconds`. Secrets are left out.
+        """
         self.add_all([(event, facts)])
 
     def add_all(self, events: Iterable[tuple[Event, dict[str, Any]]]) -> None:
-        """Append lines. They are on the disk when this returns."""
+        """Append lines. They are on the disk when this returns.
+
+        Args:
+            events: Kinds and facts, in order. Time and host are added to each.
+        """
         shared = {"at": datetime.now(UTC).isoformat(timespec="milliseconds"), "host": socket.gethostname()}
         entries = [{"event": str(event)} | redacted(facts) | shared for event, facts in events]
         # A new line first: a process may have been killed while it wrote the last one.
@@ -107,7 +126,12 @@ class Ledger:
             os.fsync(file.fileno())
 
     def plan(self, cells: Iterable[SweepCell], *first: tuple[Event, dict[str, Any]]) -> None:
-        """Add the cells that the ledger does not know, after other events."""
+        """Add the cells that the ledger does not know, after other events.
+
+        Args:
+            cells: Cells of the sweep.
+            *first: Kinds and facts of events before the plans.
+        """
         refuse_links(self.folder.parent, [FOLDER], within=[JOBS])
         histories = self.histories()
         planned = [
@@ -140,7 +164,14 @@ class Ledger:
         return histories
 
     def claim(self, cell: SweepCell) -> FileLock | None:
-        """Lock a cell, so that only this process starts it, until release. None if another process has it."""
+        """Lock a cell, so that only this process starts it, until release.
+
+        Args:
+            cell: A cell of the sweep.
+
+        Returns:
+            The held lock. None if another process has it.
+        """
         folder = self.folder / "claims"
         folder.mkdir(parents=True, exist_ok=True)
         lock = FileLock(folder / f"{cell.name}.lock", is_singleton=False)
@@ -151,7 +182,11 @@ class Ledger:
         return lock
 
     def is_claimed(self, cell: SweepCell) -> bool:
-        """True if any sweep is working on the cell now."""
+        """True if any sweep is working on the cell now.
+
+        Args:
+            cell: A cell of the sweep.
+        """
         lock = self.claim(cell)
         if lock is not None:
             lock.release()
@@ -159,7 +194,11 @@ class Ledger:
 
 
 def is_at_work(cell: SweepCell) -> bool:
-    """True if a process holds the run's folder, here or on a node. Checked before a start."""
+    """True if a process holds the run's folder, here or on a node. Checked before a start.
+
+    Args:
+        cell: A cell. A missing folder is not at work.
+    """
     path = Path(cell.run_dir) / ".lock"
     if not path.exists():
         return False

@@ -90,6 +90,15 @@ def start(
 
     It runs in a separate process group, since Ctrl-C is for the sweep. It ignores SIGUSR2, by which Slurm
     signals the end of time to all processes of a job. The process that started the cell requests the save.
+
+    Args:
+        command: Program and arguments.
+        log: File to which stdout and stderr are appended.
+        environment: All variables of the process.
+        cwd: Working folder. None: that of this process.
+
+    Returns:
+        The running process.
     """
     parent = os.getpid()
 

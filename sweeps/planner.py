@@ -23,6 +23,12 @@ def cell_labels(cells: Iterable[SweepCell]) -> dict[str, str]:
     """Return cell name → arguments that differ between cells.
 
     A cell keeps its name if these arguments are missing, too many or ambiguous.
+
+    Args:
+        cells: Cells of a sweep. Equal names count once.
+
+    Returns:
+        Name → label for a table. The label of a named row is the row with its seed.
     """
     cells = list({cell.name: cell for cell in cells}.values())
     shared = set.intersection(*(set(cell.words) for cell in cells)) if cells else set()
@@ -40,7 +46,14 @@ def cell_labels(cells: Iterable[SweepCell]) -> dict[str, str]:
 
 
 def dev_score(cell: SweepCell) -> float | None:
-    """Return the best dev score of a finished cell. None without a score."""
+    """Return the best dev score of a finished cell.
+
+    Args:
+        cell: A cell with a Result.
+
+    Returns:
+        A score, not multiplied by 100. None without a score or a readable Result.
+    """
     try:
         training = Result.read(cell.run_dir).training
     except Exception:  # whatever is wrong with it, the table of results says so
@@ -50,12 +63,23 @@ def dev_score(cell: SweepCell) -> float | None:
 
 
 def progress_words(progress: RunProgress | None) -> str:
-    """Describe the progress, such as `training on csts 120/400`."""
+    """Describe the progress, such as `training on csts 120/400`.
+
+    Args:
+        progress: State of a running cell. None: "".
+    """
     return "" if progress is None else f"{progress.work} {progress.done:,}/{progress.total:,}"
 
 
 def share_done(progress: RunProgress | None) -> float:
-    """Finished share of the training. 0 before and 1 after it."""
+    """Compute the finished share of a training.
+
+    Args:
+        progress: State of a running cell. None: not begun.
+
+    Returns:
+        A fraction: 0 before and 1 after the training.
+    """
     if progress is None or not progress.total:
         return 0.0
     if progress.work.startswith("training"):
@@ -64,6 +88,11 @@ def share_done(progress: RunProgress | None) -> float:
 
 
 def percent(score: float | None) -> str:
+    """Format a score ×100 with one digit.
+
+    Args:
+        score: A score from −1 to 1. None: "".
+    """
     return "" if score is None else f"{100 * score:.1f}"
 
 
@@ -224,7 +253,7 @@ class Planner:
         error = ended.error or "ended without a result"
         if not ended.error and ended.status:
             error = (
-                last_line(self.ledger.log_of(cell))
+                _last_line(self.ledger.log_of(cell))
                 if ended.status > 0
                 else f"ended by signal {-ended.status}"
             )
@@ -254,7 +283,7 @@ class Planner:
             turn.claim.release()
 
 
-def last_line(log: Path) -> str:
+def _last_line(log: Path) -> str:
     """Return the last printed line of a program: its error, if it is one of juzhen's."""
     text = log.read_bytes()[-8192:].decode(errors="replace") if log.exists() else ""
     printed = [line.strip() for line in text.splitlines() if line.strip()]
@@ -262,7 +291,14 @@ def last_line(log: Path) -> str:
 
 
 def late_columns_line(cells: Iterable[SweepCell]) -> str | None:
-    """Return the command for finished cells whose evaluation split got its file later. None without any."""
+    """Make the command for finished cells whose evaluation split got its file later.
+
+    Args:
+        cells: Cells of a sweep. Unfinished ones do not count.
+
+    Returns:
+        One line. None if no cell lacks a column.
+    """
 
     def lacks(cell: SweepCell) -> bool:
         try:

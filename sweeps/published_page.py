@@ -63,7 +63,15 @@ def all_jobs() -> Iterator[Job]:
 
 
 def sweep_jobs(name: str, rows: Sequence[str] | None = None) -> list[Job]:
-    """Return the rows of a sweep, or its named rows. None for a grid."""
+    """Compose the rows of a sweep.
+
+    Args:
+        name: File of conf/sweep.
+        rows: Names of the wanted rows. None: all.
+
+    Returns:
+        One job for each row. [] for a grid.
+    """
     from omegaconf import OmegaConf
 
     (config,) = _composed([[f"sweep={name}"]], with_hydra=True)
@@ -77,6 +85,14 @@ def sweep_jobs(name: str, rows: Sequence[str] | None = None) -> list[Job]:
 
 
 def offers(jobs: Iterable[Job]) -> list[Offer]:
+    """List the training data of every stage of jobs.
+
+    Args:
+        jobs: Composed jobs.
+
+    Returns:
+        One offer for each stage. `is_end` marks the last stage of a job.
+    """
     return [
         Offer(job, training_of(result), tuple(stand_ins(result)), result is results[-1])
         for job in jobs
@@ -86,7 +102,12 @@ def offers(jobs: Iterable[Job]) -> list[Offer]:
 
 
 def giving(number: Published, offered: Iterable[Offer]) -> list[Offer]:
-    """Return the stages that compute a comparable figure. In a group, prefer stages that end with it."""
+    """Find the stages that compute a comparable figure. In a group, prefer stages that end with it.
+
+    Args:
+        number: A published figure.
+        offered: Result of `offers`.
+    """
     column = f"{number.split}/{number.dataset}"
     alike = [
         offer
@@ -98,7 +119,14 @@ def giving(number: Published, offered: Iterable[Offer]) -> list[Offer]:
 
 
 def stage_results(config: Mapping[str, Any]) -> list[Result]:
-    """Return the results of a job's stages without scores: the training data of each, oldest first."""
+    """Return the results of a job's stages without scores: the training data of each, oldest first.
+
+    Args:
+        config: Configuration of the job in plain containers.
+
+    Returns:
+        One Result for each stage. [] for a job without training.
+    """
     schedule, sets = config["schedule"], list(config["dataset"])
     order = (schedule["order"] or sets) if schedule["name"] == "serial" else ["+".join(sets)]
     chosen = [(schedule["stages"].get(name) or {}).get("dataset") for name in order]
@@ -136,7 +164,15 @@ def _composed(cells: Iterable[Sequence[str]], *, with_hydra: bool = False) -> li
 
 
 def page(published: Sequence[Published], jobs: Iterable[Job]) -> str:
-    """Return the page: measurements source by source, then claims, which are not compared."""
+    """Write the page: measurements source by source, then claims, which are not compared.
+
+    Args:
+        published: Published figures.
+        jobs: Composed jobs. They may compute some of the figures.
+
+    Returns:
+        Markdown.
+    """
     offered = offers(jobs)
     measured = [number for number in published if number.standing == MEASURED]
     parts = [HEAD, _counts(measured, offered)]
@@ -152,6 +188,11 @@ def page(published: Sequence[Published], jobs: Iterable[Job]) -> str:
 
 
 def reason(number: Published) -> str:
+    """Explain why no job computes a figure.
+
+    Args:
+        number: The published figure.
+    """
     if not number.dataset:
         return "an average, or a difference, that is no column here"
     if not number.trained_on:

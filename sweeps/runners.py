@@ -54,9 +54,6 @@ class Runner(Protocol):
         begins: Event of a start: STARTED, or SUBMITTED if a cluster starts it later.
         poll_seconds: Seconds between two checks of the cells.
         capacity: Current maximum of concurrent cells.
-        start: Start an attempt. Append its output to `log`.
-        stop: End the sweep early. True: the cells have saved and ended. False: they continue without the
-            sweep.
     """
 
     begins: Event
@@ -64,8 +61,29 @@ class Runner(Protocol):
 
     def capacity(self) -> int: ...
     def describe(self) -> str: ...
-    def start(self, cell: SweepCell, log: Path) -> Attempt: ...
-    def stop(self, running: Sequence[Attempt], report: Callable[[str], None]) -> bool: ...
+
+    def start(self, cell: SweepCell, log: Path) -> Attempt:
+        """Start an attempt.
+
+        Args:
+            cell: A cell that no other process runs.
+            log: File to which its output is appended.
+
+        Returns:
+            The running or queued attempt.
+        """
+
+    def stop(self, running: Sequence[Attempt], report: Callable[[str], None]) -> bool:
+        """End the sweep early.
+
+        Args:
+            running: Attempts that have not ended.
+            report: Called with a line for the user.
+
+        Returns:
+            True: the cells have saved and ended. False: they continue without the sweep.
+        """
+
     def close(self) -> None: ...
 
 
@@ -122,8 +140,12 @@ class LocalRunner:
         self.running: list[LocalAttempt] = []
 
     def environment(self, slot: int) -> dict[str, str]:
-        """Return the environment variables for threads and GPUs of the process in a slot, counted from 0."""
-        variables = thread_variables(self.threads)
+        """Return the environment variables for threads and GPUs of a process.
+
+        Args:
+            slot: Position of the process among those that run now, from 0. It decides about GPUs.
+        """
+        variables = _thread_variables(self.threads)
         if self.gpus:
             first = slot * self.devices
             mine = [self.gpus[(first + number) % len(self.gpus)] for number in range(self.devices)]
@@ -137,6 +159,12 @@ class LocalRunner:
         return f"{self.jobs} at a time, {self.threads} threads each"
 
     def start(self, cell: SweepCell, log: Path) -> LocalAttempt:
+        """Start a process in the first free slot.
+
+        Args:
+            cell: A cell that no other process runs.
+            log: File to which its output is appended.
+        """
         self.running = [attempt for attempt in self.running if attempt.process.poll() is None]
         taken = {attempt.slot for attempt in self.running}
         slot = next(slot for slot in range(len(taken) + 1) if slot not in taken)
@@ -146,6 +174,15 @@ class LocalRunner:
         return self.running[-1]
 
     def stop(self, running: Sequence[LocalAttempt], report: Callable[[str], None]) -> bool:
+        """Let the processes save, and end them. A process that needs too long is killed.
+
+        Args:
+            running: Attempts of this runner that have not ended.
+            report: Called with a line for the user.
+
+        Returns:
+            True.
+        """
         report(f"stopping; {counted(len(running), 'runs save what they have', 'run saves what it has')}")
         for attempt in running:
             attempt.process.terminate()
@@ -162,11 +199,11 @@ class LocalRunner:
 
 
 def program_environment() -> dict[str, str]:
-    """Return the environment without the variable that `launch.cli` sets for its process."""
+    """Return the environment without HYDRA_FULL_ERROR."""
     return {name: value for name, value in os.environ.items() if name != "HYDRA_FULL_ERROR"}
 
 
-def thread_variables(threads: int) -> dict[str, str]:
+def _thread_variables(threads: int) -> dict[str, str]:
     return dict.fromkeys(THREAD_VARIABLES, str(threads))
 
 
@@ -247,6 +284,12 @@ class ClusterRunner:
         self.ledger = ledger
 
     def start(self, cell: SweepCell, log: Path) -> ClusterAttempt:
+        """Submit a cell with a private folder for its state.
+
+        Args:
+            cell: A cell that no other process runs.
+            log: File to which its output is appended, on a disk that the nodes share.
+        """
         folder = (self.ledger.folder / JOBS / cell.name).absolute()
         make_private(folder)
         state = folder / f"{secrets.token_hex(8)}.json"
@@ -274,7 +317,7 @@ class SlurmRunner(ClusterRunner):
         **resources: Any,
     ) -> None:
         super().__init__(program, ledger)
-        with needed("launchers"):
+        with _needed("launchers"):
             import cloudpickle
             import submitit
         cloudpickle.register_pickle_by_value(node)
@@ -303,13 +346,28 @@ class SlurmRunner(ClusterRunner):
         return f"up to {counted(self.jobs, 'jobs')} in the queue of {self.cluster}, {counted(self.cpus, 'cores')} each"
 
     def environment(self) -> dict[str, str]:
-        return thread_variables(self.cpus)
+        return _thread_variables(self.cpus)
 
     def parameters(self, cell: SweepCell) -> dict[str, Any]:
+        """Return the parameters of submitit for a job.
+
+        Args:
+            cell: It names the job. Its GPUs are requested if the launcher sets none.
+        """
         gpus = cell.devices if self.gpus is None else self.gpus
         return self.asked | {"name": f"juzhen-{cell.name}"} | ({"gpus_per_node": gpus} if gpus else {})
 
     def submit(self, task: node.NodeCell, cell: SweepCell, folder: Path) -> tuple[str, Callable[[], bool]]:
+        """Submit a job.
+
+        Args:
+            task: Command of the cell. It is pickled.
+            cell: The cell.
+            folder: Private folder for the files of submitit.
+
+        Returns:
+            Id of the job, and a function that returns True once it has ended.
+        """
         limit = {"slurm_max_num_timeout": self.max_requeues}
         executor = self.submitit.AutoExecutor(folder, cluster=self.cluster, **limit)
         executor.update_parameters(**self.parameters(cell))
@@ -317,7 +375,15 @@ class SlurmRunner(ClusterRunner):
         return job.job_id, job.done
 
     def stop(self, running: Sequence[ClusterAttempt], report: Callable[[str], None]) -> bool:
-        """Cancel nothing. Queued jobs continue."""
+        """Cancel nothing. Queued jobs continue.
+
+        Args:
+            running: Attempts that have not ended.
+            report: Called with a line. It has the command that ends them.
+
+        Returns:
+            False.
+        """
         ends = " ".join(
             ["kill" if self.cluster == "local" else "scancel", *(attempt.job for attempt in running)]
         )
@@ -352,7 +418,7 @@ class RayRunner(ClusterRunner):
         gpus: float | None,
     ) -> None:
         super().__init__(program, ledger)
-        with needed("ray"):
+        with _needed("ray"):
             import ray
         ray.cloudpickle.register_pickle_by_value(node)
         self.ray = ray
@@ -397,10 +463,19 @@ class RayRunner(ClusterRunner):
         """Return the environment of the sweep, without variables of a node."""
         inherited = program_environment().items()
         ours = {name: value for name, value in inherited if not name.startswith(OF_THE_NODE)}
-        return ours | thread_variables(self.cpus)
+        return ours | _thread_variables(self.cpus)
 
     def submit(self, task: node.NodeCell, cell: SweepCell, folder: Path) -> tuple[str, Callable[[], bool]]:
-        """Submit without retries of Ray. The sweep counts attempts."""
+        """Submit without retries of Ray. The sweep counts attempts.
+
+        Args:
+            task: Command of the cell. It is pickled.
+            cell: It names the task.
+            folder: Not read.
+
+        Returns:
+            Id of the task, and a function that returns True once it has ended.
+        """
         run = self.ray.remote(node.NodeCell.__call__)
         run = run.options(num_cpus=self.cpus, num_gpus=self.gpus, max_retries=0, name=cell.name)
         reference = run.remote(task)
@@ -409,6 +484,15 @@ class RayRunner(ClusterRunner):
         return job, lambda: bool(self.ray.wait([reference], timeout=0)[0])
 
     def stop(self, running: Sequence[ClusterAttempt], report: Callable[[str], None]) -> bool:
+        """Cancel the tasks, and wait until they have saved.
+
+        Args:
+            running: Attempts that have not ended.
+            report: Called with a line for the user.
+
+        Returns:
+            True.
+        """
         report(f"stopping; {counted(len(running), 'runs save what they have', 'run saves what it has')}")
         tasks = [self.tasks[attempt.job] for attempt in running]
         for task in tasks:
@@ -421,7 +505,7 @@ class RayRunner(ClusterRunner):
 
 
 @contextmanager
-def needed(extra: str) -> Iterator[None]:
+def _needed(extra: str) -> Iterator[None]:
     """Wrap imports of the packages of an extra."""
     try:
         yield
@@ -432,7 +516,11 @@ def needed(extra: str) -> Iterator[None]:
 def make_private(folder: Path) -> None:
     """Create a private folder, or make our existing folder private, since nodes run its files.
 
-    Raises UserError for a folder of another user.
+    Args:
+        folder: Folder of one cell. Parents are created.
+
+    Raises:
+        UserError: It is a link, or belongs to another user.
     """
     folder.mkdir(parents=True, exist_ok=True)
     if folder.is_symlink() or folder.stat().st_uid != os.getuid():

@@ -48,17 +48,34 @@ class SearchSpace:
     varied: Mapping[str, BaseDistribution]
 
     def words(self, values: Mapping[str, Any]) -> list[str]:
-        """Return arguments with numbers in full, so that equal arguments are the same run."""
+        """Return arguments with numbers in full, so that equal arguments are the same run.
+
+        Args:
+            values: Varied key → value of a trial.
+
+        Returns:
+            Fixed arguments, then `key=value` of each varied key.
+        """
         texts = {key: value if isinstance(value, str) else repr(value) for key, value in values.items()}
         return [*self.fixed, *(f"{key}={texts[key]}" for key in self.varied)]
 
 
 def read_space(overrides: Iterable[Override]) -> SearchSpace:
-    """Read the space of overrides. The last entry of a key counts. Raises UserError if no key varies."""
+    """Read the space of overrides. The last entry of a key counts.
+
+    Args:
+        overrides: Parsed words of the file and of the command line, in order.
+
+    Returns:
+        The space. Overrides with one value are fixed.
+
+    Raises:
+        UserError: No key varies, or a tag or an interval cannot be used.
+    """
     last = {override.get_key_element().lstrip("+"): override for override in overrides}.values()
     fixed = tuple(str(override.input_line) for override in last if not override.is_sweep_override())
     swept = [override for override in last if override.is_sweep_override()]
-    varied = {override.get_key_element(): distribution(override) for override in swept}
+    varied = {override.get_key_element(): _distribution(override) for override in swept}
     if not varied:
         raise UserError(
             f"there is nothing to search: give a key several values, for example {EXAMPLE} or sweep=search"
@@ -66,7 +83,7 @@ def read_space(overrides: Iterable[Override]) -> SearchSpace:
     return SearchSpace(fixed, varied)
 
 
-def distribution(override: Override) -> BaseDistribution:
+def _distribution(override: Override) -> BaseDistribution:
     """Return the distribution of an override. Raises UserError for a tag that would be ignored."""
     line, value = str(override.input_line), override.value()
     tags = getattr(value, "tags", set())
@@ -189,7 +206,7 @@ class HyperparameterSearch:
             self._take_back()
             trials = self.study.get_trials(deepcopy=False)
             has_waiting = any(trial.state is TrialState.WAITING for trial in trials)
-            if not has_waiting and sum(map(counts, trials)) >= self.settings.num_trials:
+            if not has_waiting and sum(map(_counts, trials)) >= self.settings.num_trials:
                 return None
             # Not one sampler for all: processes with the same seed would draw the same points.
             seed = (self.settings.sampler_seed * 100_003 + len(trials)) % 2**32
@@ -201,7 +218,14 @@ class HyperparameterSearch:
     def tell(
         self, number: int, outcome: float | TrialState, *, runs: Sequence[str] = (), error: str = ""
     ) -> None:
-        """Report the score or the final state of a trial. A failed trial has no score and counts as tried."""
+        """Report the end of a trial. A failed trial has no score and counts as tried.
+
+        Args:
+            number: Number of the trial.
+            outcome: Dev score, or the final state of a trial without one.
+            runs: Folders of its runs.
+            error: Message of a failed trial. "": none.
+        """
         self._note(number, RUNS, list(runs))
         if error:
             self._note(number, ERROR, error)
@@ -211,7 +235,14 @@ class HyperparameterSearch:
             self.study.tell(number, outcome)
 
     def pruned_at(self, number: int) -> int | None:
-        """Return the validation after which the trial's run ended early."""
+        """Return the validation after which the trial's run ended early.
+
+        Args:
+            number: Number of the trial.
+
+        Returns:
+            Number of the validation, from 1. None for a run that was not pruned.
+        """
         return self.storage.get_trial(self._id(number)).user_attrs.get(PRUNED_AT)
 
     @property
@@ -234,7 +265,7 @@ class HyperparameterSearch:
             if theirs.get(name, value) != value:
                 raise UserError(
                     f"{self.path}: the study {settings.study} has another {name.replace('_', ' ')} "
-                    f"({short('. '.join(differences(theirs[name], value)), 400)}). Repeat its command, or begin "
+                    f"({short('. '.join(_differences(theirs[name], value)), 400)}). Repeat its command, or begin "
                     "another study: "
                     f"hydra.sweeper.study=<name>"
                 )
@@ -242,7 +273,14 @@ class HyperparameterSearch:
             self.study.set_user_attr(name, mine[name])
 
     def judge_by(self, measure: str) -> None:
-        """Raise UserError if earlier trials used another metric or other sets, which prevents ranking."""
+        """Check that all trials are judged by the same metric and sets. Others cannot be ranked.
+
+        Args:
+            measure: Description of the score of a trial. The first one is kept in the study.
+
+        Raises:
+            UserError: Earlier trials have another description.
+        """
         with self.lock:
             before = self.study.user_attrs.get(JUDGED_BY)
             if before is None:
@@ -298,10 +336,10 @@ class HyperparameterSearch:
         self.storage.set_trial_user_attr(self._id(number), name, value)
 
 
-def differences(then: Any, now: Any) -> Iterator[str]:
+def _differences(then: Any, now: Any) -> Iterator[str]:
     """What differs between two values of a study, a phrase each.
 
-    >>> list(differences({"lr": 0.1, "seed": [1]}, {"lr": 0.2, "rows": [2], "seed": [1]}))
+    >>> list(_differences({"lr": 0.1, "seed": [1]}, {"lr": 0.2, "rows": [2], "seed": [1]}))
     ['lr was 0.1, now 0.2', 'rows was null, now [2]']
     """
     if not (isinstance(then, dict) and isinstance(now, dict)):
@@ -314,7 +352,7 @@ def differences(then: Any, now: Any) -> Iterator[str]:
             yield f"{key} was {before}, now {after}".strip()
 
 
-def counts(trial: FrozenTrial) -> bool:
+def _counts(trial: FrozenTrial) -> bool:
     """True for a requested trial. An abandoned trial of a dead process is retried under a new number."""
     return trial.state is not TrialState.WAITING and ABANDONED not in trial.user_attrs
 
@@ -392,7 +430,7 @@ class SearchPlanner(Planner):
             return
         while trial.cells and trial.cells[0].finished:
             cell = trial.cells.pop(0)
-            score, measure = dev_score(cell)
+            score, measure = _dev_score(cell)
             self.search.judge_by(measure)
             trial.scores.append(score)
             trial.done.append(cell.run_dir)
@@ -423,7 +461,7 @@ class SearchPlanner(Planner):
         return f"[{self.num_ended}]"
 
 
-def dev_score(cell: SweepCell) -> tuple[float, str]:
+def _dev_score(cell: SweepCell) -> tuple[float, str]:
     """Return the dev score that chose the weights of a finished run, and its description.
 
     Raises UserError if dev chose nothing.
@@ -466,7 +504,7 @@ def search_markdown(search: HyperparameterSearch, *, seed: int) -> str:
             CAVEAT,
             _with_new_seeds(search, complete[0], seed),
         ]
-    failed = [trial for trial in trials if trial.state is TrialState.FAIL and counts(trial)]
+    failed = [trial for trial in trials if trial.state is TrialState.FAIL and _counts(trial)]
     parts += [
         f"Trial {trial.number} failed: {in_markdown(str(trial.user_attrs.get(ERROR, '')))}"
         for trial in failed[:SHOWN]
@@ -475,7 +513,7 @@ def search_markdown(search: HyperparameterSearch, *, seed: int) -> str:
 
 
 def _counted(search: HyperparameterSearch, trials: Sequence[FrozenTrial]) -> str:
-    states = [trial.state for trial in trials if counts(trial)]
+    states = [trial.state for trial in trials if _counts(trial)]
     names = {
         TrialState.COMPLETE: "complete",
         TrialState.PRUNED: "pruned",
@@ -495,15 +533,15 @@ def _table(trials: Sequence[FrozenTrial], keys: Sequence[str]) -> str:
     rows = []
     for trial in trials:
         runs = [str(run) for run in trial.user_attrs.get(RUNS, [])]
-        values = [shown(trial.params[key]) for key in keys]
+        values = [_shown(trial.params[key]) for key in keys]
         rows.append([str(trial.number), _score(trial.value, runs), *values, ", ".join(runs)])
     return markdown_table(["trial", "dev", *keys, "run"], rows, numbers=[0])
 
 
-def shown(value: Any) -> str:
+def _shown(value: Any) -> str:
     """A value in a table: four digits are enough to read, and a blank needs no backslash as on a command line.
 
-    >>> shown(0.000123456), shown(32), shown("5\\\\ percent")
+    >>> _shown(0.000123456), _shown(32), _shown("5\\\\ percent")
     ('0.0001235', '32', '5 percent')
     """
     return f"{value:.4g}" if isinstance(value, float) else str(value).replace("\\ ", " ")

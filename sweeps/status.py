@@ -57,6 +57,11 @@ class Status:
     late_columns: str | None = None
 
     def count(self, state: State) -> int:
+        """Count the cells in a state.
+
+        Args:
+            state: The state.
+        """
         return sum(cell_state is state for _, cell_state in self.cells)
 
     @property
@@ -74,19 +79,29 @@ class Status:
 
 
 def read_status(folder: str | Path) -> Status:
-    """Read the status of the sweeps of a folder. Raises UserError if nothing was ever planned."""
+    """Read the status of the sweeps of a folder.
+
+    Args:
+        folder: Folder with the runs of sweeps and their ledger.
+
+    Returns:
+        The status.
+
+    Raises:
+        UserError: Nothing was ever planned there.
+    """
     ledger = Ledger(folder)
     histories = list(ledger.histories().values())
     if not histories:
         raise UserError(
             f"{folder}: no sweep was planned here. Plan one by python train.py -m sweep=transfer_matrix"
         )
-    cells = [(history, state_of(history, ledger)) for history in histories]
+    cells = [(history, _state_of(history, ledger)) for history in histories]
     jobs = [event["jobs"] for event in ledger.events() if isinstance(event.get("jobs"), int)]
     return Status(cells, max([1, *jobs[-1:]]), late_columns_line(history.cell for history in histories))
 
 
-def state_of(history: History, ledger: Ledger) -> State:
+def _state_of(history: History, ledger: Ledger) -> State:
     """Return the state of a cell. A result or a claim decides. Only without both does the ledger decide."""
     cell, last = history.cell, history.last
     if cell.finished:
@@ -101,7 +116,11 @@ def state_of(history: History, ledger: Ledger) -> State:
 
 
 def to_console(status: Status) -> Group:
-    """Return a line of counts, and a row for each unfinished cell."""
+    """Return a line of counts, and a row for each unfinished cell.
+
+    Args:
+        status: Result of `read_status`.
+    """
     rows = []
     order = list(State)
     labels = cell_labels(history.cell for history, _ in status.cells)
@@ -122,7 +141,11 @@ def to_console(status: Status) -> Group:
 
 
 def watched(folder: str | Path) -> None:
-    """Show the status repeatedly until no run is running or waiting. Ctrl-C ends the display only."""
+    """Show the status repeatedly until no run is running or waiting. Ctrl-C ends the display only.
+
+    Args:
+        folder: Folder with the runs of sweeps and their ledger.
+    """
     at_end = {State.FINISHED, State.FAILED, State.PRUNED, State.INTERRUPTED}
     status = read_status(folder)
     with Live(to_console(status), console=terminal(), auto_refresh=False) as live:
@@ -133,12 +156,20 @@ def watched(folder: str | Path) -> None:
 
 
 def at_work(history: History) -> float:
-    """Return the seconds since the start of the cell."""
+    """Return the seconds since the last event of a cell. A running cell has its start there.
+
+    Args:
+        history: History of the cell.
+    """
     return (datetime.now(UTC) - datetime.fromisoformat(history.at)).total_seconds()
 
 
 def summary(status: Status) -> str:
-    """Return one line: number of cells in each state, and the estimated remaining time."""
+    """Return one line: number of cells in each state, and the estimated remaining time.
+
+    Args:
+        status: Result of `read_status`.
+    """
     counts = [f"{status.count(state)} {state}" for state in reversed(State) if status.count(state)]
     line = f"{counted(len(status.cells), 'runs')}: {', '.join(counts)}"
     if status.seconds_left is not None:
@@ -174,13 +205,22 @@ class SweepDisplay:
             self.live = None
 
     def report(self, line: str) -> None:
-        """Print above the table, at once, also if stderr is a file."""
+        """Print above the table, at once, also if stderr is a file.
+
+        Args:
+            line: A line for the user.
+        """
         if self.live is not None:
             self.live.console.print(line, soft_wrap=True)
         else:
             print(line, file=sys.stderr, flush=True)
 
     def refresh(self, planner: Planner) -> None:
+        """Draw the table again, at most once per REDRAW_SECONDS. Nothing is drawn without a terminal.
+
+        Args:
+            planner: The running sweep.
+        """
         if self.live is None or time.monotonic() - self._drawn < REDRAW_SECONDS:
             return
         self._drawn = time.monotonic()

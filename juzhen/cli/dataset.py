@@ -73,7 +73,15 @@ class Choices:
     seed: Annotated[int, Option(min=0, max=LARGEST, help="seed of the split")] = 0
 
     def shares(self, dev: float, test: float) -> dict[str, float]:
-        """Return the shares of both splits. If only one is chosen, the other one is `dev`."""
+        """Return the shares of both splits. If only one is chosen, the other one is `dev`.
+
+        Args:
+            dev: Default share of dev, 0 to 1.
+            test: Default share of test, 0 to 1, if neither is chosen.
+
+        Returns:
+            `dev` and `test` → fraction of the rows.
+        """
         if self.dev is None and self.test is None:
             return {"dev": dev, "test": test}
         return {
@@ -332,7 +340,13 @@ def _make(
 
 
 def training_words(name: str, kind: str, *, model: str = "biencoder") -> list[str]:
-    """Return the arguments of train.py that train on a set and score its test split."""
+    """Return the arguments of train.py that train on a set and score its test split.
+
+    Args:
+        name: Name of the set.
+        kind: Its row type.
+        model: Option of the group `model`. It decides about the loss.
+    """
     if model in LEXICAL:
         return ["dataset=[]", setting(f"+dataset@evaluate.{name}", name), "benchmark=none"]
     arguments = [setting("dataset", name)]

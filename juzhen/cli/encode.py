@@ -144,7 +144,7 @@ def encode(
             np.save(stream, array)
     lost = loaded.lost_tokens(texts)
     if cut_report is not None:
-        write_cut_report(cut_report, lost, loaded.max_length, line_numbers)
+        _write_cut_report(cut_report, lost, loaded.max_length, line_numbers)
     if line := cut_lines(lost, loaded.max_length, line_numbers):
         print(line, file=sys.stderr)
     if loaded.score_head is not None:
@@ -207,7 +207,7 @@ def cut_lines(lost: Any, max_length: int, line_numbers: Sequence[int]) -> str | 
     )
 
 
-def write_cut_report(path: Path, lost: Any, max_length: int, line_numbers: Sequence[int]) -> None:
+def _write_cut_report(path: Path, lost: Any, max_length: int, line_numbers: Sequence[int]) -> None:
     rows = [
         f"{number}\t{max_length + count}\t{count}\n"
         for number, count in zip(line_numbers, lost.tolist(), strict=True)

@@ -174,7 +174,7 @@ def verify(
             way.name,
             ("failed" if way.failed else "left out") if way.largest is None else f"{way.largest:.1e}",
             "" if way.largest is None else f"{way.differing:,}",
-            "" if way.text is None else beginning(way.text),
+            "" if way.text is None else _beginning(way.text),
             way.reason,
         ]
         for way in results
@@ -191,7 +191,7 @@ def verify(
         raise Exit(FAILED_STATUS)
 
 
-def beginning(text: str) -> str:
+def _beginning(text: str) -> str:
     """Shorten a text to one line."""
     line = " ".join(text.split()) or repr(text)
     return line if len(line) <= SHOWN else f"{line[:SHOWN]}…"

@@ -86,6 +86,10 @@ def _answer(arguments: Sequence[str]) -> int:
 def in_flags(message: str, known: Collection[str]) -> str:
     """Write parameters in a library message as options of a verb, and drop advice that the verb cannot follow.
 
+    Args:
+        message: Message of the library, with `parameter=value`.
+        known: Options of the verb, such as `--on-bad-row`.
+
     >>> in_flags("line 3: no text. Fix the file, or choose on_bad_row=drop to leave such rows out", ["--on-bad-row"])
     'line 3: no text. Fix the file, or choose --on-bad-row drop to leave such rows out'
     >>> in_flags("line 3: no text. Fix the file, or choose on_bad_row=drop to leave such rows out", [])

@@ -163,7 +163,15 @@ def mine(
 
 
 def misfit(report: Mapping[str, Any], calibrated_on: str | None) -> str | None:
-    """Explain why a fitted threshold does not suit the mined set, and what to do. None if it may suit."""
+    """Explain why a fitted threshold does not suit the mined set, and what to do.
+
+    Args:
+        report: Report of the mining, with its counts.
+        calibrated_on: Set of the fit, for the message.
+
+    Returns:
+        A message. None if the threshold may suit, or was not fitted.
+    """
     if (fitted := report.get("threshold")) is None:
         return None
     from juzhen.mining.negatives import share_of

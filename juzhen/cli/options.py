@@ -246,13 +246,29 @@ def described_args(docstring: str) -> Mapping[str, str]:
 
 
 def refuse_file_names(texts: Sequence[str], remedy: str) -> None:
-    """Raises UserError for a text that is the name of an existing table."""
+    """Check that no text is the name of an existing table.
+
+    Args:
+        texts: Arguments of a verb that takes texts.
+        remedy: End of the message.
+
+    Raises:
+        UserError: One of them is.
+    """
     if files := [text for text in texts if is_table(text) and Path(text).is_file()]:
         raise UserError(f"{files[0]}: is a file, where a text is expected. {remedy}")
 
 
 def require_one_way(backend: str, workers: int | None) -> None:
-    """Raises UserError for a backend and several processes, of which each excludes the other."""
+    """Check that a verb gets either a backend or several processes. Each excludes the other.
+
+    Args:
+        backend: Name of the backend. torch is the default.
+        workers: Number of processes. None: not given.
+
+    Raises:
+        UserError: Both are given.
+    """
     if workers is not None and backend != BackendName.TORCH:
         raise UserError("--workers and --backend exclude each other. Give one of them")
 
@@ -260,7 +276,21 @@ def require_one_way(backend: str, workers: int | None) -> None:
 def encoding_options(
     encoder: Any, backend: str, batch_tokens: int, workers: int | None, cache: Path | None
 ) -> dict[str, Any]:
-    """Return arguments of `encode` from these options. Raises UserError as `require_one_way`."""
+    """Return arguments of `encode` from options of a verb.
+
+    Args:
+        encoder: The encoder. A backend is made of it at the first call.
+        backend: Name of the backend.
+        batch_tokens: Tokens of a batch.
+        workers: Number of processes. None: this process alone.
+        cache: Folder for a cache of embeddings. None: no cache.
+
+    Returns:
+        Name of the argument → value.
+
+    Raises:
+        UserError: As in `require_one_way`.
+    """
     require_one_way(backend, workers)
     from juzhen.backends import Deferred
     from juzhen.encoders.embedding_cache import EmbeddingCache

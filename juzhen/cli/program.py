@@ -135,7 +135,15 @@ def _die_of_sigterm() -> None:
 
 
 def on_sigterm(signum: int, frame: object) -> None:
-    """Raise Terminated. `timeout` sends SIGTERM twice, and the second must not interrupt the removal of files."""
+    """Raise Terminated. `timeout` sends SIGTERM twice, and the second must not interrupt the removal of files.
+
+    Args:
+        signum: Number of the signal.
+        frame: Not read.
+
+    Raises:
+        Terminated: Except within a second of the last one, or while Lightning handles the signal.
+    """
     # Lightning calls this one, too, but saves after the step.
     if "lightning" in type(signal.getsignal(signum)).__module__:
         return
@@ -337,7 +345,11 @@ _announced: set[str] = set()
 
 
 def announce(package: str) -> None:
-    """Says once that `package` is being loaded. Nothing where it is loaded already."""
+    """Print once on stderr that a package is being loaded. Nothing is printed for a loaded package.
+
+    Args:
+        package: Name of the package.
+    """
     if package not in sys.modules and package not in _announced:
         _announced.add(package)
         print(f"loading {package} …", file=sys.stderr, flush=True)
@@ -362,6 +374,9 @@ def loading(package: str = "torch") -> Iterator[None]:
 
     Some code within an import may swallow their exceptions, and the program would continue. A loaded
     package is not announced.
+
+    Args:
+        package: Name of the package. Nothing happens if it is loaded already.
     """
     if package in sys.modules:
         yield
@@ -419,7 +434,11 @@ def version_line() -> str:
 
 
 def info_lines(conf_dir: Path) -> Iterator[str]:
-    """Yield version, libraries, machine, and the default folders of a job."""
+    """Yield version, libraries, machine, and the default folders of a job.
+
+    Args:
+        conf_dir: Folder of the configuration. The answer names it.
+    """
     from juzhen.core.machine import describe_environment, found_hardware
 
     facts = describe_environment()

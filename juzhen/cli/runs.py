@@ -133,6 +133,12 @@ def archive(folder: options.Runs, target: Annotated[Path, Argument(help="folder 
 
 
 def write_page(path: Path | None, text: str) -> None:
+    """Write a text to a file that a verb was given.
+
+    Args:
+        path: The file. None: nothing is written.
+        text: Its content.
+    """
     if path is not None:
         write_text(path, text)
 
@@ -140,6 +146,14 @@ def write_page(path: Path | None, text: str) -> None:
 def read_matrix(
     folder: Path, *, metric: str | None, split: str | None = None, debug: bool = False
 ) -> "Matrix":
+    """Read the transfer matrix of the runs of a folder. Unreadable results are reported and skipped.
+
+    Args:
+        folder: Folder with runs, at any depth.
+        metric: Metric of all columns. None: the main metric of each set.
+        split: dev, test or both. None: one per set.
+        debug: Include runs on a few rows.
+    """
     from juzhen.report.collect import collect
 
     results = collect(folder, report=tell, with_debug=debug)

@@ -95,10 +95,15 @@ def known_verbs() -> list[str]:
 
 
 def module_of(name: str) -> str:
+    """Return the module of a verb.
+
+    Args:
+        name: A verb. An unknown one has a module that does not exist.
+    """
     return SUITE.get(name, f"juzhen.cli.{SHARED.get(name, name)}")
 
 
-def is_part(name: str) -> bool:
+def _is_part(name: str) -> bool:
     """True for a verb of the suite, and for one whose outer room is not deleted."""
     return name in SUITE or is_there(module_of(name))
 
@@ -171,13 +176,17 @@ class Verbs(TyperGroup):
                     [
                         (f"{name:{max(map(len, VERBS))}}", about)
                         for name, about in group.items()
-                        if is_part(name)
+                        if _is_part(name)
                     ]
                 )
 
 
 def current_name(name: str) -> str:
-    """Return the present name of a verb, and print a notice if it was renamed."""
+    """Return the present name of a verb, and print a notice if it was renamed.
+
+    Args:
+        name: First word of a command line. It need not be a verb.
+    """
     if name not in RENAMED_VERBS:
         return name
     note_once(f"juzhen {name}", f"juzhen {RENAMED_VERBS[name]}")
@@ -196,7 +205,7 @@ def verb(name: str) -> Any:
     Raises:
         UserError: An unknown verb, or a verb of the suite without a clone.
     """
-    known = [*filter(is_part, VERBS)]
+    known = [*filter(_is_part, VERBS)]
     if name not in known:
         meant = verb_meant(name)
         hint = f"Type {meant}" if meant else nearest(name, known)
@@ -242,7 +251,12 @@ def commands(name: str) -> dict[str, Any]:
 
 
 def flags(name: str, part: str = "") -> list[str]:
-    """Return the options of a verb, or of its subcommand `part`, such as "index search"."""
+    """Return the options of a verb.
+
+    Args:
+        name: A verb.
+        part: Its subcommand, such as "index search". "", or another text: the options of all subcommands.
+    """
     known = commands(name)
     chosen = [known[part]] if part in known else known.values()
     params = [param for command in chosen for param in command.params]
