@@ -42,21 +42,32 @@ def _logical_shift(keys: Int[Tensor, "*any"], bits: int) -> Int[Tensor, "*any"]:
 
 
 def mixed(keys: Int[Tensor, "*any"]) -> Int[Tensor, "*any"]:
-    """splitmix64's finaliser (Steele et al. 2014, https://doi.org/10.1145/2660193.2660195): scrambles 64 bits."""
+    """splitmix64's finaliser (Steele et al. 2014, https://doi.org/10.1145/2660193.2660195): scrambles 64 bits.
+
+    Args:
+        keys: int64, read as 64 bits each.
+    """
     keys = keys + (0x9E3779B97F4A7C15 - 2**64)
     keys = (keys ^ _logical_shift(keys, 30)) * (0xBF58476D1CE4E5B9 - 2**64)
     keys = (keys ^ _logical_shift(keys, 27)) * (0x94D049BB133111EB - 2**64)
     return keys ^ _logical_shift(keys, 31)
 
 
-def bits(keys: Int[Tensor, "*any"]) -> Int[Tensor, "*any"]:
+def _bits(keys: Int[Tensor, "*any"]) -> Int[Tensor, "*any"]:
     """The first BITS bits of scrambled keys."""
     return _logical_shift(keys, 64 - BITS)
 
 
 def uniform(keys: Int[Tensor, "*any"]) -> Float[Tensor, "*any"]:
-    """Scrambled keys as numbers of [0, 1)."""
-    return bits(keys).float() / 2**BITS
+    """Scrambled keys as numbers of [0, 1).
+
+    Args:
+        keys: int64, results of `mixed`.
+
+    Returns:
+        float32, multiples of 2 to the power of −BITS.
+    """
+    return _bits(keys).float() / 2**BITS
 
 
 @dataclass(frozen=True)
@@ -79,7 +90,16 @@ class Vocabulary:
 
     @classmethod
     def of(cls, tokenizer: PreTrainedTokenizerBase, *, size: int, prompt: str = "") -> "Vocabulary":
-        """`size` is that of the embedding table, which may be larger than the tokenizer's."""
+        """Read the properties of a tokenizer.
+
+        Args:
+            tokenizer: A tokenizer with a mask token.
+            size: Rows of the embedding table. It may be larger than the vocabulary of the tokenizer.
+            prompt: Prompt before every text, which is never masked. "" for none.
+
+        Raises:
+            UserError: The tokenizer has no mask token.
+        """
         if tokenizer.mask_token_id is None:
             raise UserError(
                 f"{tokenizer.name_or_path or 'this encoder'}: its tokenizer has no mask token, which masked "
@@ -95,6 +115,11 @@ class Vocabulary:
         return cls(tokenizer.mask_token_id, special, continues & ~special, ordinary, spared)
 
     def to(self, device: torch.device) -> "Vocabulary":
+        """Copy the tensors to a device.
+
+        Args:
+            device: Device of the new tensors.
+        """
         return mapped(self, lambda tensor: tensor.to(device))
 
 
@@ -103,6 +128,10 @@ def continues_word(token: str, vocabulary: dict[str, int]) -> bool:
     ▁the).
 
     If starts are marked, only Latin letters and digits continue a word, since Chinese has no spaces.
+
+    Args:
+        token: Token as the vocabulary spells it.
+        vocabulary: Token → id. It decides which of the two marks is used.
     """
     if "##a" in vocabulary or "##s" in vocabulary:
         return token.startswith("##")
@@ -114,6 +143,13 @@ def span_start_rate(rate: float, *, mean: float) -> float:
 
     A word is hidden unless none of the spans that begin at it or up to LONGEST_SPAN − 1 words before reaches it:
     rate = 1 − Π_k (1 − p · P(length > k)), with P(length > k) = (1 − 1/mean)^k. Solved by bisection.
+
+    Args:
+        rate: Probability that a word is hidden, between 0 and 1.
+        mean: Mean words of a span before the limit, at least 1.
+
+    Returns:
+        Probability p, at most `rate`.
     """
     low, high = 0.0, rate
     for _ in range(60):
@@ -175,7 +211,7 @@ class Masking:
         token_keys = mixed(keys + tokens.positions)
         draw = uniform(mixed(token_keys ^ _REPLACE))
         # In whole numbers: float32 would round up to the size of the vocabulary, and a Mac's GPU has no float64.
-        drawn_tokens = bits(mixed(token_keys ^ _RANDOM)) * len(vocabulary.ordinary) >> BITS
+        drawn_tokens = _bits(mixed(token_keys ^ _RANDOM)) * len(vocabulary.ordinary) >> BITS
         seen = torch.where(hidden & (draw < self.mask_share), torch.full_like(ids, vocabulary.mask), ids)
         at_random = hidden & (draw >= self.mask_share) & (draw < self.mask_share + self.random_share)
         return torch.where(at_random, vocabulary.ordinary[drawn_tokens], seen), hidden
@@ -227,13 +263,26 @@ class MaskedTokenHead(nn.Module):
         self.train()  # what comes from a folder is set to be used, not to learn
 
     def forward(self, states: Float[Tensor, "some dim"]) -> Float[Tensor, "some vocabulary"]:
+        """Predict the tokens of selected places.
+
+        Args:
+            states: States of these tokens.
+
+        Returns:
+            Logits, one row per state.
+        """
         rows = len(states)
         # Every step hides another number of tokens, and a bf16 product on a CPU keeps code for each shape.
         missing = -rows % FILL_TO if states.device.type == "cpu" else 0
         return self.model(inputs_embeds=F.pad(states, (0, 0, 0, missing)).unsqueeze(0)).logits[0, :rows]
 
     def save(self, backbone: PreTrainedModel, folder: Path) -> None:
-        """Writes the masked language model of `backbone` and this head, as transformers writes it."""
+        """Write the masked language model of a backbone and this head, as transformers writes it.
+
+        Args:
+            backbone: Takes the place of the given states in the file.
+            folder: Target folder.
+        """
         name = self.model.base_model_prefix
         stand_in = getattr(self.model, name)
         setattr(self.model, name, backbone)

@@ -66,7 +66,12 @@ class PairTemplate:
     def of(cls, tokenizer: PreTrainedTokenizerBase, *, apart: bool = True) -> "PairTemplate":
         """Derive the format from a pair of one-letter sentences.
 
-        Raises UserError for a tokenizer of units other than sentences, and if nothing separates the two (`apart`).
+        Args:
+            tokenizer: Joins two sentences to one input.
+            apart: Demand a special token between the two.
+
+        Raises:
+            UserError: Nothing separates the two, the second sentence comes first, or a letter is not one token.
         """
         options = {"return_special_tokens_mask": True, "return_token_type_ids": True}
         joined = tokenizer("a", "b", **options)
@@ -127,7 +132,16 @@ class PairTemplate:
     def join(
         self, first: TokenTable, second: TokenTable, *, max_length: int
     ) -> tuple[TokenTable, TokenTable]:
-        """Token ids of each pair, and their segments, from single sentences."""
+        """Build the inputs of pairs from single sentences.
+
+        Args:
+            first: Tokens of the first sentences, with the special tokens of a single sentence.
+            second: Tokens of the second sentences.
+            max_length: Tokens of a joint input. Longer pairs are truncated as by `lengths`.
+
+        Returns:
+            Token ids of each pair, and their segments.
+        """
         counts = self.lengths(first.lengths, second.lengths, max_length=max_length)
         before, between, _ = (len(part) for part in self.parts)
         ends = np.cumsum(counts[0] + counts[1] + self.num_special)
@@ -191,7 +205,14 @@ class CrossEncoderCollator(SentenceCollator):
         self._both_in_evaluation = both_in_evaluation
 
     def row_lengths(self, examples: Examples) -> np.ndarray:
-        """Tokens of the joint input of each row, int64 (rows,)."""
+        """Tokens of the joint input of each row.
+
+        Args:
+            examples: Pairs or triplets. The longest document of a triplet counts.
+
+        Returns:
+            int64 (rows,).
+        """
         lengths = self.lengths(examples)
         first, *later = examples.columns.values()
         documents = later if examples.kind is Kind.TRIPLET else later[:1]
@@ -259,6 +280,14 @@ class AskedPairCollator(CrossEncoderCollator):
         return super().token_lists(_asked(examples))
 
     def row_lengths(self, examples: Examples) -> np.ndarray:
+        """Tokens of the joint input of each row, each text read on its side.
+
+        Args:
+            examples: Pairs or triplets. The longest document of a triplet counts.
+
+        Returns:
+            int64 (rows,).
+        """
         first, *later = (values.astype(np.int64) for values in examples.columns.values())
         documents = later if examples.kind is Kind.TRIPLET else later[:1]
         lengths = [
@@ -284,7 +313,13 @@ def _asked(examples: Examples) -> Examples:
 
 
 def pack_joint(ids: TokenTable, segments: TokenTable | None, *, max_group_tokens: int | None) -> Tokens:
-    """Joint inputs, packed from the shortest to the longest, each token with its segment (None: all are 0)."""
+    """Pack joint inputs from the shortest to the longest.
+
+    Args:
+        ids: Token ids of each pair.
+        segments: Segment of each of these tokens. None: all are 0.
+        max_group_tokens: As in `pack`.
+    """
     tokens = pack(ids, max_group_tokens=max_group_tokens)
     if segments is None:
         return tokens
@@ -570,7 +605,10 @@ def truncated_pairs(
 ) -> TruncationStats:
     """Count truncated pairs. A sentence that was truncated alone fills the whole input, so the pair does not fit.
 
-    `lengths` as in `truncated_sentences`.
+    Args:
+        encoder: Its `max_length` is the limit.
+        examples: Pairs. Of a triplet, the first two texts count.
+        lengths: As in `truncated_sentences`.
     """
     if lengths is None:
         lengths = encoder.inner.tokenize(examples.sentences).lengths
@@ -581,7 +619,12 @@ def truncated_pairs(
 
 
 def truncated_query_pairs(encoder: PairEncoder, examples: Examples) -> TruncationStats:
-    """The same where each text is read by its side: all pairs of a query and a document in a row."""
+    """Count truncated pairs of a query and each document of its row, where each text is read by its side.
+
+    Args:
+        encoder: Its `max_length` is the limit.
+        examples: Pairs or triplets, the query first.
+    """
     first, *further = examples.columns.values()
     used, positions = np.unique(np.concatenate(further), return_inverse=True)
     queries, places_of_first = np.unique(first, return_inverse=True)

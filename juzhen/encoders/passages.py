@@ -66,7 +66,20 @@ def encode_chunks(
     backend: Any,
     strict: bool,
 ) -> Passages:
-    """As `PassageMixin.encode_chunks`."""
+    """Compute `PassageMixin.encode_chunks`.
+
+    Args:
+        given: A `SentenceEncoder`.
+        texts, chunk_tokens, overlap, late: As in `PassageMixin.encode_chunks`.
+        prompt_name, prompt, normalize, truncate_dim: As in `SentenceEncoder.encode`.
+        batch_tokens, show_progress, workers, backend, strict: As in `SentenceEncoder.encode`.
+
+    Returns:
+        The passages and their embeddings.
+
+    Raises:
+        UserError: As in `PassageMixin.encode_chunks`.
+    """
     chosen = prompt_name is not None or prompt is not None
     encoder = given.with_prompt(prompt_name, prompt) if chosen else given
     require_chunks(encoder, chunk_tokens, overlap, late=late)
@@ -79,7 +92,7 @@ def encode_chunks(
         raise UserError("workers, backend: give one of the two")
     sentences, _ = as_texts(texts)
     size = given.size_of(truncate_dim)
-    split = split_texts(encoder, sentences, chunk_tokens or room_of(encoder), overlap)
+    split = _split_texts(encoder, sentences, chunk_tokens or room_of(encoder), overlap)
     vectors = np.empty((len(split.texts), given.dim), dtype=np.float32)
     with (
         given._reported(strict=strict, size=size),
@@ -107,7 +120,14 @@ def encode_chunks(
 
 
 def require_chunks(encoder: PooledEncoder, chunk_tokens: int | None, overlap: int, *, late: bool) -> None:
-    """Raise UserError if the encoder does not support such passages."""
+    """Raise UserError if the encoder does not support such passages.
+
+    Args:
+        encoder: The encoder.
+        chunk_tokens: Largest number of tokens of a passage. None: the capacity of the encoder.
+        overlap: Tokens that neighbours share, at most half a passage.
+        late: Late chunking, which needs mean pooling and a transformer that reads both ways.
+    """
     require_plain(encoder, "passages")
     if not encoder.tokenizer.is_fast:
         raise UserError(
@@ -139,7 +159,11 @@ def _most_tokens(encoder: PooledEncoder, *, late: bool) -> int | None:
 
 @torch.inference_mode()
 def is_causal(encoder: PooledEncoder) -> bool:
-    """True if the first state does not depend on later tokens."""
+    """True if the first state does not depend on later tokens.
+
+    Args:
+        encoder: The encoder. Two short texts are encoded.
+    """
     with evaluating(encoder):
         number = encoder.tokenize(["a"])[0][0]
         further = [other for other in range(4) if other != number][:2]
@@ -148,7 +172,7 @@ def is_causal(encoder: PooledEncoder) -> bool:
         return torch.allclose(first, second, atol=1e-6)
 
 
-def split_texts(encoder: PooledEncoder, texts: Sequence[str], size: int, overlap: int) -> Split:
+def _split_texts(encoder: PooledEncoder, texts: Sequence[str], size: int, overlap: int) -> Split:
     """The texts in passages of at most `size` tokens."""
     frame, before = Wrapping.of(encoder), len(encoder.prompt)
     tables, numbers, bounds, spans = [], list[int](), list[tuple[int, int]](), list[tuple[int, int]]()
@@ -168,7 +192,7 @@ def split_texts(encoder: PooledEncoder, texts: Sequence[str], size: int, overlap
             zip(portion, encoding["offset_mapping"], strict=True), start
         ):
             characters = np.array(frame.inside(offsets), dtype=np.int64).reshape(-1, 2) - before
-            of_text = passage_places(text, characters.clip(min=0), size, overlap)
+            of_text = _passage_places(text, characters.clip(min=0), size, overlap)
             bounds += of_text
             spans += _spans(text, characters.clip(min=0), of_text)
             numbers += [number] * len(of_text)
@@ -180,7 +204,7 @@ def split_texts(encoder: PooledEncoder, texts: Sequence[str], size: int, overlap
     )
 
 
-def passage_places(
+def _passage_places(
     text: str, characters: Int[np.ndarray, "tokens 2"], size: int, overlap: int
 ) -> list[tuple[int, int]]:
     """Where passages begin and end among the tokens of a text, whose characters are given."""

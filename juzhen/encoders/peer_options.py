@@ -233,6 +233,12 @@ def takes_peer_options(method: Callable[Given, Result]) -> Callable[Given, Resul
     An option that means something else here raises UserError with what to type instead. So does an option that is
     neither True nor False where one of them is expected, an argument of another class than the signature names, and a
     missing or an unknown one.
+
+    Args:
+        method: A function, a method or `__init__`. Its signature names the known options.
+
+    Returns:
+        A function of the same signature.
     """
     known = inspect.signature(method).parameters
     flags = {name for name, one in known.items() if one.annotation in (bool, bool | None)}
@@ -412,20 +418,37 @@ class GuardedAttributesMixin(nn.Module):
 
 
 def check_flag(name: str, value: Any) -> None:
-    """Raise UserError if the value is not True or False."""
+    """Raise UserError if the value is not True or False.
+
+    Args:
+        name: Name of the option, for the message.
+        value: Value of the caller.
+    """
     if not isinstance(value, bool):
         raise UserError(f"{name}={short(repr(value), 40)}: expected True or False")
 
 
 def check_count(name: str, value: Any, *, least: int = 1, most: int | None = None) -> None:
-    """Raise UserError if the value is not an integer within the bounds."""
+    """Raise UserError if the value is not an integer within the bounds.
+
+    Args:
+        name: Name of the option, for the message.
+        value: Value of the caller. True and False are no integers.
+        least: Smallest valid number.
+        most: Largest valid number. None: no limit.
+    """
     if type(value) is not int or value < least or (most is not None and value > most):
         bounds = f"at least {least}" if most is None else f"{least} to {most}"
         raise UserError(f"{name}={short(repr(value), 40)}: expected a whole number, {bounds}")
 
 
 def check_tokenizer(value: Any, present: PreTrainedTokenizerBase) -> None:
-    """Raise UserError if a tokenizer has another vocabulary."""
+    """Raise UserError if a tokenizer has another vocabulary.
+
+    Args:
+        value: Tokenizer of the caller.
+        present: Tokenizer of the encoder.
+    """
     if not isinstance(value, PreTrainedTokenizerBase) or value.get_vocab() != present.get_vocab():
         raise UserError(
             "tokenizer: the weights belong to the vocabulary that they were loaded with. Load another encoder"

@@ -651,6 +651,10 @@ class PackedSentences:
 def layer_at(depth: float, count: int) -> int:
     """Layer number, from 1, at a fraction of `count` layers, rounded up.
 
+    Args:
+        depth: Fraction of the layers, above 0 and at most 1.
+        count: Layers of the transformer.
+
     >>> [layer_at(depth, 12) for depth in (0.01, 0.25, 0.7, 1)], layer_at(0.5, 1)
     ([1, 3, 9, 12], 1)
     """

@@ -161,7 +161,7 @@ def marks_segments(config: BackboneConfig, *, start: str | None) -> bool:
     files = find_encoder(BackboneConfig(path=str(folder), initialize="random"))
     if _architecture(files.layout.transformer).get("type_vocab_size", 2) < 2:
         return False
-    tokenizer = read_tokenizer_file(files.tokenizer)
+    tokenizer = _read_tokenizer_file(files.tokenizer)
     return tokenizer is None or any(tokenizer.encode("a", "b").type_ids)
 
 
@@ -192,7 +192,7 @@ def check_encoder_files(config: BackboneConfig, *, start: str | None = None) -> 
     limit = most_positions(architecture)
     if config.max_length is not None and limit is not None and config.max_length > limit:
         raise UserError(f"max_length={config.max_length}: {config.path} has positions for {limit:,} tokens")
-    if (tokenizer := read_tokenizer_file(files.tokenizer)) is not None:
+    if (tokenizer := _read_tokenizer_file(files.tokenizer)) is not None:
         check_vocabulary(
             without_added(tokenizer.get_vocab(), files), architecture.get("vocab_size"), shown=config.path
         )
@@ -232,14 +232,24 @@ MOST_GROWTH = 4
 
 
 def not_growing(layers: int, kind: str) -> UserError:
-    """Return the error about an architecture that cannot get other layers."""
+    """Return the error about an architecture that cannot get other layers.
+
+    Args:
+        layers: Requested number of layers.
+        kind: `model_type` of the architecture.
+    """
     return UserError(
         f"layers={layers}: {kind} cannot get other layers, only {', '.join(GROWS)} can. Leave it at null"
     )
 
 
 def check_adapter(config: BackboneConfig, files: EncoderFiles) -> None:
-    """Raise UserError if files or packages do not allow the configured adapter."""
+    """Raise UserError if files or packages do not allow the configured adapter.
+
+    Args:
+        config: Configuration with the adapter. None needs peft only for an adapter in the files.
+        files: Files of the encoder.
+    """
     adapter = config.adapter
     if adapter is not None or files.base is not None:
         require_packages("an adapter", "peft", extra="peft")
@@ -261,7 +271,12 @@ def check_adapter(config: BackboneConfig, files: EncoderFiles) -> None:
 
 
 def without_added(vocabulary: Mapping[str, int], files: EncoderFiles) -> Mapping[str, int]:
-    """A tokenizer's vocabulary without the token of templates, which a base does not have and loading adds."""
+    """A tokenizer's vocabulary without the token of templates, which a base does not have and loading adds.
+
+    Args:
+        vocabulary: Token → id.
+        files: Files of the encoder. Only one with an adapter and templates has such a token.
+    """
     added = (INJECTED,) if files.base is not None and files.layout.templates is not None else ()
     return {token: number for token, number in vocabulary.items() if token not in added}
 
@@ -288,6 +303,9 @@ def most_positions(architecture: Mapping[str, Any]) -> int | None:
 
     Rotary types that depend on the longest sentence of a batch count only up to their original length. Beyond it an
     embedding would depend on the other sentences of the batch.
+
+    Args:
+        architecture: Content of config.json.
     """
     limit = architecture.get("max_position_embeddings")
     rotation = architecture.get("rope_parameters") or architecture.get("rope_scaling") or {}
@@ -303,7 +321,7 @@ def most_positions(architecture: Mapping[str, Any]) -> int | None:
     return max(limit, int(first * factor)) if first and factor and kind != "default" else limit
 
 
-def read_tokenizer_file(folder: Path) -> "Tokenizer | None":
+def _read_tokenizer_file(folder: Path) -> "Tokenizer | None":
     """Read tokenizer.json. None if it is missing, because transformers converts older tokenizers."""
     from tokenizers import Tokenizer
 
@@ -315,7 +333,13 @@ def read_tokenizer_file(folder: Path) -> "Tokenizer | None":
 
 
 def check_vocabulary(numbers: Mapping[str, int], rows: Any, *, shown: str) -> None:
-    """Raise UserError if a token id has no embedding."""
+    """Raise UserError if a token id has no embedding.
+
+    Args:
+        numbers: Token → id.
+        rows: Rows of the embedding table, by config.json. Anything but an integer is not checked.
+        shown: Name of the encoder in the message.
+    """
     largest = max(numbers.values(), default=-1)
     if isinstance(rows, int) and largest >= rows:
         raise UserError(

@@ -52,7 +52,11 @@ class OutputLayer(nn.Module, ABC):
         """Content of config.json."""
 
     def save(self, folder: Path) -> None:
-        """Writes both files into a new folder."""
+        """Write both files.
+
+        Args:
+            folder: Folder that does not exist yet.
+        """
         folder.mkdir()
         write_json(folder / "config.json", self.config(), indent=2, in_own_folder=True)
         save_model(self, str(folder / _WEIGHTS), metadata={"format": "pt"})
@@ -88,6 +92,14 @@ class Projection(OutputLayer):
             self.residual = nn.Linear(in_features, out_features, bias=False)
 
     def forward(self, embeddings: Float[Tensor, "sentences dim"]) -> Float[Tensor, "sentences projected"]:
+        """Apply the layer.
+
+        Args:
+            embeddings: Embeddings, or token states for a layer before pooling.
+
+        Returns:
+            Array with `out_features` dimensions.
+        """
         projected = self.activation(self.linear(embeddings))
         if not self.adds_input:
             return projected
@@ -149,6 +161,14 @@ class OutputNorm(OutputLayer):
         self.norm = nn.LayerNorm(dim)
 
     def forward(self, embeddings: Float[Tensor, "sentences dim"]) -> Float[Tensor, "sentences dim"]:
+        """Normalize each embedding.
+
+        Args:
+            embeddings: Embeddings in any precision.
+
+        Returns:
+            float32.
+        """
         return self.norm(embeddings.float())
 
     def config(self) -> dict[str, Any]:
@@ -167,7 +187,7 @@ class OutputNorm(OutputLayer):
         return cls._filled(folder, read_module(folder, cls.kind)["dimension"])
 
 
-class UnitLength(OutputLayer):
+class _UnitLength(OutputLayer):
     """x / ‖x‖ before a layer (`Normalize` in sentence-transformers). The last one is `PooledEncoder.normalize`."""
 
     kind = activation_name = "Normalize"
@@ -186,7 +206,7 @@ class UnitLength(OutputLayer):
 def load_projections(
     folders: Sequence[Path | None], *, width: int, layer_norm: bool | None, token_layers: int = 0
 ) -> list[OutputLayer]:
-    """Load the layers of folders, in order. None is a `UnitLength`.
+    """Load the layers of folders, in order. None scales to length 1.
 
     Args:
         folders: Folders of the layers.
@@ -197,8 +217,8 @@ def load_projections(
     layers: list[OutputLayer] = []
     for number, folder in enumerate(folders):
         settings = {} if folder is None else read_settings(folder / "config.json")
-        if folder is None or settings.keys() == UnitLength(1).config().keys():
-            layers.append(UnitLength(width))
+        if folder is None or settings.keys() == _UnitLength(1).config().keys():
+            layers.append(_UnitLength(width))
         elif "dimension" in settings:
             layers.append(OutputNorm.load(folder))
         else:
@@ -231,13 +251,22 @@ class BilinearScore(nn.Module):
     def forward(
         self, first: Float[Tensor, "batch dim"], second: Float[Tensor, "batch dim"]
     ) -> Float[Tensor, "batch"]:
-        """Compute in float32 also under autocast, which would tie close scores."""
+        """Score pairs. It computes in float32 also under autocast, which would tie close scores.
+
+        Args:
+            first: Embeddings of the first sentences, of any length.
+            second: Embeddings of the second sentences.
+        """
         with torch.autocast(first.device.type, enabled=False):
             first, second = (functional.normalize(layer.float(), dim=-1) for layer in (first, second))
             return ((first @ self.form) * second).sum(dim=-1)
 
     def save(self, folder: Path) -> None:
-        """Writes SCORE_FILE into `folder`."""
+        """Write SCORE_FILE.
+
+        Args:
+            folder: Existing folder of the encoder.
+        """
         save_model(self, str(folder / SCORE_FILE), metadata={"format": "pt"})
 
     @classmethod
@@ -284,7 +313,15 @@ def similarity(
 
 
 def checked_grades(outputs: int, grades: Sequence[float] | None) -> tuple[float, ...]:
-    """Grades of the classes of a head. Raises UserError if their number is wrong, or all are equal."""
+    """Grades of the classes of a head.
+
+    Args:
+        outputs: Numbers that the head returns. 1 needs no grades.
+        grades: Grade of each class, from 0 to 1. None or empty takes GRADES.
+
+    Raises:
+        UserError: Their number is wrong, a grade is out of range, or all are equal.
+    """
     checked = tuple(grades or GRADES.get(outputs, ()))
     if outputs == 1 and not checked:
         return ()

@@ -73,6 +73,9 @@ class Prompts:
         """Prompt of queries or of documents. The default prompt if the side has none.
 
         An instruction for queries that search documents without a prompt does not apply to queries among themselves.
+
+        Args:
+            side: Side of the texts.
         """
         from juzhen.core.examples import Side
 
@@ -93,7 +96,15 @@ class Prompts:
         return [prompts.index(prompt) for prompt in prompts]
 
     def chosen(self, prompt_name: str | None, prompt: str | None) -> str:
-        """Prompt of that name, or the given text. Raises UserError if both are given or the name is unknown."""
+        """Prompt of that name, or the given text.
+
+        Args:
+            prompt_name: Name of a prompt. None: by the text.
+            prompt: The text itself. None: the default prompt.
+
+        Raises:
+            UserError: Both are given, the name is unknown, or the prompt is not a text.
+        """
         if prompt_name is not None and prompt is not None:
             raise UserError(f"prompt_name={prompt_name!r}, prompt={prompt!r}: give one of the two")
         if prompt_name is None:
@@ -110,8 +121,13 @@ class Prompts:
         return self.texts[prompt_name]
 
     def configured(self, config: BackboneConfig) -> "Prompts":
-        """Prompts of a folder under a configuration, in which null keeps the value. Raises UserError for an unknown
-        name.
+        """Prompts of a folder under a configuration.
+
+        Args:
+            config: Its prompts, default name and `include_prompt` replace those of the folder. null keeps them.
+
+        Raises:
+            UserError: The default name is unknown.
         """
         prompts = self.texts if config.prompts is None else config.prompts
         name = self.default_prompt_name if config.default_prompt_name is None else config.default_prompt_name
@@ -144,7 +160,15 @@ class Prompts:
 
 
 def as_prompts(value: "Prompts | Mapping[str, str]", before: Prompts) -> Prompts:
-    """Convert a mapping name → text to Prompts. It keeps the default name of `before` if it has that name."""
+    """Convert a mapping name → text to Prompts.
+
+    Args:
+        value: Prompts are kept.
+        before: A mapping keeps the default name of these, if it has that name, and their `include_prompt`.
+
+    Raises:
+        UserError: The default name is unknown, or the mapping holds no texts.
+    """
     if not isinstance(value, Prompts):
         is_known = isinstance(value, Mapping) and before.default_prompt_name in value
         name = before.default_prompt_name if is_known else None
@@ -155,7 +179,15 @@ def as_prompts(value: "Prompts | Mapping[str, str]", before: Prompts) -> Prompts
 
 
 def prompts_of(settings: Mapping[str, Any], path: Path) -> Prompts:
-    """The prompts in the settings of a folder, in the spelling of sentence-transformers. path: that of the file."""
+    """Read the prompts in the settings of a folder, in the spelling of sentence-transformers.
+
+    Args:
+        settings: Content of the file.
+        path: The file, for messages.
+
+    Raises:
+        UserError: The prompts are not names with texts, or another setting has a wrong type.
+    """
     texts = settings.get("prompts") or {}
     added: tuple[str, ...] = ()
     if isinstance(texts, Mapping):
@@ -171,7 +203,12 @@ def prompts_of(settings: Mapping[str, Any], path: Path) -> Prompts:
 
 
 def refuse_prompt(reader: str, prompt: str) -> None:
-    """Raise UserError if an encoder with a prompt is used for something else than single sentences."""
+    """Raise UserError if an encoder with a prompt is used for something else than single sentences.
+
+    Args:
+        reader: Input that the prompt cannot precede, for the message.
+        prompt: Default prompt of the encoder. "" is accepted.
+    """
     if prompt:
         raise UserError(
             f"the encoder has the default prompt {short(repr(prompt))}, which cannot precede {reader}. "
@@ -237,7 +274,14 @@ class Templates:
 
     @classmethod
     def of(cls, model: Mapping[str, Any]) -> "Templates":
-        """From the model's configuration: `templates` of several languages, and the `language` chosen among them."""
+        """Read the templates from the configuration of a model.
+
+        Args:
+            model: `templates` of several languages, the `language` chosen among them, `use_negative`, and the reading.
+
+        Raises:
+            UserError: The language has no templates, or a key is unknown.
+        """
         templates, language = model["templates"], model["language"]
         if language not in templates:  # null where the sets of a job are in several languages
             choices = " or ".join(f"language={name}" for name in templates)

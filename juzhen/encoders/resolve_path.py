@@ -52,8 +52,13 @@ def locate_folder(path: str) -> Path | None:
     """Local folder of a path, or None if it can only be a hub id.
 
     A relative path is looked up in the working directory, then in the package (builtin/encoder), then in the clone. A
-    built-in name without a revision is the newest one (builtin/mini_zh). Raises UserError if the text is empty, or can
-    only be a path and the folder is missing.
+    built-in name without a revision is the newest one (builtin/mini_zh).
+
+    Args:
+        path: A folder, a built-in name, or a hub id.
+
+    Raises:
+        UserError: The text is empty, names a file, or can only be a path and the folder is missing.
     """
     if not path.strip():
         raise UserError("an empty text names no encoder. Name a run, or the folder of an encoder")
@@ -80,12 +85,20 @@ def locate_folder(path: str) -> Path | None:
 
 
 def has_encoder(folder: Path) -> bool:
-    """True if a folder has the files of an encoder, or of an adapter."""
+    """True if a folder has the files of an encoder, or of an adapter.
+
+    Args:
+        folder: A folder, possibly missing.
+    """
     return any((folder / name).is_file() for name in ("config.json", MODULES_FILE, ADAPTER))
 
 
 def is_built_in(path: str) -> bool:
-    """True for the name of an encoder that is installed with juzhen."""
+    """True for the name of an encoder that is installed with juzhen.
+
+    Args:
+        path: A name such as builtin/mini_zh.
+    """
     return path.startswith(f"{BUILTIN}/") and (PACKAGE / newest(path)).is_dir()
 
 
@@ -106,12 +119,26 @@ def _hint(missing: Path) -> str:
 
 
 def encoder_source(source: str | Path) -> str:
-    """Folder of the encoder of a run or folder. A hub id is returned unchanged. Errors as in `encoder_folder`."""
+    """Folder of the encoder of a run or folder. A hub id is returned unchanged.
+
+    Args:
+        source: A run, a folder or a hub id.
+
+    Raises:
+        UserError: As in `encoder_folder`.
+    """
     return str(source) if locate_folder(str(source)) is None else str(encoder_folder(source))
 
 
 def encoder_folder(folder_or_run: str | Path) -> Path:
-    """Encoder folder of a run, or the folder itself. Raises UserError if the encoder is missing."""
+    """Encoder folder of a run, or the folder itself.
+
+    Args:
+        folder_or_run: Folder of an encoder, or of a finished run. A hub id is refused.
+
+    Raises:
+        UserError: The folder is missing, or has no encoder.
+    """
     source = str(folder_or_run)
     folder = locate_folder(source)
     if folder is None:
@@ -130,7 +157,11 @@ def encoder_folder(folder_or_run: str | Path) -> Path:
 
 
 def has_score_head(folder_or_run: str | Path) -> bool:
-    """True if an encoder scores pairs by a learnt form instead of the cosine. False if no files are available."""
+    """True if an encoder scores pairs by a learnt form instead of the cosine. False if no files are available.
+
+    Args:
+        folder_or_run: Folder of an encoder or of a run, or a hub id.
+    """
     try:
         folder = locate_folder(str(folder_or_run))
     except UserError:
@@ -141,7 +172,14 @@ def has_score_head(folder_or_run: str | Path) -> bool:
 
 
 def is_cross_encoder(folder_or_run: str | Path) -> bool:
-    """True if a run or folder holds a cross-encoder. Raises UserError if the encoder is missing."""
+    """True if a run or folder holds a cross-encoder.
+
+    Args:
+        folder_or_run: Folder of an encoder, or of a finished run.
+
+    Raises:
+        UserError: The encoder is missing.
+    """
     return scores_pairs(encoder_folder(folder_or_run))
 
 
@@ -149,6 +187,9 @@ def scores_pairs(folder: Path) -> bool:
     """True for a cross-encoder: ours, of sentence-transformers, or a transformers classifier.
 
     A broken file is reported later, by its reader.
+
+    Args:
+        folder: Folder of an encoder.
     """
     if (folder / HEAD_FILE).is_file():
         return True
@@ -173,6 +214,11 @@ def check_files(folder: Path, *, needs_weights: bool, shown: str) -> None:
     """Raise UserError with the first missing file of an encoder, and the way to get it.
 
     Libraries open more files than these, so the folder may hold only regular files and folders.
+
+    Args:
+        folder: Folder of the transformer.
+        needs_weights: False for an encoder that begins with random weights.
+        shown: Name of the encoder in the message.
     """
     for path in sorted(path for path in folder.iterdir() if path.exists() and not path.is_dir()):
         require_file(path)
@@ -194,7 +240,11 @@ def check_files(folder: Path, *, needs_weights: bool, shown: str) -> None:
 
 
 def check_weights_index(folder: Path) -> None:
-    """Raise UserError if the index of weights names anything but safetensors files of the same folder."""
+    """Raise UserError if the index of weights names anything but safetensors files of the same folder.
+
+    Args:
+        folder: Folder of the transformer. Without an index, nothing is checked.
+    """
     path = folder / WEIGHTS[1]
     with naming(f"{path}: no list of weights"):
         names = read_settings(path)["weight_map"].values() if path.is_file() else ()
@@ -206,10 +256,20 @@ def check_weights_index(folder: Path) -> None:
 
 
 def has_tokenizer(folder: Path) -> bool:
+    """True if a folder has the files of a tokenizer.
+
+    Args:
+        folder: Folder of a transformer.
+    """
     return any((folder / name).is_file() for name in _TOKENIZERS)
 
 
 def has_weights(folder: Path) -> bool:
+    """True if a folder has weights in safetensors, in one file or with an index.
+
+    Args:
+        folder: Folder of a transformer.
+    """
     return any((folder / name).is_file() for name in WEIGHTS)
 
 
@@ -226,9 +286,14 @@ def _missing_weights(folder: Path) -> str:
 
 
 def download(hub_id: str, revision: str | None) -> Path:
-    """Local cache folder of a hub model, fetched if the hub is reachable.
+    """Local cache folder of a hub model, fetched if the hub is reachable. Without a network this takes seconds.
 
-    Raises UserError if it is not available. Without a network this takes seconds.
+    Args:
+        hub_id: owner/name.
+        revision: Branch, tag or commit. None is main.
+
+    Raises:
+        UserError: The model is neither on the hub nor in the cache.
     """
     from huggingface_hub import snapshot_download
 
@@ -285,11 +350,26 @@ class Base:
 
 
 def is_adapter(folder: Path) -> bool:
+    """True if a folder holds an adapter.
+
+    Args:
+        folder: Folder of an encoder.
+    """
     return (folder / ADAPTER).is_file()
 
 
 def read_base(folder: Path) -> Base:
-    """Base of an adapter folder. `digest` is "" for an adapter of peft, which records none."""
+    """Base of an adapter folder.
+
+    Args:
+        folder: Folder of an adapter of juzhen or of peft.
+
+    Returns:
+        The base. Its digest is "" for an adapter of peft, which records none.
+
+    Raises:
+        UserError: A file that does not describe a base.
+    """
     path = folder / BASE_FILE
     if not path.is_file():
         return _base_of_peft(folder)
@@ -316,7 +396,11 @@ def _base_of_peft(folder: Path) -> Base:
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """The files of the transformer's weights in a folder."""
+    """The files of the transformer's weights in a folder.
+
+    Args:
+        folder: Folder with model.safetensors, or with an index of several files.
+    """
     if (folder / WEIGHTS[0]).is_file():
         return [folder / WEIGHTS[0]]
     names = read_settings(folder / WEIGHTS[1])["weight_map"].values()
@@ -324,7 +408,11 @@ def weight_files(folder: Path) -> list[Path]:
 
 
 def base_digest(folder: Path) -> str:
-    """16 hex digits over the weights of a transformer's folder."""
+    """16 hex digits over the weights of a transformer's folder.
+
+    Args:
+        folder: Folder as for `weight_files`.
+    """
     found = [(path, path.stat()) for path in weight_files(folder)]
     parts = [_file_digest(path, stat.st_mtime_ns, stat.st_size) for path, stat in found]
     return hashlib.sha256(" ".join(parts).encode()).hexdigest()[:16]
@@ -338,7 +426,13 @@ def _file_digest(path: Path, modified_ns: int, size: int) -> str:
 
 
 def require_base(base: Base, folder: Path, *, adapter: Path) -> None:
-    """Raise UserError if the weights in `folder` differ from the base of the adapter's training."""
+    """Raise UserError if the weights in `folder` differ from the base of the adapter's training.
+
+    Args:
+        base: Base as the adapter records it. An empty digest is accepted.
+        folder: Folder of the weights.
+        adapter: Folder of the adapter, for the message.
+    """
     if base.digest and (digest := base_digest(folder)) != base.digest:
         raise UserError(
             f"{adapter}: this adapter was trained with other weights than those of {base.path} "

@@ -40,7 +40,11 @@ _LICENCE = re.compile(r"^license: *([a-zA-Z0-9][\w.-]*) *$", flags=re.MULTILINE)
 
 
 def licence_of(folder: Path) -> str | None:
-    """Licence in the header of a model card, as the hub spells it. None without a licence."""
+    """Licence in the header of a model card, as the hub spells it. None without a licence.
+
+    Args:
+        folder: Folder of an encoder. Without a README.md there is no licence.
+    """
     try:
         text = read_bytes(folder / CARD).decode("utf-8", errors="replace")
     except OSError:
@@ -50,7 +54,7 @@ def licence_of(folder: Path) -> str | None:
     return licence[1] if licence else None
 
 
-def licence_note(licence: str | None) -> str:
+def _licence_note(licence: str | None) -> str:
     """Sentence of a model card for weights that were trained from other weights."""
     if licence is None:
         return ""
@@ -169,7 +173,7 @@ def card_text(
     sections = {key: value for key, value in facts.items() if isinstance(value, dict)}
     parts = [
         f"---\n{header}---\n" if header else "",
-        f"# {in_markdown(title)}\n\n{summary}\n{licence_note(licence)}\n",
+        f"# {in_markdown(title)}\n\n{summary}\n{_licence_note(licence)}\n",
         f"{fact_table(features | rows)}\n## Use\n\n{use}",
         *(
             f"\n## {in_markdown(_words(name)).capitalize()}\n\n{fact_table(section)}"
@@ -202,7 +206,15 @@ def _sizes(encoder: PooledEncoder, loads_elsewhere: bool) -> str:
 def pair_card(
     encoder: Any, settings: dict[str, Any], facts: dict[str, Any], *, loads_elsewhere: bool, place: str = HERE
 ) -> str:
-    """Model card of a cross-encoder, with its settings file. Arguments as in `model_card`."""
+    """Model card of a cross-encoder, in Markdown.
+
+    Args:
+        encoder: A cross-encoder or a reranker.
+        settings: Rows of the first table, besides those of every cross-encoder.
+        facts: As in `model_card`.
+        loads_elsewhere: As in `model_card`.
+        place: As in `model_card`.
+    """
     features = {"architecture": encoder.backbone.config.model_type} | settings
     features["tokens at most"] = encoder.inner.max_length
     features |= adapter_facts(encoder.backbone)
@@ -212,7 +224,11 @@ def pair_card(
 
 
 def fact_table(rows: dict[str, Any]) -> str:
-    """A Markdown table of two columns without headings."""
+    """A Markdown table of two columns without headings.
+
+    Args:
+        rows: Name → value. Underscores become spaces. None is shown as a dash.
+    """
     table_rows = [
         f"| {in_markdown(_words(key))} | {in_markdown(_cell(value))} |" for key, value in rows.items()
     ]
@@ -265,7 +281,14 @@ def save_encoder(encoder: Any, folder: str | Path, *, card: dict[str, Any]) -> P
 
 
 def write_encoder(encoder: Any, folder: Path, card: dict[str, Any], *, place: str = HERE) -> None:
-    """Fills an empty folder as `save_encoder` does. place: what the README calls the folder."""
+    """Fill an empty folder as `save_encoder` does.
+
+    Args:
+        encoder: An encoder of any family.
+        folder: The empty folder.
+        card: Facts for the README.
+        place: Name of the folder in the README.
+    """
     if hasattr(encoder, "write_files"):
         encoder.write_files(folder, card, place)
         return
@@ -305,13 +328,17 @@ def _write_files(encoder: PooledEncoder, folder: Path, card: dict[str, Any], pla
 
 
 def loads_elsewhere(encoder: PooledEncoder) -> bool:
-    """True if sentence-transformers computes the same embeddings."""
+    """True if sentence-transformers computes the same embeddings.
+
+    Args:
+        encoder: The encoder.
+    """
     has_own = encoder.templates is not None or encoder.score_head is not None
-    pools = is_table(encoder) or bool(_their_pooling(encoder))
+    pools = _is_table(encoder) or bool(_their_pooling(encoder))
     return not has_own and pools and not is_ours_alone(encoder.backbone)
 
 
-def is_table(encoder: PooledEncoder) -> bool:
+def _is_table(encoder: PooledEncoder) -> bool:
     """True for the mean of a token table, which is one module in sentence-transformers."""
     is_mean = encoder.pooling == "mean" and encoder.prompts.include_prompt
     return is_mean and isinstance(encoder.backbone, StaticTokens)
@@ -334,7 +361,13 @@ def save_transformer(encoder: PooledEncoder, folder: Path, *, segments: bool | N
 
 
 def save_tokenizer(encoder: PooledEncoder, folder: Path, *, segments: bool | None = None) -> None:
-    """The tokenizer, as `save_transformer` writes it."""
+    """Write the tokenizer as `save_transformer` does.
+
+    Args:
+        encoder: Its tokenizer and maximal length are written.
+        folder: Target folder.
+        segments: The tokenizer returns segment ids. None leaves its setting.
+    """
     tokenizer = copy.copy(encoder.tokenizer)
     if tokenizer.is_fast:
         # The last call leaves its truncation behind; equal encoders should give equal files.
@@ -354,12 +387,22 @@ def save_tokenizer(encoder: PooledEncoder, folder: Path, *, segments: bool | Non
 
 
 def write_settings(path: Path, settings: Any) -> None:
-    """Write a JSON file of an encoder folder, with the indent of sentence-transformers."""
+    """Write a JSON file of an encoder folder, with the indent of sentence-transformers.
+
+    Args:
+        path: A .json file.
+        settings: Objects, lists, texts, numbers, true, false and null.
+    """
     write_json(path, settings, indent=2, in_own_folder=True)
 
 
 def write_module_list(folder: Path, modules: Iterable[tuple[str, str]]) -> None:
-    """Write modules.json from the path and the type of each module."""
+    """Write modules.json.
+
+    Args:
+        folder: Folder of the encoder.
+        modules: Path and type of each module, in their order.
+    """
     listed = [
         {"idx": number, "name": str(number), "path": path, "type": kind}
         for number, (path, kind) in enumerate(modules)
@@ -368,7 +411,12 @@ def write_module_list(folder: Path, modules: Iterable[tuple[str, str]]) -> None:
 
 
 def write_model_settings(folder: Path, settings: dict[str, Any]) -> None:
-    """Write config_sentence_transformers.json, with the versions of the libraries."""
+    """Write config_sentence_transformers.json, with the versions of the libraries.
+
+    Args:
+        folder: Folder of the encoder.
+        settings: Further keys.
+    """
     versions = {"pytorch": torch.__version__, "transformers": transformers.__version__}
     write_settings(folder / PROMPTS_FILE, {"__version__": versions} | settings)
 
@@ -409,7 +457,7 @@ def _their_pooling(encoder: PooledEncoder) -> Modules:
 
 def _write_modules(encoder: PooledEncoder, folder: Path, modules: Modules, settings: dict[str, Any]) -> None:
     """Write the files with which sentence-transformers loads the modules after the transformer."""
-    kinds = {"": "StaticEmbedding" if is_table(encoder) else "Transformer"}
+    kinds = {"": "StaticEmbedding" if _is_table(encoder) else "Transformer"}
     kinds |= {path: path.partition("_")[2] for path in modules}
     write_module_list(
         folder, [(path, f"sentence_transformers.models.{kind}") for path, kind in kinds.items()]

@@ -273,7 +273,7 @@ def _row_hashes(
 
 
 @contextmanager
-def on_one_thread(faiss: Any) -> Iterator[None]:
+def _on_one_thread(faiss: Any) -> Iterator[None]:
     """Make FAISS build deterministically."""
     threads = min(faiss.omp_get_max_threads(), num_cores())  # FAISS knows no CPU quota
     faiss.omp_set_num_threads(1)
@@ -313,7 +313,7 @@ class ApproximateIndex:
         self._equal = EqualRows.of(documents)
         indexed = documents if self._equal is None else documents[self._equal.first]
         self._lists = int(np.sqrt(len(indexed)))
-        with on_one_thread(faiss):
+        with _on_one_thread(faiss):
             self._index: Any = faiss.index_factory(
                 dim, made_of(kind, dim, len(indexed)), faiss.METRIC_INNER_PRODUCT
             )
@@ -478,7 +478,11 @@ class Quantized:
         return (self.codes[rows].astype(np.float32) + 128.5) * steps_of(self.ranges) + self.ranges[0]
 
     def check(self, encoder: Any) -> None:
-        """Nothing is known of the encoder that gave the embeddings but their size."""
+        """Accept any encoder. Nothing is known of the one that gave the embeddings but their size.
+
+        Args:
+            encoder: Not read.
+        """
 
     @property
     def documents(self) -> "Float[np.ndarray, 'rows dim'] | Quantized":

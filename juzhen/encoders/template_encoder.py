@@ -35,7 +35,12 @@ class TemplateTokens(Tokens):
 
     @classmethod
     def of(cls, tokens: Tokens, views: Int[Tensor, "sentences"]) -> "TemplateTokens":
-        """Packed sentences and the number of each one's template, in packed order."""
+        """Add templates to packed sentences.
+
+        Args:
+            tokens: Packed sentences.
+            views: Template number of each sentence, in packed order.
+        """
         given = {part.name: getattr(tokens, part.name) for part in fields(Tokens) if part.init}
         return cls(**given, views=views)
 
@@ -68,6 +73,11 @@ class Frame:
 
     @classmethod
     def of(cls, tokenizer: PreTrainedTokenizerBase) -> "Frame":
+        """Read the special tokens of a tokenizer.
+
+        Args:
+            tokenizer: Its empty text is tokenized.
+        """
         special = np.array(tokenizer("")["input_ids"], np.int32)
         return cls(*np.split(special, [special_around(tokenizer)[0]]))
 
@@ -77,10 +87,16 @@ class Frame:
 
 
 def read_template(text: str, placeholder: str, tokenizer: PreTrainedTokenizerBase, frame: Frame) -> Template:
-    """Tokenize a template with one `placeholder`.
+    """Tokenize a template with one placeholder.
 
     Both halves are tokenized separately, as the sentence is. A subword tokenizer might otherwise join words that touch
     without a space or a sign.
+
+    Args:
+        text: A template with one `placeholder` and any number of [MASK]s.
+        placeholder: Sign that stands for the sentence, or for the state of stage 1.
+        tokenizer: Its mask token replaces [MASK].
+        frame: Special tokens around the input, for the positions of the masks.
     """
     parts = text.replace(MASK, tokenizer.mask_token or MASK).split(placeholder)
     halves = [np.array(tokenizer(text, add_special_tokens=False)["input_ids"], np.int32) for text in parts]
@@ -91,7 +107,13 @@ def read_template(text: str, placeholder: str, tokenizer: PreTrainedTokenizerBas
 
 
 def wrap(table: TokenTable, templates: Sequence[Template], views: np.ndarray, *, frame: Frame) -> TokenTable:
-    """Each text of the table in the template that `views` names for it, between the special tokens.
+    """Put each text in its template, between the special tokens.
+
+    Args:
+        table: Texts with their special tokens.
+        templates: All templates.
+        views: Template number of each text.
+        frame: Special tokens around a text.
 
     >>> frame = Frame(np.array([2]), np.array([3]))
     >>> wrap(TokenTable.of([[2, 7, 8, 3]]), [Template(np.array([5]), np.array([6, 4]), (-2,))], np.array([0]),
@@ -150,7 +172,7 @@ def blanks(
     return TokenTable.of(ids), TokenTable.of(positions)
 
 
-def mask_table(templates: Sequence[Template], *, read: str) -> tuple[Tensor, Tensor]:
+def _mask_table(templates: Sequence[Template], *, read: str) -> tuple[Tensor, Tensor]:
     """Places of the [MASK]s that are read and what each counts, both (templates, masks)."""
     chosen = [template.masks[-1:] if read == "last" else template.masks for template in templates]
     width = max(map(len, chosen))
@@ -207,7 +229,7 @@ class TemplateEncoder(PooledEncoder):
         ]
         self.max_length = self._left_to_sentences(max_length)
         if templates.read != "pooling":
-            masks, weights = mask_table(self.template_tokens, read=templates.read)
+            masks, weights = _mask_table(self.template_tokens, read=templates.read)
             self.register_buffer("_mask_places", masks, persistent=False)
             self.register_buffer("_mask_weights", weights, persistent=False)
         if templates.stage_2 is not None:
@@ -247,7 +269,7 @@ class TemplateEncoder(PooledEncoder):
         ids = np.concatenate([head, [number], template.suffix, self.frame.after])
         self._injected_at = len(head)
         self.register_buffer("_stage_2", torch.from_numpy(ids.astype(np.int64)), persistent=False)
-        masks, weights = mask_table([template], read=self.templates.read)
+        masks, weights = _mask_table([template], read=self.templates.read)
         # Counted from the end, since what stands between the halves is one token.
         self.register_buffer(
             "_stage_2_places",

@@ -23,7 +23,20 @@ NO_THRESHOLD = (
 
 
 def require_reachable(key: str, value: float, encoder: Any, widest: float = 1.0) -> float:
-    """Return a score to compare with an encoder's. Raises UserError if it is no cosine where they are cosines."""
+    """Check a score that is compared with those of an encoder.
+
+    Args:
+        key: Name of the setting, for the message.
+        value: The score.
+        encoder: Scores cosines, unless it has a learnt form or is a cross-encoder.
+        widest: Bound of the absolute value where scores are cosines.
+
+    Returns:
+        The score.
+
+    Raises:
+        UserError: The value is no cosine where scores are cosines.
+    """
     are_cosines = getattr(encoder, "score_head", encoder) is None
     require_number(key, value, -widest if are_cosines else -math.inf, widest if are_cosines else math.inf)
     return value
@@ -36,9 +49,13 @@ class Thresholds(TypedDict):
 
 
 def write_thresholds(folder: Path, facts: Mapping[str, Any]) -> None:
-    """Write the `thresholds` of a model card, set → score, next to the weights in `folder`.
+    """Write the thresholds of a model card next to the weights.
 
     The default is that of the last training set, or of the only set.
+
+    Args:
+        folder: Folder of the weights.
+        facts: `thresholds` is set → score, and `trained_on` lists the stages. Without thresholds nothing is written.
     """
     sets = facts.get("thresholds") or {}
     if not sets:

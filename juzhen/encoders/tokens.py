@@ -376,9 +376,20 @@ class Tokenizing(Protocol):
     @property
     def unpooled(self) -> int: ...
 
-    def reading(self, side: Side) -> Self: ...
+    def reading(self, side: Side) -> Self:
+        """Return the reader of another side.
 
-    def tokenize(self, texts: Sequence[str], *, progress: bool | None = False) -> TokenTable: ...
+        Args:
+            side: Side of the texts.
+        """
+
+    def tokenize(self, texts: Sequence[str], *, progress: bool | None = False) -> TokenTable:
+        """Tokenize texts with their special tokens and the prompt.
+
+        Args:
+            texts: May be empty strings.
+            progress: Show a progress bar. None: on a terminal, after some seconds.
+        """
 
 
 class CachedTokenizer:
@@ -397,7 +408,11 @@ class CachedTokenizer:
         self._progress = None if progress else False
 
     def reading(self, side: Side) -> "CachedTokenizer":
-        """What tokenises behind the prompt for queries or for documents."""
+        """Return the tokenizer behind the prompt of another side, with the same cache.
+
+        Args:
+            side: Side of the texts.
+        """
         other = copy.copy(self)
         other.encoder = self.encoder.reading(side)
         return other
@@ -445,6 +460,9 @@ def unknown_number(tokenizer: Any) -> int | None:
     """Id of the unknown token of a tokenizer, or None.
 
     Byte-level tokenizers may have one that no character maps to.
+
+    Args:
+        tokenizer: A tokenizer of transformers.
     """
     if tokenizer not in _NUMBERS:
         number = tokenizer.unk_token_id
@@ -458,6 +476,9 @@ def token_codes(table: TokenTable) -> UInt64[np.ndarray, "texts"]:
     """A number for the tokens of each text: of equal ones the same, of others another one.
 
     64 bits: among a million texts two codes are equal by chance once in 37 million times. 0 for a text without tokens.
+
+    Args:
+        table: Tokens of the texts.
     """
     if len(table) > PORTION:  # a number takes 8 bytes several times
         portions = (table[start : start + PORTION] for start in range(0, len(table), PORTION))
@@ -509,11 +530,11 @@ def note_unknown(reader: Any, texts: Sequence[str], table: TokenTable, *, is_who
     """
     if (seen := current()) is not None:
         tokenizer = reader.tokenizer
-        codes = read_codes(reader, table, is_whole=is_whole)
+        codes = _read_codes(reader, table, is_whole=is_whole)
         seen.read(tokenizer, texts, unknown_texts(reader, table), codes, partial(characters, tokenizer))
 
 
-def read_codes(reader: Any, table: TokenTable, *, is_whole: bool = False) -> UInt64[np.ndarray, "texts"]:
+def _read_codes(reader: Any, table: TokenTable, *, is_whole: bool = False) -> UInt64[np.ndarray, "texts"]:
     """`token_codes`, with 0 for texts that may be truncated, since equal beginnings would look like equal texts."""
     codes = token_codes(table)
     if not is_whole and not getattr(reader, "expanded_to", 0):
@@ -527,7 +548,7 @@ class ReadSentences:
 
     Attributes:
         is_unknown: The sentence has an unknown token.
-        codes: As in `read_codes`. 0 for unread sentences.
+        codes: As in `token_codes`. 0 for unread sentences, and for those that may be truncated.
     """
 
     is_unknown: Bool[np.ndarray, "sentences"]
@@ -535,20 +556,37 @@ class ReadSentences:
 
     @classmethod
     def none(cls, count: int) -> "ReadSentences":
-        """Sentences that nobody has read."""
+        """Sentences that nobody has read.
+
+        Args:
+            count: Number of the sentences.
+        """
         return cls(np.zeros(count, dtype=bool), np.zeros(count, dtype=np.uint64))
 
     def put(
         self, numbers: Int[np.ndarray, "some"], reader: Any, table: TokenTable, *, is_whole: bool = False
     ) -> None:
-        """Add sentences that a reader has tokenized. Sentences without tokens stay unread."""
+        """Add sentences that a reader has tokenized. Sentences without tokens stay unread.
+
+        Args:
+            numbers: Numbers of the sentences.
+            reader: As of `unknown_texts`.
+            table: Their tokens.
+            is_whole: No sentence is truncated. Else long ones get the code 0.
+        """
         is_read = table.lengths > 0
         numbers, table = numbers[is_read], table[np.flatnonzero(is_read)]
         self.is_unknown[numbers] |= unknown_texts(reader, table)
-        self.codes[numbers] = read_codes(reader, table, is_whole=is_whole)
+        self.codes[numbers] = _read_codes(reader, table, is_whole=is_whole)
 
     def counted(self, sentences: Sequence[str], numbers: Int[np.ndarray, "some"], tokenizer: Any) -> Unknown:
-        """Unknown characters of some sentences."""
+        """Unknown characters of some sentences.
+
+        Args:
+            sentences: All sentences.
+            numbers: Numbers of those to count.
+            tokenizer: Tokenizer that read them.
+        """
         texts = [sentences[number] for number in numbers.tolist()]
         unknown = np.flatnonzero(self.is_unknown[numbers])
         found = characters(tokenizer, [texts[row] for row in unknown[:SAMPLED].tolist()])
@@ -556,7 +594,12 @@ class ReadSentences:
 
 
 def characters(tokenizer: Any, texts: Sequence[str]) -> Counter[str]:
-    """Unknown characters of texts with their counts, most frequent first. See `unknown_characters`."""
+    """Unknown characters of texts with their counts, most frequent first. See `unknown_characters`.
+
+    Args:
+        tokenizer: A tokenizer of transformers.
+        texts: Texts without special tokens. Their first LOOKED_THROUGH characters are read.
+    """
 
     def encode(some: Sequence[str]) -> Iterator[tuple[Sequence[int], Any]]:
         for start in range(0, len(some), PORTION):

@@ -70,7 +70,11 @@ class Workers:
         self._folder.cleanup()
 
     def check(self, encoder: PooledEncoder) -> None:
-        """Raise UserError if the encoder has changed since the start."""
+        """Raise UserError if the encoder has changed since the start.
+
+        Args:
+            encoder: The encoder of the call.
+        """
         if _state(encoder) != self._state:
             raise UserError("workers: they hold another encoder, or other settings of it. Start them again")
 
@@ -101,7 +105,15 @@ class Workers:
 def started(
     encoder: PooledEncoder, workers: "int | Sequence[str | torch.device] | Workers | None"
 ) -> AbstractContextManager["Workers | None"]:
-    """Start workers for one block. Running workers, or None, are returned unchanged."""
+    """Start workers for one block.
+
+    Args:
+        encoder: The encoder.
+        workers: As the devices of `Workers`. Running workers, or None, are kept.
+
+    Returns:
+        A block that ends the workers that it started.
+    """
     if workers is None or isinstance(workers, Workers):
         return nullcontext(workers)
     return Workers(encoder, workers)
