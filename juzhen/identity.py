@@ -1,8 +1,8 @@
-"""Settings that decide the numbers of a job, in four readings. Needs no torch.
+"""Settings that decide the numbers of a job, in three readings. Needs no torch.
 
 `unread` finds keys that a job does not read. `deciding_settings` is the content of a run key, `stage_settings` that of
-a stage digest. `identify` finds the row of a table. Each model declares in its settings which keys it reads
-(`juzhen.models`).
+a stage digest. `juzhen.report.row_identity` finds the row of a table. Each model declares in its settings which keys it
+reads (`juzhen.models`).
 """
 
 import hashlib
@@ -11,7 +11,6 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cache, lru_cache
 from pathlib import Path
@@ -20,7 +19,6 @@ from typing import Any
 from juzhen.core.aliases import with_current_keys, with_old_keys, with_old_options
 from juzhen.core.errors import UserError
 from juzhen.core.paths import as_recorded, is_here
-from juzhen.core.result import Result
 from juzhen.core.safe_open import open_regular_file
 from juzhen.encoders.layout import read_layout
 from juzhen.encoders.resolve_path import ADAPTER, ADAPTER_WEIGHTS, BASE_FILE, encoder_source
@@ -43,7 +41,14 @@ from juzhen.models.settings import (
 
 
 def unread(job: Job) -> dict[str, Unread]:
-    """Find the keys that a job does not read."""
+    """Return the keys that a job does not read.
+
+    Args:
+        job: Composed configuration in plain containers, with names of today or of 0.2.
+
+    Returns:
+        Pattern of dotted keys → rule. The first rule of a key counts. Empty without a model.
+    """
     if not isinstance(job.get("model"), Mapping):
         return {}
     job = with_current_keys(job)
@@ -63,7 +68,15 @@ def unread(job: Job) -> dict[str, Unread]:
 
 
 def why_unread(key: str, job: Job) -> str | None:
-    """Explain why a job does not read a key, and what to type."""
+    """Explain why a job does not read a key, and what to type.
+
+    Args:
+        key: Dotted key. Keys of a stage or a set are resolved.
+        job: Composed configuration in plain containers.
+
+    Returns:
+        The reason and the way out, without full stop. None if the job reads the key.
+    """
     for pattern, rule in unread(job).items():
         plain = key
         for owner in ("schedule.stages.", "schedule.sets.") if rule.in_stages else ():
@@ -79,6 +92,12 @@ def as_read(job: Job) -> dict[str, Any]:
     """Copy a job without keys that are unread or change no number.
 
     Some of these keys are replaced by a default instead, so that older runs keep their keys.
+
+    Args:
+        job: Composed configuration in plain containers. It is not changed.
+
+    Returns:
+        A copy with the key names of today.
     """
     job = with_current_keys(job)
     instead: dict[str, Any] = {"training.checkpoint_every": "200 steps"}
@@ -94,13 +113,27 @@ def as_read(job: Job) -> dict[str, Any]:
 
 
 def is_below(key: str, pattern: str) -> bool:
-    """Check whether a dotted key matches a pattern, or is below a match. `*` matches any one part."""
+    """Check whether a dotted key matches a pattern, or is below a match. `*` matches any one part.
+
+    Args:
+        key: Dotted key.
+        pattern: Dotted key in which a part may have `*`.
+
+    Returns:
+        True also for the key itself.
+    """
     parts, expected = key.split("."), pattern.split(".")
     return len(parts) >= len(expected) and all(map(fnmatchcase, parts, expected))
 
 
 @cache
 def is_below_any(key: str, patterns: tuple[str, ...]) -> bool:
+    """Check whether a dotted key matches one of several patterns, or is below a match.
+
+    Args:
+        key: Dotted key.
+        patterns: As in `is_below`.
+    """
     return any(is_below(key, pattern) for pattern in patterns)
 
 
@@ -108,6 +141,14 @@ Rules = Iterator[tuple[str, Unread]]
 
 
 def learns(job: Job) -> bool:
+    """Check whether a job trains.
+
+    Args:
+        job: Composed configuration in plain containers.
+
+    Returns:
+        False without training sets, and for a model that never trains.
+    """
     return bool(job.get("dataset")) and settings_of(job["model"]).trains
 
 
@@ -296,6 +337,12 @@ not the computation.
 def without_paths(settings: Any) -> Any:
     """Replace models and losses, at any depth, by their names and numbers.
 
+    Args:
+        settings: Plain data of any depth. They are not changed.
+
+    Returns:
+        A copy. Options of losses have their names of 0.2, of which keys are made.
+
     >>> without_paths({"loss": {"_target_": "juzhen.losses.pairs.Circle", "name": "circle", "margin": 0.2}})
     {'loss': {'name': 'circle', 'margin': 0.2}}
     """
@@ -312,13 +359,27 @@ def without_paths(settings: Any) -> Any:
 
 
 def deciding_callbacks(chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """Callbacks that decide the weights, by default none."""
+    """Return the callbacks that decide the weights.
+
+    Args:
+        chosen: Name → settings of a callback. By default a callback does not decide the weights.
+
+    Returns:
+        Name → settings of those with `decides_weights`.
+    """
     nodes = {name: node for name, node in chosen.items() if isinstance(node, Mapping)}
     return {name: without_paths(node) for name, node in nodes.items() if node.get("decides_weights")}
 
 
 def deciding_set(described: Mapping[str, Any]) -> dict[str, Any]:
-    """Description of a data set, without later keys that it leaves to the loss."""
+    """Return the description of a data set, without later keys that it leaves to the loss.
+
+    Args:
+        described: Settings of the set.
+
+    Returns:
+        A copy.
+    """
     settings = {
         key: value
         for key, value in described.items()
@@ -336,10 +397,16 @@ def deciding_set(described: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def deciding_backbone(backbone: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings of a backbone, without its name and without an unset adapter, attention and prompt.
+    """Return the settings of a backbone, without its name and without an unset adapter, attention and prompt.
 
     Spellings of one path, such as ./a/ and a, are equal. The first revision of a built-in encoder has its plain name,
     as in older results.
+
+    Args:
+        backbone: Settings of the group `backbone`.
+
+    Returns:
+        A copy.
     """
     return {
         key: re.sub(r"^(builtin/.*)@1$", r"\1", os.path.normpath(value))
@@ -351,7 +418,14 @@ def deciding_backbone(backbone: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def deciding_model(model: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings of a model without its variant. A teacher counts by its weights."""
+    """Return the settings of a model without its variant. A teacher counts by its weights.
+
+    Args:
+        model: Settings of the group `model`, with its language filled in.
+
+    Returns:
+        A copy, with a digest instead of the teacher's path. A missing teacher keeps its path.
+    """
     deciding = {key: value for key, value in without_paths(model).items() if key != "variant"}
     if deciding.get("teacher_prompt") is None:
         deciding.pop("teacher_prompt", None)  # older runs lack the key
@@ -366,6 +440,12 @@ def with_language(config: Mapping[str, Any]) -> dict[str, Any]:
 
     Training sets decide. Without training, evaluation sets decide. A set of translations counts for both languages.
     Languages with equal templates agree, as in model=simcse.
+
+    Args:
+        config: Composed configuration in plain containers.
+
+    Returns:
+        A copy of its part `model`. `language` stays null if the sets disagree.
     """
     model = dict(config.get("model") or {})
     if model.get("language", "") is not None:
@@ -384,7 +464,14 @@ def with_language(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def deciding_augmentation(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings of an augmentation that decide numbers, or {}. A file of translations counts by its content."""
+    """Return the settings of an augmentation that decide numbers. A file of translations counts by its content.
+
+    Args:
+        settings: Settings of the group `augmentation`.
+
+    Returns:
+        The settings with a digest of the file. {} without views.
+    """
     views = list(settings.get("views") or ())
     if not views:
         return {}
@@ -432,7 +519,14 @@ def _file_digest(path: Path, modified_ns: int) -> str:
 
 
 def key_of_settings(deciding: Mapping[str, Any]) -> str:
-    """Compute a run key."""
+    """Compute a run key.
+
+    Args:
+        deciding: Output of `deciding_settings`. Its order counts.
+
+    Returns:
+        Eight hexadecimal digits.
+    """
     text = json.dumps(deciding, ensure_ascii=False, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
@@ -443,6 +537,12 @@ def deciding_settings(config: Job) -> dict[str, Any]:
     Unread keys are left out. Models and losses count by name, wherever their classes are defined, and a backbone by
     path. An initial encoder and a teacher count by weights and prompt. The order of mappings is kept, because a
     curriculum [a, b] is not [b, a].
+
+    Args:
+        config: Composed configuration in plain containers. It is not changed.
+
+    Returns:
+        Plain data with the key names of 0.2.
     """
     config = as_read(config)
     deciding = without_paths({key: value for key, value in config.items() if key not in NOT_PART_OF_THE_RUN})
@@ -522,177 +622,3 @@ def stage_settings(
     if callbacks := deciding_callbacks(job.callbacks):
         deciding["callbacks"] = callbacks
     return with_old_keys(deciding)
-
-
-# The row of a table.
-
-NOT_PART_OF_THE_ROW = {
-    *NOT_PART_OF_THE_RUN,
-    *("seed", "evaluate", "evaluation", "dataset", "schedule"),
-    "on_bad_row",  # a finished run read the same rows
-}
-"""Keys that do not distinguish rows, apart from those in `_arithmetic`. `dataset` and `schedule` are represented by the
-training sets.
-"""
-
-TRAINING_ONLY = ("loss", "training", "optimizer", "augmentation")
-"""Keys without a meaning for untrained weights."""
-
-WEIGHTS_ONLY = ("backbone", "init_from")
-"""Keys without a meaning for a lexical baseline."""
-
-DESCRIPTIONS = ("about", "license", "origin", "rows")
-"""Keys of a data set that describe or check it, and change no row."""
-
-CHOICE = ("validate_every", "patience", "monitor")
-"""Keys of training that choose a validation. They have no meaning if the last weights are used."""
-
-
-GROUPS = {"averaging": "average", "mining": "mining", "set_weights": "weights"}
-"""Module of a callback → its group."""
-
-CHOICES = {"GradNorm": "gradnorm"}
-"""Class of a callback → its option, if that is not the class name in lower case."""
-
-
-@dataclass(frozen=True)
-class Identity:
-    """Identity of a result, shared by results that differ only in their seeds.
-
-    Attributes:
-        trained_on: "a>b" for a curriculum, "a+b" for a mixture, "" for no training, "lexical" for a lexical baseline.
-        settings: Deciding configuration as sorted (dotted key, value) pairs. Models and losses count by name.
-        backbone: Name of the backbone, or "". Not compared.
-        unread: Patterns of unread keys. Not compared.
-    """
-
-    trained_on: str
-    settings: tuple[tuple[str, str], ...]
-    backbone: str = field(default="", compare=False)
-    unread: tuple[str, ...] = field(default=(), compare=False)
-
-    def reads(self, key: str) -> bool:
-        """Check whether the job reads a dotted key."""
-        return not is_below_any(key, self.unread)
-
-
-def identify(result: Result, *, before_training: bool) -> Identity:
-    """Find the identity of a result, or of its initial weights if `before_training`."""
-    is_trained = bool(result.trained_on) and not before_training
-    job = result.config if is_trained else {**result.config, "dataset": {}}
-    config = as_read(job)
-    excluded = set(NOT_PART_OF_THE_ROW)
-    if not settings_of(config["model"]).trains:
-        trained_on, is_trained = "lexical", False
-        excluded.update(TRAINING_ONLY, WEIGHTS_ONLY)
-    elif not is_trained:
-        trained_on = ""
-        excluded.update(TRAINING_ONLY)
-    else:
-        stages = result.trained_on
-        trained_on = ">".join(stages) if is_curriculum(result) else "+".join(sorted(stages))
-    if merge := config.get("merge"):  # the rows of its parents have their training
-        excluded.update(TRAINING_ONLY)
-    settings = without_paths({key: value for key, value in config.items() if key not in excluded})
-    backbone = settings.get("backbone", {}).get("name") or ""
-    if "backbone" in settings:
-        settings["backbone"] = deciding_backbone(settings["backbone"])
-    if trained_on != "lexical":
-        settings |= _arithmetic(config)
-    if limit := (config.get("evaluation") or {}).get("limit"):
-        settings["evaluation.limit"] = limit
-    augmentation = settings.pop("augmentation", None) or {}
-    if views := augmentation.get("views"):  # otherwise nothing was changed
-        settings["augmentation"] = {**augmentation, "views": " ".join(views)}
-    if settings.pop("filter_leaks", False) and is_trained:
-        # Evaluation sets then decide which training rows remain.
-        settings["filter_leaks"] = "+".join(sorted({*(config.get("evaluate") or {}), *config["dataset"]}))
-    if isinstance(training := settings.get("training"), Mapping):
-        # Without a dev set the last weights were used, whatever the validations.
-        chosen = result.training.get("selected_on", True)
-        idle = {"checkpoint_every", *(() if chosen else CHOICE)}
-        kept = without(training, LATER["training"])
-        settings["training"] = {key: value for key, value in kept.items() if key not in idle}
-    if is_trained and not merge:
-        # The conversion or limit of a set decides too, for sets that this stage has seen.
-        seen = [name for stage in result.trained_on for name in stage.split("+")]
-        settings["dataset"] = {name: _deciding_rows(config["dataset"].get(name) or {}) for name in seen}
-        settings["loss"] = _losses_in_use(settings.get("loss") or {}, settings["dataset"])
-        settings |= without_paths(_schedule_of_row(config["schedule"], result.stage, seen))
-        settings["callbacks"] = _callbacks(config.get("callbacks") or {})
-    flat = tuple(sorted(_flatten(with_old_keys(settings)).items()))
-    return Identity(trained_on, flat, backbone, tuple(unread(job)))
-
-
-def _arithmetic(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings of the arithmetic: bf16, 8 bits and compiled layers give other numbers for equal weights and rows."""
-    hardware, evaluation = config.get("hardware") or {}, config.get("evaluation") or {}
-    settings = {"evaluation.backend": evaluation.get("backend", "torch")}
-    settings |= {"hardware.precision": hardware["precision"]} if "precision" in hardware else {}
-    return settings | ({"hardware.compile": True} if hardware.get("compile") else {})
-
-
-def _losses_in_use(loss: Mapping[str, Any], sets: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Losses of the row types in use. Without any, all losses."""
-    kinds = {described.get("convert_to") or described.get("kind") for described in sets.values()}
-    return {kind: node for kind, node in loss.items() if kind in kinds} or loss
-
-
-def _deciding_rows(described: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings that decide the training rows of a set. Only the chosen layout counts."""
-    settings = {key: value for key, value in deciding_set(described).items() if key not in DESCRIPTIONS}
-    if layouts := described.get("layouts"):
-        chosen = described["layout"]
-        settings["layouts"] = {chosen: layouts[chosen]} if chosen in layouts else {}
-    return settings
-
-
-def _schedule_of_row(schedule: Mapping[str, Any] | str, stage: int, seen: Sequence[str]) -> dict[str, Any]:
-    """Settings of sets and earlier stages. The settings of this stage belong to the result."""
-    if isinstance(schedule, str):
-        return {}
-    order = schedule["order"] or seen
-    earlier = {str(number): schedule["stages"].get(name) for number, name in enumerate(order[:stage])}
-    settings: dict[str, Any] = {
-        "schedule.sets": {name: numbers for name, numbers in schedule["sets"].items() if name in seen},
-        "schedule.stages": {number: numbers for number, numbers in earlier.items() if numbers},
-    }
-    usual = {"schedule.sample_by": "size", "schedule.temperature": 1, "schedule.weigh_loss": False}
-    settings |= {key: schedule.get(key.removeprefix("schedule."), value) for key, value in usual.items()}
-    return {key: value for key, value in settings.items() if value and value != usual.get(key)}
-
-
-def deciding_choices(result: Result) -> list[str]:
-    """Name the callbacks that decided the weights of a trained row."""
-    return [node["name"] for node in _callbacks(as_read(result.config).get("callbacks") or {}).values()]
-
-
-def _callbacks(chosen: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Numbers of callbacks that decide weights, each with the name of its choice."""
-    described = {}
-    for name, numbers in deciding_callbacks(chosen).items():
-        *_, module, kind = chosen[name]["_target_"].split(".")
-        choice = CHOICES.get(kind) or re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind).lower()
-        if module == "mining":
-            choice = "ance" if numbers.get("background") else "dynamic"
-            choice = "static" if numbers.get("every_steps") is None else choice
-        called = name if name == module != "mining" else f"{GROUPS.get(module, name)}: {choice}"
-        described[name] = {key: value for key, value in numbers.items() if key != "decides_weights"}
-        described[name]["name"] = called
-    return described
-
-
-def is_curriculum(result: Result) -> bool:
-    """True for a curriculum of several stages, not for one stage that lists its sets."""
-    schedule = result.config["schedule"]
-    if isinstance(schedule, str):
-        return schedule == "serial"
-    return schedule["name"] == "serial" and len(schedule["order"] or result.config["dataset"]) > 1
-
-
-def _flatten(settings: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    flat: dict[str, str] = {}
-    for key, value in settings.items():
-        name = f"{prefix}{key}"
-        flat |= _flatten(value, f"{name}.") if isinstance(value, Mapping) else {name: str(value)}
-    return flat

@@ -22,8 +22,8 @@ from juzhen.encoders.layout import (
 )
 from juzhen.encoders.resolve_path import check_weights_index
 from juzhen.export import loaders
-from juzhen.identity import identify
 from juzhen.mining.negatives import _claim
+from juzhen.report.row_identity import identify
 from juzhen.report.training import Audit, parts_of
 from launch import run_folder
 from launch.stage_store import StageEntry

@@ -6,7 +6,7 @@ import pytest
 
 from conf.own_classes import is_own
 from juzhen.core.result import FORMAT_VERSION, RESULT_FILE, Result
-from juzhen.identity import identify
+from juzhen.report.row_identity import identify
 from launch.job import run_key
 from tools.archives import unpacked
 

@@ -185,8 +185,7 @@ def _short(value: Any) -> str:
 def keys() -> Facts:
     """Key, row and label of every committed result, from the job that it has stored."""
     from juzhen.core.result import Result
-    from juzhen.identity import identify
-    from juzhen.report.row_identity import label_runs
+    from juzhen.report.row_identity import identify, label_runs
     from launch.job import run_key
 
     facts: Facts = {}

@@ -136,7 +136,7 @@ class Answer:
         return paths
 
 
-def answer_of(
+def _answer_of(
     search: Search, reading: Reading, *, leaks: dict[str, int], left_out: dict[str, str], folder: Path | None
 ) -> Answer:
     """Read the answer off a search, however far it has come."""
@@ -298,7 +298,18 @@ def _words(stages: Stages) -> str:
 def command_of(
     stages: Stages, target: Target, sources: dict[str, TrainingSet], encoder: str, reading: Reading
 ) -> str:
-    """The command that trains a recipe: of the suite, after the files have become sets."""
+    """Return the command that trains a recipe: of the suite, after the files have become sets.
+
+    Args:
+        stages: (source, rows) of each stage. () gives the command that encodes.
+        target: Set to be scored on.
+        sources: Name → training set.
+        encoder: Folder or built-in name of the initial encoder.
+        reading: Options with which files and sets were read.
+
+    Returns:
+        Commands, joined by `&&`.
+    """
     if not stages:
         return command("juzhen", "encode", encoder, "texts.txt")
     names, words, tables = list[str](), list[str](), list[str]()
@@ -447,7 +458,7 @@ def advise(
     trials.panel = read_panel(read, [trials.sources[name] for name in order], reading)
     search = Search(trials, order, minutes=minutes, seeds=(seed, seed + 1, seed + 2), report=say, begun=begun)
     search.run()
-    answer = answer_of(search, reading, leaks=leaks, left_out=left_out, folder=out)
+    answer = _answer_of(search, reading, leaks=leaks, left_out=left_out, folder=out)
     if out is not None:
         answer.write(out)
     return answer

@@ -228,6 +228,14 @@ class Search:
     # Statistics of what was made.
 
     def seeds_of(self, stages: Stages) -> list[Trial]:
+        """Return the finished trainings of a recipe, one a seed.
+
+        Args:
+            stages: (source, rows) of each stage. () is the untrained encoder.
+
+        Returns:
+            Trials in the order in which they were made.
+        """
         return [trial for trial in self.trials.made if trial.recipe.stages == stages]
 
     @property
@@ -242,9 +250,15 @@ class Search:
         return float(self.seeds_of(())[0].scores["all"][0])
 
     def gain(self, stages: Stages) -> float:
-        """Mean gain over the untrained encoder, in points, on the rows that the recipe has not learnt from.
+        """Return the mean gain over the untrained encoder, on the rows that the recipe has not learnt from.
 
         The untrained encoder is scored on the same rows. So a recipe of all rows and one of dev rows can be compared.
+
+        Args:
+            stages: A finished recipe.
+
+        Returns:
+            Points, as the mean over its seeds.
         """
         return float(np.mean(self._gains(stages), axis=0)[0])
 
@@ -266,7 +280,16 @@ class Search:
         return float(np.sqrt(squares / freedom))
 
     def compare(self, first: Stages, second: Stages, *, level: float = 0.05) -> Difference:
-        """Compute how much better one recipe is than another: the difference of their gains."""
+        """Compare the gains of two recipes.
+
+        Args:
+            first: A finished recipe.
+            second: Another one. () is the untrained encoder.
+            level: Share of intervals that miss the truth.
+
+        Returns:
+            First minus second, in points.
+        """
         sides = [self._gains(stages) for stages in (first, second)]
         found = difference(sides[0], sides[1], self.deviation, level=level)
         if first and second:
@@ -281,9 +304,15 @@ class Search:
         return Difference(found.value, found.value - half, found.value + half, found.row_error, one)
 
     def gain_of_best(self, *, level: float = 0.05) -> Difference:
-        """Estimate what the best recipe gains over the untrained encoder, corrected for having been chosen.
+        """Estimate the gain of the best recipe over the untrained encoder, corrected for having been chosen.
 
         The same rows and seeds have chosen it. See `winner_interval`.
+
+        Args:
+            level: Share of intervals that miss the truth.
+
+        Returns:
+            The gain in points. 0 if the untrained encoder is the best.
         """
         best, *others = self.recipes
         plain = self.compare(best, (), level=level)
@@ -300,20 +329,40 @@ class Search:
         return Difference(value, low, high, plain.row_error, plain.seed_error)
 
     def behind_best(self, *, level: float = 0.05) -> dict[Stages, Difference]:
-        """Compute how far each other recipe is behind the best one.
+        """Compute the distance of each other recipe to the best one.
 
         All intervals hold together, by Bonferroni's correction: the best was chosen among all.
+
+        Args:
+            level: Share of calls in which an interval misses the truth.
+
+        Returns:
+            Recipe → the best minus this one, in points.
         """
         best, *others = self.recipes
         return {each: self.compare(best, each, level=level / len(others)) for each in others}
 
     def contenders(self, *, level: float = 0.05) -> list[Stages]:
-        """Recipes not clearly worse than the best one, the best first."""
+        """Return the recipes not clearly worse than the best one.
+
+        Args:
+            level: As in `behind_best`.
+
+        Returns:
+            Recipes, the best first.
+        """
         behind = self.behind_best(level=level)
         return [self.recipes[0], *(each for each, found in behind.items() if not found.low > 0)]
 
     def needed(self, found: Difference) -> tuple[int, int]:
-        """Return the scored rows, and the seeds for each side, that would decide the measured difference."""
+        """Return the scored rows, and the seeds for each side, that would decide the measured difference.
+
+        Args:
+            found: Difference of two recipes. Below 0.1 points it counts as 0.1.
+
+        Returns:
+            Number of scored rows, and number of seeds.
+        """
         size = max(abs(found.value), 0.1)
         return (
             rows_needed(self.trials.target.num_scored, found.row_error, size),
@@ -428,7 +477,14 @@ class Search:
                     self._make(stages, seed)
 
     def lost_elsewhere(self, stages: Stages) -> Mapping[str, float]:
-        """Set of the panel → change against the untrained encoder, in points."""
+        """Return the change of each set of the panel against the untrained encoder.
+
+        Args:
+            stages: A finished recipe.
+
+        Returns:
+            Set → mean change over the seeds, in points. Empty if the panel was not scored.
+        """
         before, after = (
             [trial.panel for trial in self.seeds_of(each) if trial.panel] for each in ((), stages)
         )
@@ -454,9 +510,14 @@ def stored_gains() -> pd.DataFrame:
 
 
 def expected_gain(source: str, target: str) -> float:
-    """Return the measured gain of a source on a target, in points.
+    """Return the measured gain of a source on a target.
 
-    For a new target it is the mean over all targets. For a new source it is NaN.
+    Args:
+        source: Name of a training set.
+        target: Name of the scored set. The mean over all targets is taken for an unknown one.
+
+    Returns:
+        Points. NaN for an unknown source.
     """
     gains = stored_gains()
     if source not in gains.index:
@@ -470,7 +531,14 @@ def expected_gain(source: str, target: str) -> float:
 
 
 def mean_tfidf(sets: Sequence[Examples]) -> np.ndarray:
-    """Compute mean TF-IDF vectors over characters and pairs of them, one per set (sets, terms), of length 1."""
+    """Compute mean TF-IDF vectors over characters and pairs of them.
+
+    Args:
+        sets: The target and the sources, at least one.
+
+    Returns:
+        float32 (sets, terms), each row of length 1.
+    """
     texts = [_texts(each) for each in sets]
     vectorizer = TfidfVectorizer(analyzer="char", ngram_range=(1, 2), sublinear_tf=True, dtype=np.float32)
     vectorizer.fit([text for part in texts for text in part])
@@ -478,23 +546,31 @@ def mean_tfidf(sets: Sequence[Examples]) -> np.ndarray:
     return np.asarray(means / np.maximum(np.linalg.norm(means, axis=1, keepdims=True), 1e-9))
 
 
-def mean_embeddings(encoder: SentenceEncoder, sets: Sequence[Examples]) -> np.ndarray:
+def _mean_embeddings(encoder: SentenceEncoder, sets: Sequence[Examples]) -> np.ndarray:
     """Compute the mean embedding of at most MOST_ENCODED texts of each set, of length 1, (sets, dim)."""
     means = [np.asarray(encoder.encode(_texts(each)[:MOST_ENCODED])).mean(axis=0) for each in sets]
     return np.stack([mean / max(float(np.linalg.norm(mean)), 1e-9) for mean in means])
 
 
 def trial_order(sources: Sequence[TrainingSet], target: Target, encoder: SentenceEncoder) -> list[str]:
-    """Names of the sources, the most promising first, by the sum of ranks.
+    """Order the sources by the sum of ranks.
 
     Ranks are by TF-IDF, by mean embeddings, and by earlier gains. In results/decide the first two choose better than
     trainings of some hundred rows do.
+
+    Args:
+        sources: Training sets. Without any the list is empty.
+        target: Set to be scored on.
+        encoder: Encoder that computes the mean embeddings.
+
+    Returns:
+        Names of the sources, the most promising first.
     """
     if not sources:
         return []
     sets = [target.scored, *(source.rows for source in sources)]
     ranks = np.zeros(len(sources))
-    for of_target, *of_sources in (mean_tfidf(sets), mean_embeddings(encoder, sets)):
+    for of_target, *of_sources in (mean_tfidf(sets), _mean_embeddings(encoder, sets)):
         ranks += rankdata([-float(mean @ of_target) for mean in of_sources])
     gains = np.array([expected_gain(source.name, target.name) for source in sources])
     gains = np.where(np.isnan(gains), np.nanmean(gains) if np.isfinite(gains).any() else 0.0, gains)

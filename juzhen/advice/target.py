@@ -88,7 +88,15 @@ class Reading:
         return (*header, *(word for key, value in values.items() if value for word in (f"--{key}", value)))
 
     def split(self, config: DatasetConfig, split: str) -> Examples | None:
-        """Read a split of a set, or the head of its file. None without a file."""
+        """Read a split of a set, or the head of its file.
+
+        Args:
+            config: Description of the set. Its file may have any size.
+            split: Such as "train". Only of "train" a head is read.
+
+        Returns:
+            The rows. None without a file.
+        """
         with tempfile.TemporaryDirectory(prefix="juzhen_") as folder:
             files = files_of(asdict(config), split, source=Source.LOCAL, data_dir=self.data_dir) or []
             layout = config.layouts.get(config.layout)
@@ -102,7 +110,14 @@ class Reading:
             )
 
     def own(self, path: Path) -> tuple[DatasetConfig, Examples]:
-        """Read a user's file, or its head."""
+        """Read a user's file, or its head.
+
+        Args:
+            path: A table, or a folder of the three files of judgements.
+
+        Returns:
+            The description of the rows, and the rows.
+        """
         path = path.expanduser()
         if not path.is_file():
             return own_set(path, self.table, "train")
@@ -111,14 +126,29 @@ class Reading:
         return replace(config, name=set_name(path)), replace(rows, name=set_name(path))
 
     def place_of(self, config: DatasetConfig) -> Path | None:
-        """Return the training file of a set whose name train.py cannot have in keys, which are ASCII. Else None."""
+        """Return the training file of a set whose name is not ASCII, because keys of train.py are ASCII.
+
+        Args:
+            config: Description of the set.
+
+        Returns:
+            The first file. None for an ASCII name and without a file.
+        """
         if config.name.isascii():
             return None
         files = files_of(asdict(config), "train", source=Source.LOCAL, data_dir=self.data_dir)
         return files[0] if files else None
 
     def sampled(self, examples: Examples, limit: int) -> Examples:
-        """Draw at most `limit` rows, the same for the same seed, with a table of their sentences alone."""
+        """Draw some rows, the same for the same seed, with a table of their sentences alone.
+
+        Args:
+            examples: Rows of a split.
+            limit: Largest number of rows.
+
+        Returns:
+            At most `limit` rows.
+        """
         return cut(examples, limit, self.seed)
 
     def _head(self, path: Path, folder: Path) -> Path:
@@ -260,7 +290,7 @@ class Target:
     @property
     def num_scored(self) -> int:
         """Number of scored rows, or of queries."""
-        return num_scores(self.scored)
+        return _num_scores(self.scored)
 
     @property
     def num_dev(self) -> int:
@@ -357,7 +387,7 @@ def read_search_target(tables: Mapping[str, Path], reading: Reading) -> Target:
     assert scored is not None  # `splits` leaves neither empty
     assert train is not None
     _require_scored(scored, str(tables["queries"]))
-    if num_scores(scored) > MOST_DEV:
+    if _num_scores(scored) > MOST_DEV:
         scored = reading.sampled(scored, MOST_DEV)
     dev = with_fewer_documents(scored, reading.seed)
     words = [word for part, path in tables.items() for word in (f"--{part}", path)]
@@ -368,13 +398,21 @@ def read_search_target(tables: Mapping[str, Path], reading: Reading) -> Target:
     return Target(name, dev, own, np.ones(len(dev), bool), _metric(dev.kind), tables["queries"], config)
 
 
-def num_scores(rows: Examples) -> int:
+def _num_scores(rows: Examples) -> int:
     """Number of scores of an evaluation: one per query of judgements, else one per row."""
     return len(np.unique(rows.columns["query"])) if rows.kind in JUDGED else len(rows)
 
 
 def with_fewer_documents(rows: Examples, seed: int) -> Examples:
-    """Keep the judged documents of a corpus and a sample of the others, MOST_DOCUMENTS in all."""
+    """Keep the judged documents of a corpus and a sample of the others, MOST_DOCUMENTS in all.
+
+    Args:
+        rows: Rows of a set. Without a corpus they stay.
+        seed: Draws the sample.
+
+    Returns:
+        Rows with a corpus of at most MOST_DOCUMENTS, or of the judged ones if these are more.
+    """
     if rows.documents is None or len(rows.documents) <= MOST_DOCUMENTS:
         return rows
     judged = np.unique(rows.columns["document"])
@@ -447,7 +485,15 @@ def read_sources(
 
 
 def with_rows(examples: Examples, rows: np.ndarray) -> Examples:
-    """Take some rows with a table of their sentences alone: a table of a whole set would be encoded whole."""
+    """Take some rows with a table of their sentences alone: a table of a whole set would be encoded whole.
+
+    Args:
+        examples: Rows of a split.
+        rows: Indices, or a mask over all rows.
+
+    Returns:
+        The rows in the order of the indices.
+    """
     chosen = examples.select(rows)
     return _with_sentences(chosen, np.unique(np.concatenate(list(chosen.columns.values()))))
 
@@ -467,7 +513,16 @@ def _with_sentences(rows: Examples, used: np.ndarray) -> Examples:
 def source_of(
     rows: Examples, *, place: Path | None = None, config: DatasetConfig | None = None
 ) -> TrainingSet:
-    """Rows in the kind that a bi-encoder learns from, with their loss."""
+    """Return rows in the kind that a bi-encoder learns from, with their loss.
+
+    Args:
+        rows: Rows of any kind.
+        place: The user's file. None for a set of conf/dataset.
+        config: Its description. None if it has none.
+
+    Returns:
+        NLI pairs as triplets, and judgements as positive pairs. Other kinds stay.
+    """
     if rows.kind is Kind.NLI_PAIR:
         rows = convert_rows(rows, Kind.TRIPLET)
     if rows.kind in JUDGED:
@@ -483,6 +538,15 @@ def read_panel(
 
     The sets of the sources come first, then other sets of the language. Demo sets are only used without other
     sets.
+
+    Args:
+        target: Set to be scored on, which is never in the panel.
+        sources: Training sets to choose from.
+        reading: Options with which files and sets are read.
+        most: Largest number of sets.
+
+    Returns:
+        Dev rows of sets that are scored by Spearman's correlation.
     """
     described = described_sets(DATASETS, reading.config_dir)
     first = [source.name for source in sources if source.place is None]
@@ -553,7 +617,7 @@ def _require_scored(rows: Examples, word: str) -> None:
         why = UNSCORED.get(rows.kind, "texts with classes are scored by a classifier")
         raise UserError(f"{word}: {why}. Give pairs with labels, pairs that belong together, or triplets")
     unit, least = ("scored queries", LEAST_QUERIES) if rows.kind in JUDGED else ("rows", LEAST_ROWS)
-    if num_scores(rows) < least:
+    if _num_scores(rows) < least:
         raise UserError(
-            f"{word}: too few {unit} ({num_scores(rows)}) to compare trainings. Give at least {least}"
+            f"{word}: too few {unit} ({_num_scores(rows)}) to compare trainings. Give at least {least}"
         )

@@ -75,7 +75,15 @@ class Trial:
 
 
 def row_values(rows: SetRows, metric: str) -> tuple[np.ndarray, np.ndarray | None]:
-    """Return the inputs of a score: a number per row for a mean, or scores and gold for a correlation."""
+    """Return the inputs of a score.
+
+    Args:
+        rows: Scores of the rows of one set.
+        metric: Main metric of the set.
+
+    Returns:
+        Score and gold value of each row for "spearman". Else the metric of each row, and None.
+    """
     if metric != "spearman":
         return np.asarray(rows[metric], dtype=float), None
     gold = np.asarray(rows["gold"], dtype=float)
@@ -116,7 +124,17 @@ def measured(
 
 
 def passes(name: str, rows: int) -> int:
-    """How often a training sees the rows of a source: a few hundred own rows are too few steps for one pass."""
+    """Return the number of times that a training sees the rows of a source.
+
+    A few hundred own rows are too few steps for one pass.
+
+    Args:
+        name: Source. Only OWN is repeated.
+        rows: Number of its rows.
+
+    Returns:
+        1, 2 or 3.
+    """
     return 1 if name != OWN or rows > 3000 else 2 if rows > 1000 else 3
 
 
@@ -163,7 +181,15 @@ class Trials:
         self.num_reused, self.seconds_per_row, self.scoring_seconds = 0, 0.0, 0.0
 
     def make(self, recipe: Recipe, *, with_panel: bool = False) -> Trial:
-        """Train by a recipe and score the result. A finished one is returned, also of an earlier call."""
+        """Train by a recipe and score the result.
+
+        Args:
+            recipe: Its sources and seed.
+            with_panel: Score the panel too.
+
+        Returns:
+            The trial. A finished one is returned, also of an earlier call.
+        """
         if (known := self._made(recipe, with_panel)) is not None:
             return known
         if (folder := self._finished(recipe, with_panel)) is not None:
@@ -180,7 +206,12 @@ class Trials:
         return trial
 
     def knows(self, recipe: Recipe, *, with_panel: bool = False) -> bool:
-        """True if a trial was made, in this call or in an earlier one with the same encoder, data and settings."""
+        """True if a trial was made, in this call or in an earlier one with the same encoder, data and settings.
+
+        Args:
+            recipe: Its sources and seed.
+            with_panel: The panel must have been scored too.
+        """
         return self._made(recipe, with_panel) is not None or self._finished(recipe, with_panel) is not None
 
     def _made(self, recipe: Recipe, with_panel: bool) -> Trial | None:
@@ -257,6 +288,15 @@ class Trials:
         return sum(passes(name, min(count, kept[name])) * count for name, count in recipe.stages)
 
     def scored(self, encoder: SentenceEncoder, sets: Sequence[Examples]) -> Evaluation:
+        """Score an encoder without intervals.
+
+        Args:
+            encoder: The encoder.
+            sets: Rows with gold values.
+
+        Returns:
+            Scores of the sets and of their rows.
+        """
         settings = EvaluationSettings(seed=self.seed)
         settings.evaluation = replace(settings.evaluation, bootstrap_samples=0)
         return evaluate(encoder, list(sets), settings=settings)

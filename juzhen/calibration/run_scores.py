@@ -70,6 +70,14 @@ class ScoredSet:
         return self.scores, self.gold
 
     def select(self, rows: np.ndarray) -> "ScoredSet":
+        """Select rows.
+
+        Args:
+            rows: Indices, or a mask over all rows.
+
+        Returns:
+            The rows in the order of the indices.
+        """
         return ScoredSet(self.examples.select(rows), self.scores[rows])
 
 
@@ -89,7 +97,15 @@ class ScoredEncoder(ABC):
 
     @abstractmethod
     def scored(self, name: str, split: str) -> ScoredSet | None:
-        """Return the rows of a split with their scores. None for a missing split."""
+        """Return the rows of a split with their scores.
+
+        Args:
+            name: Name of the set.
+            split: Such as "dev".
+
+        Returns:
+            The rows. None for a missing split.
+        """
 
     @cached_property
     def weights(self) -> str:
@@ -219,7 +235,6 @@ class ScoredRun(ScoredEncoder):
         return list(wanted or fitting)
 
     def scored(self, name: str, split: str) -> ScoredSet | None:
-        """Return the rows of a split with their scores. None if the run had no such split."""
         column = f"{split}/{name}"
         if column not in self.result.data:
             return None

@@ -76,7 +76,14 @@ class CrossEncoderPlan(EncodingPlan):
         return [compared.shaped(outputs[rows, 0]) for compared, rows in of_sets]
 
     def logits(self, outputs: Float[np.ndarray, "pairs outputs"]) -> list[Float[np.ndarray, "rows classes"]]:
-        """Class logits per row of each set, without columns if the model has no classes."""
+        """Return the class logits per row of each set.
+
+        Args:
+            outputs: Of the model for `examples`, in order. The first number of a pair is its score.
+
+        Returns:
+            (rows, classes) per set. (rows, 0) if the model has no classes.
+        """
         return [outputs[rows, 1:] for rows in self._rows[: len(self.sets)]]
 
     def matchers(self, outputs: Float[np.ndarray, "pairs outputs"]) -> list[Matcher]:
@@ -168,7 +175,14 @@ class LexicalPlan(EncodingPlan):
             self._compare = partial(lexical.overlaps, method=method)
 
     def scores(self, outputs: np.ndarray) -> list[np.ndarray]:
-        """Counted over the rows of each set, see `juzhen.metrics.lexical.lexical_scores`."""
+        """Score the rows of each set by terms counted over these rows, see `juzhen.metrics.lexical.lexical_scores`.
+
+        Args:
+            outputs: Unused, because no encoder runs.
+
+        Returns:
+            As `EncodingPlan.scores`.
+        """
         scored = []
         for dataset in self.sets:
             counted = [text for column in dataset.columns for text in dataset.texts(column)]
@@ -199,7 +213,16 @@ class LexicalPlan(EncodingPlan):
         return score
 
     def features(self, outputs: np.ndarray) -> list[dict[str, Features]]:
-        """Counted over the classifier's training rows, or over all rows if it is judged in folds. Length 1."""
+        """Return features by terms that are counted over the classifier's training rows.
+
+        Without a training split, which is judged in folds, they are counted over all rows.
+
+        Args:
+            outputs: Unused, because no encoder runs.
+
+        Returns:
+            For each task: split → features of length 1.
+        """
         features = []
         for task in self.tasks:
             texts = {

@@ -94,6 +94,15 @@ class RunEncoder:
         )
 
     def encode(self, inputs: Iterable[Mapping[str, Any]], *, prompt_type: Any = None, **_: Any) -> np.ndarray:
+        """Encode texts for mteb.
+
+        Args:
+            inputs: Batches with the texts under "text".
+            prompt_type: Side of mteb: "query", "document" or None, as text or enumeration.
+
+        Returns:
+            float64 (texts, dim).
+        """
         texts = [text for batch in inputs for text in batch["text"]]
         side = SIDES[getattr(prompt_type, "value", prompt_type)]
         vectors = self._before[1] if self._before[0] is side else {}
@@ -105,12 +114,30 @@ class RunEncoder:
         return np.stack([vectors[text] for text in texts]).astype(np.float64)
 
     def similarity(self, embeddings1: Any, embeddings2: Any) -> torch.Tensor:
+        """Score all pairs of two sides.
+
+        Args:
+            embeddings1: (rows, dim).
+            embeddings2: (columns, dim).
+
+        Returns:
+            (rows, columns): the encoder's score.
+        """
         options = {"truncate_dim": self._options["truncate_dim"]}
         return torch.as_tensor(
             self._encoder.similarity(np.asarray(embeddings1), np.asarray(embeddings2), **options)
         )
 
     def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> torch.Tensor:
+        """Score pairs, row by row.
+
+        Args:
+            embeddings1: (pairs, dim).
+            embeddings2: (pairs, dim).
+
+        Returns:
+            The encoder's score of each pair.
+        """
         pairs = zip(np.asarray(embeddings1), np.asarray(embeddings2), strict=True)
         return torch.stack([self.similarity(first, second) for first, second in pairs])
 

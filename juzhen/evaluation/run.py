@@ -81,7 +81,15 @@ def describe_rows(
 
 
 def with_leaks(data: Described, seen: Mapping[str, Seen]) -> Described:
-    """Row statistics of each split, with the rows that training has seen if they were counted."""
+    """Return row statistics of each split, with the rows that training has seen.
+
+    Args:
+        data: `split/set` → statistics. They are not changed.
+        seen: `split/set` → rows that training has seen. Splits without an entry were not counted.
+
+    Returns:
+        A copy, with "leaked" where rows were counted.
+    """
     leaks = {
         key: {"leaked": {"rows": len(rows.rows), "share": rows.share, "by_set": dict(rows.by_set)}}
         for key, rows in seen.items()
@@ -92,7 +100,16 @@ def with_leaks(data: Described, seen: Mapping[str, Seen]) -> Described:
 def cut_in_training(
     encoder: Any, collate: SentenceCollator, sets: Mapping[str, Examples]
 ) -> dict[str, TruncationStats]:
-    """`train/set` → number of truncated texts, from the tokens of the training. Empty without an encoder."""
+    """Count the truncated texts of training sets, from the tokens of the training.
+
+    Args:
+        encoder: The encoder. None for a model without one.
+        collate: Has the tokens.
+        sets: Name → training rows.
+
+    Returns:
+        `train/set` → counts. Empty without an encoder.
+    """
     if encoder is None or not (family := family_of(encoder)).cuts:
         return {}
     cuts = {}
@@ -106,7 +123,16 @@ def cut_in_training(
 def cut_in_evaluation(
     encoder: Any, collate: SentenceCollator, plan: EncodingPlan | None
 ) -> dict[str, TruncationStats]:
-    """`split/set` → number of truncated texts, or pairs, from the tokens of the encoded sentences."""
+    """Count the truncated texts, or pairs, of evaluation splits, from the tokens of the encoded sentences.
+
+    Args:
+        encoder: The encoder. None for a model without one.
+        collate: Has the tokens.
+        plan: What was encoded. None if nothing was.
+
+    Returns:
+        `split/set` → counts. Empty without an encoder, and for one that reads long texts in chunks.
+    """
     if getattr(encoder, "chunk_overlap", None) is not None:
         return {}
     if encoder is None or plan is None or not (family := family_of(encoder)).cuts:
@@ -126,9 +152,17 @@ def cut_in_evaluation(
 def unknown_in_training(
     encoder: Any, collate: SentenceCollator, sets: Mapping[str, Examples]
 ) -> dict[str, Unknown]:
-    """`train/set` → characters and texts that the encoder cannot distinguish, from the training tokens.
+    """Count characters and texts of training sets that the encoder cannot distinguish, from the training tokens.
 
     Running text is left out, because its tokens are not stored.
+
+    Args:
+        encoder: The encoder. None for a model without one.
+        collate: Has the tokens.
+        sets: Name → training rows.
+
+    Returns:
+        `train/set` → counts. Empty without an encoder.
     """
     if encoder is None or not family_of(encoder).cuts:
         return {}
@@ -146,9 +180,17 @@ def unknown_in_training(
 def read_in_evaluation(
     encoder: Any, collate: SentenceCollator, plan: EncodingPlan | None
 ) -> ReadSentences | None:
-    """Unknown characters in the sentences of a plan, from the encoded tokens. None without an encoder.
+    """Find unknown characters in the sentences of a plan, from the encoded tokens.
 
     Sentences with embeddings from a cache, or read in chunks, have no tokens at this point, and are tokenised.
+
+    Args:
+        encoder: The encoder. None for a model without one.
+        collate: Has the tokens.
+        plan: What was encoded. None if nothing was.
+
+    Returns:
+        The tokens of each sentence. None without an encoder.
     """
     if encoder is None or plan is None or not family_of(encoder).cuts:
         return None
@@ -172,7 +214,16 @@ def read_in_evaluation(
 def unknown_in_evaluation(
     encoder: Any, plan: EncodingPlan | None, read: ReadSentences | None
 ) -> dict[str, Unknown]:
-    """`split/set` → characters that the encoder does not know. `read`: output of `read_in_evaluation`."""
+    """Count characters of evaluation splits that the encoder does not know.
+
+    Args:
+        encoder: The encoder.
+        plan: What was encoded. None if nothing was.
+        read: Output of `read_in_evaluation`.
+
+    Returns:
+        `split/set` → counts.
+    """
     if plan is None or read is None:
         return {}
     return {
@@ -184,7 +235,15 @@ def unknown_in_evaluation(
 
 
 def unknown_line(counts: Mapping[str, Unknown], where: str) -> str | None:
-    """One line about all of them. None if all characters are known and no two texts are equal."""
+    """Write a line about the unknown characters of several splits.
+
+    Args:
+        counts: `split/set` → counts.
+        where: "training" or "evaluation", the first word of the line.
+
+    Returns:
+        One line. None if all characters are known and no two texts are equal.
+    """
     line = added([*counts.values()]).line()
     return f"{where}: {line}" if line else None
 
@@ -199,7 +258,15 @@ def _lengths(counts: np.ndarray, sentences: Sequence[str], encoder: SentenceEnco
 
 
 def cut_line(cuts: Mapping[str, TruncationStats], where: str) -> str | None:
-    """One line about all of them. None if nothing is truncated."""
+    """Write a line about the truncated texts of several splits.
+
+    Args:
+        cuts: `split/set` → counts.
+        where: "training" or "evaluation".
+
+    Returns:
+        One line. None if nothing is truncated.
+    """
     if not any(counted.cut for counted in cuts.values()):
         return None
     worst = max(cuts, key=lambda key: cuts[key].share)

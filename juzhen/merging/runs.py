@@ -22,9 +22,9 @@ from juzhen.evaluation.run import EvaluationRun
 from juzhen.evaluation.saved_run import SavedRun, load_start
 from juzhen.evaluation.scoring import fitted_thresholds
 from juzhen.evaluation.settings import EvaluationSettings, device_name
-from juzhen.identity import identify
 from juzhen.merging.merge import Merged, MergeRecipe, dev_settings, merge_models, opened_models
 from juzhen.models import settings_of
+from juzhen.report.row_identity import identify
 
 MIX: dict[str, Any] = {
     "name": "mix",

@@ -64,7 +64,7 @@ class Retriever(Protocol):
         """
 
 
-class DenseRetriever:
+class DenseRetriever(Retriever):
     """Documents by the score of an encoder: the cosine, or its learnt form.
 
     Queries and corpus are encoded at the first use, which takes (queries + documents) × dim × 4 bytes.
@@ -158,7 +158,7 @@ def _best_of_all(
     return np.concatenate(documents), np.concatenate(scores)
 
 
-class BM25Retriever:
+class BM25Retriever(Retriever):
     """Documents by BM25 (`juzhen.metrics.lexical`). Only documents that share a term with the query are found."""
 
     name = digest = "bm25"
@@ -273,7 +273,7 @@ def _ordered(pool: Pool) -> Pool:
     return Pool(**{name: column[order] for name, column in vars(pool).items()})
 
 
-class AsymmetricRetriever:
+class AsymmetricRetriever(Retriever):
     """Documents by the exact scores of an `AsymmetricEncoder`. Every document is scored.
 
     Queries and corpus are encoded at the first use: dim × 4 bytes for each token, or 8 bytes for each nonzero number of

@@ -126,6 +126,15 @@ class Known:
         return np.where(answers, 1, np.where(apart, 0, UNKNOWN)).astype(np.int8)
 
     def own_copies(self, query: np.ndarray, document: np.ndarray) -> Bool[np.ndarray, "candidates"]:
+        """Find documents with the text of their query.
+
+        Args:
+            query: Number of the query of each pair.
+            document: Number of the document of each pair.
+
+        Returns:
+            True where the texts differ at most in spaces, punctuation, width and case.
+        """
         return self._query_text[query] == self._document_text[document]
 
     def reasons(self, query: np.ndarray, document: np.ndarray) -> Iterable[tuple[Reason, np.ndarray]]:
@@ -390,6 +399,15 @@ class Miner:
         return pool, refused(pool, self.known, positive, options, by_judge=self.judge is not None), bar
 
     def rows(self, pool: Pool, queries: Int[np.ndarray, "queries"]) -> RowPairs:
+        """Repeat the candidates of each query for each of its positives, with the score of that positive.
+
+        Args:
+            pool: Candidates of the queries.
+            queries: Numbers of neighbouring queries, rising.
+
+        Returns:
+            Pairs in the order of the positives.
+        """
         starts = self.known.starts[queries[0] : queries[-1] + 2]
         owners = np.repeat(queries, np.diff(starts))
         positives = self.known.positives[starts[0] : starts[-1]]

@@ -86,7 +86,17 @@ def _description(path: Path) -> Path:
 
 
 def training_command(table: Path, description: Path, loss: str, data_dir: Path) -> str:
-    """Return the command that trains on a written table only."""
+    """Return the command that trains on a written table only.
+
+    Args:
+        table: The written table. Its name is the name of the set.
+        description: Its file `<config dir>/dataset/<set>.yaml`.
+        loss: Override of the loss, such as `loss=info_nce`.
+        data_dir: Folder of the sets.
+
+    Returns:
+        Two lines.
+    """
     arguments = (
         "--config-dir",
         description.parents[1],

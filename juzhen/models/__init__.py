@@ -27,7 +27,14 @@ def all_settings() -> dict[str, type[ModelSettings]]:
 
 
 def settings_of(model: Mapping[str, Any]) -> type[ModelSettings]:
-    """Return the settings of a job's model. Models without their own settings get the common ones."""
+    """Return the settings of a job's model. Models without their own settings get the common ones.
+
+    Args:
+        model: Settings of the group `model`, with `_target_` or with a name.
+
+    Returns:
+        A subclass of `ModelSettings`, or the class itself.
+    """
     own = all_settings().get(class_of(model))
     if own is None and model.get("name"):
         named = (kind for kind in all_settings().values() if kind.name == name_of(model))

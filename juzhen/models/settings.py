@@ -32,13 +32,29 @@ OFF: Mapping[str, Mapping[str, Any]] = {"softmax": {"label_smoothing": 0}}
 
 
 def without_later_numbers(node: Mapping[str, Any]) -> dict[str, Any]:
-    """Copy losses without their `LATER_NUMBERS`, so that runs of earlier versions keep their keys."""
+    """Copy losses without their `LATER_NUMBERS`, so that runs of earlier versions keep their keys.
+
+    Args:
+        node: Settings at any depth. They are not changed.
+
+    Returns:
+        A copy.
+    """
     later = LATER_NUMBERS.get(str(node.get("name")), {}) if "_target_" in node else {}
     kept = without(node, later).items()
     return {key: without_later_numbers(one) if isinstance(one, Mapping) else one for key, one in kept}
 
 
 def without(settings: Mapping[str, Any], later: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out the keys that have the value which older runs had without them.
+
+    Args:
+        settings: Plain settings. They are not changed.
+        later: Key → that value.
+
+    Returns:
+        A copy.
+    """
     return {key: value for key, value in settings.items() if key not in later or value != later[key]}
 
 
@@ -46,6 +62,12 @@ def name_of(node: Mapping[str, Any]) -> str:
     """Return the name of a model or loss. For a table of losses by example kind it is `by_kind`.
 
     Settings without a name have that of their class's module: lightning_modules.cot.CotEncoder → cot.
+
+    Args:
+        node: Settings with `_target_`, or a table of losses.
+
+    Returns:
+        Such as "info_nce".
     """
     target = node.get("_target_")
     if not target:
@@ -54,16 +76,30 @@ def name_of(node: Mapping[str, Any]) -> str:
 
 
 def numbers_of(node: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the constructor arguments of a model or loss."""
+    """Return the constructor arguments of a model or loss.
+
+    Args:
+        node: Settings of the model or loss.
+
+    Returns:
+        A copy without `_target_` and `name`.
+    """
     return {key: value for key, value in node.items() if key not in ("_target_", "name")}
 
 
 def class_of(node: Mapping[str, Any]) -> str:
-    """Return the class name without its module. "" without a class."""
+    """Return the class name without its module. "" without a class.
+
+    Args:
+        node: Settings of a model, with `_target_` or without.
+
+    Returns:
+        Such as "CotEncoder".
+    """
     return str(node.get("_target_", "")).rpartition(".")[2]
 
 
-def loss_names(job: Mapping[str, Any]) -> set[str]:
+def _loss_names(job: Mapping[str, Any]) -> set[str]:
     """Return the names of all losses of a composed job, its stages and its sets, with wrapped losses."""
     schedule = job.get("schedule")
     schedule = schedule if isinstance(schedule, Mapping) else {}
@@ -146,7 +182,14 @@ VIEW_OF_KEY = {"translations": "translation"}
 
 
 def idle_sizes(views: Sequence[str]) -> dict[str, Any]:
-    """Keys of the sizes of unused views → their neutral values."""
+    """Return the keys of the sizes of unused views with their neutral values.
+
+    Args:
+        views: Names of the used views.
+
+    Returns:
+        Key in the settings of the model → value.
+    """
     return {key: value for key, value in SIZED_VIEWS.items() if VIEW_OF_KEY.get(key, key) not in views}
 
 
@@ -191,7 +234,14 @@ class ModelSettings:
 
     @classmethod
     def unread(cls, job: Job) -> Iterator[tuple[str, Unread]]:
-        """Dotted keys, or groups of keys, that a job with this model does not read. The first of equal ones counts."""
+        """Yield the keys, or groups of keys, that a job with this model does not read.
+
+        Args:
+            job: Composed configuration in plain containers.
+
+        Yields:
+            Dotted key, in which a part may be `*`, and its rule. The first of equal keys counts.
+        """
         model = f"model={name_of(job['model'])}"
         for key, why in cls.reads_not.items():
             yield key, Unread(CHOSEN[key], why.replace("{model}", model))
@@ -263,7 +313,7 @@ class CrossEncoderModuleSettings(ModelSettings):
     @classmethod
     def unread(cls, job: Job) -> Iterator[tuple[str, Unread]]:
         yield from super().unread(job)
-        if "ce" not in loss_names(job):
+        if "ce" not in _loss_names(job):
             yield "dataset.*.grades", Unread(CHOSEN["dataset.*.grades"], GRADES)
 
 

@@ -15,8 +15,8 @@ from juzhen.core.progress import tell
 from juzhen.core.result import RESULT_FILE, Result, Score
 from juzhen.core.safe_open import read_json, read_shaped
 from juzhen.core.schema import Number, Text
-from juzhen.identity import identify
 from juzhen.report.compare import load_reference
+from juzhen.report.row_identity import identify
 from juzhen.report.training import Audit
 
 if TYPE_CHECKING:

@@ -12,8 +12,9 @@ import pandas as pd
 from juzhen.core.kinds import main_metric_keys
 from juzhen.core.result import Result, without_size
 from juzhen.core.text import time_in_words
-from juzhen.identity import PROMPT_KEYS, deciding_choices
+from juzhen.identity import PROMPT_KEYS
 from juzhen.report.matrix import BASELINES, LEAKY, Cell, Matrix, Row
+from juzhen.report.row_identity import deciding_choices
 from juzhen.report.significance import both_ways
 from juzhen.report.table import MISSING, ReportTable, heading, percent, signed, with_interval
 from juzhen.report.training import Leak, training_of

@@ -14,10 +14,17 @@ from juzhen.core.errors import UserError, command
 from juzhen.core.kinds import MAIN_METRICS, MTEB_SCORE, OF_ANY_TEXT, OF_RANKS, belongs_in_table, metric_key
 from juzhen.core.result import WITHOUT_LEAKS, Result, without_size
 from juzhen.core.row_scores import ROWS_FILE, RowScores, SetRows
-from juzhen.identity import Identity, as_read, deciding_choices, identify
+from juzhen.identity import as_read
 from juzhen.metrics.correlation import Gap
 from juzhen.models.settings import name_of
-from juzhen.report.row_identity import fitted_labels, label_rows, row_name
+from juzhen.report.row_identity import (
+    Identity,
+    deciding_choices,
+    fitted_labels,
+    identify,
+    label_rows,
+    row_name,
+)
 from juzhen.report.training import Audit, Leak, leak_of, parts_of
 
 if TYPE_CHECKING:

@@ -1,12 +1,222 @@
-"""Labels of the rows of a matrix. `juzhen.identity` decides which results belong to one row."""
+"""Identity of the rows of a matrix, which decides the results that belong to one row, and their labels."""
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
+from juzhen.core.aliases import with_old_keys
 from juzhen.core.result import Result
 from juzhen.core.text import short_where_apart, with_few_digits
-from juzhen.identity import TRAINING_ONLY, Identity, identify, is_curriculum
-from juzhen.models import all_settings
+from juzhen.identity import (
+    LATER,
+    NOT_PART_OF_THE_RUN,
+    as_read,
+    deciding_backbone,
+    deciding_callbacks,
+    deciding_set,
+    is_below_any,
+    unread,
+    without_paths,
+)
+from juzhen.models import all_settings, settings_of
+from juzhen.models.settings import without
+
+NOT_PART_OF_THE_ROW = {
+    *NOT_PART_OF_THE_RUN,
+    *("seed", "evaluate", "evaluation", "dataset", "schedule"),
+    "on_bad_row",  # a finished run read the same rows
+}
+"""Keys that do not distinguish rows, apart from those in `_arithmetic`. `dataset` and `schedule` are represented by the
+training sets.
+"""
+
+TRAINING_ONLY = ("loss", "training", "optimizer", "augmentation")
+"""Keys without a meaning for untrained weights."""
+
+WEIGHTS_ONLY = ("backbone", "init_from")
+"""Keys without a meaning for a lexical baseline."""
+
+DESCRIPTIONS = ("about", "license", "origin", "rows")
+"""Keys of a data set that describe or check it, and change no row."""
+
+CHOICE = ("validate_every", "patience", "monitor")
+"""Keys of training that choose a validation. They have no meaning if the last weights are used."""
+
+
+GROUPS = {"averaging": "average", "mining": "mining", "set_weights": "weights"}
+"""Module of a callback → its group."""
+
+CHOICES = {"GradNorm": "gradnorm"}
+"""Class of a callback → its option, if that is not the class name in lower case."""
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Identity of a result, shared by results that differ only in their seeds.
+
+    Attributes:
+        trained_on: "a>b" for a curriculum, "a+b" for a mixture, "" for no training, "lexical" for a lexical baseline.
+        settings: Deciding configuration as sorted (dotted key, value) pairs. Models and losses count by name.
+        backbone: Name of the backbone, or "". Not compared.
+        unread: Patterns of unread keys. Not compared.
+    """
+
+    trained_on: str
+    settings: tuple[tuple[str, str], ...]
+    backbone: str = field(default="", compare=False)
+    unread: tuple[str, ...] = field(default=(), compare=False)
+
+    def reads(self, key: str) -> bool:
+        """Check whether the job reads a dotted key.
+
+        Args:
+            key: Dotted key.
+        """
+        return not is_below_any(key, self.unread)
+
+
+def identify(result: Result, *, before_training: bool) -> Identity:
+    """Find the identity of a result.
+
+    Args:
+        result: Result of a run.
+        before_training: True for the row of its initial weights.
+
+    Returns:
+        The identity. A lexical baseline has the same one in both cases.
+    """
+    is_trained = bool(result.trained_on) and not before_training
+    job = result.config if is_trained else {**result.config, "dataset": {}}
+    config = as_read(job)
+    excluded = set(NOT_PART_OF_THE_ROW)
+    if not settings_of(config["model"]).trains:
+        trained_on, is_trained = "lexical", False
+        excluded.update(TRAINING_ONLY, WEIGHTS_ONLY)
+    elif not is_trained:
+        trained_on = ""
+        excluded.update(TRAINING_ONLY)
+    else:
+        stages = result.trained_on
+        trained_on = ">".join(stages) if is_curriculum(result) else "+".join(sorted(stages))
+    if merge := config.get("merge"):  # the rows of its parents have their training
+        excluded.update(TRAINING_ONLY)
+    settings = without_paths({key: value for key, value in config.items() if key not in excluded})
+    backbone = settings.get("backbone", {}).get("name") or ""
+    if "backbone" in settings:
+        settings["backbone"] = deciding_backbone(settings["backbone"])
+    if trained_on != "lexical":
+        settings |= _arithmetic(config)
+    if limit := (config.get("evaluation") or {}).get("limit"):
+        settings["evaluation.limit"] = limit
+    augmentation = settings.pop("augmentation", None) or {}
+    if views := augmentation.get("views"):  # otherwise nothing was changed
+        settings["augmentation"] = {**augmentation, "views": " ".join(views)}
+    if settings.pop("filter_leaks", False) and is_trained:
+        # Evaluation sets then decide which training rows remain.
+        settings["filter_leaks"] = "+".join(sorted({*(config.get("evaluate") or {}), *config["dataset"]}))
+    if isinstance(training := settings.get("training"), Mapping):
+        # Without a dev set the last weights were used, whatever the validations.
+        chosen = result.training.get("selected_on", True)
+        idle = {"checkpoint_every", *(() if chosen else CHOICE)}
+        kept = without(training, LATER["training"])
+        settings["training"] = {key: value for key, value in kept.items() if key not in idle}
+    if is_trained and not merge:
+        # The conversion or limit of a set decides too, for sets that this stage has seen.
+        seen = [name for stage in result.trained_on for name in stage.split("+")]
+        settings["dataset"] = {name: _deciding_rows(config["dataset"].get(name) or {}) for name in seen}
+        settings["loss"] = _losses_in_use(settings.get("loss") or {}, settings["dataset"])
+        settings |= without_paths(_schedule_of_row(config["schedule"], result.stage, seen))
+        settings["callbacks"] = _callbacks(config.get("callbacks") or {})
+    flat = tuple(sorted(_flatten(with_old_keys(settings)).items()))
+    return Identity(trained_on, flat, backbone, tuple(unread(job)))
+
+
+def _arithmetic(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of the arithmetic: bf16, 8 bits and compiled layers give other numbers for equal weights and rows."""
+    hardware, evaluation = config.get("hardware") or {}, config.get("evaluation") or {}
+    settings = {"evaluation.backend": evaluation.get("backend", "torch")}
+    settings |= {"hardware.precision": hardware["precision"]} if "precision" in hardware else {}
+    return settings | ({"hardware.compile": True} if hardware.get("compile") else {})
+
+
+def _losses_in_use(loss: Mapping[str, Any], sets: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Losses of the row types in use. Without any, all losses."""
+    kinds = {described.get("convert_to") or described.get("kind") for described in sets.values()}
+    return {kind: node for kind, node in loss.items() if kind in kinds} or loss
+
+
+def _deciding_rows(described: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings that decide the training rows of a set. Only the chosen layout counts."""
+    settings = {key: value for key, value in deciding_set(described).items() if key not in DESCRIPTIONS}
+    if layouts := described.get("layouts"):
+        chosen = described["layout"]
+        settings["layouts"] = {chosen: layouts[chosen]} if chosen in layouts else {}
+    return settings
+
+
+def _schedule_of_row(schedule: Mapping[str, Any] | str, stage: int, seen: Sequence[str]) -> dict[str, Any]:
+    """Settings of sets and earlier stages. The settings of this stage belong to the result."""
+    if isinstance(schedule, str):
+        return {}
+    order = schedule["order"] or seen
+    earlier = {str(number): schedule["stages"].get(name) for number, name in enumerate(order[:stage])}
+    settings: dict[str, Any] = {
+        "schedule.sets": {name: numbers for name, numbers in schedule["sets"].items() if name in seen},
+        "schedule.stages": {number: numbers for number, numbers in earlier.items() if numbers},
+    }
+    usual = {"schedule.sample_by": "size", "schedule.temperature": 1, "schedule.weigh_loss": False}
+    settings |= {key: schedule.get(key.removeprefix("schedule."), value) for key, value in usual.items()}
+    return {key: value for key, value in settings.items() if value and value != usual.get(key)}
+
+
+def deciding_choices(result: Result) -> list[str]:
+    """Name the callbacks that decided the weights of a trained row.
+
+    Args:
+        result: Result of a trained run.
+
+    Returns:
+        Options such as "mining: dynamic" or "gradnorm". Empty without such callbacks.
+    """
+    return [node["name"] for node in _callbacks(as_read(result.config).get("callbacks") or {}).values()]
+
+
+def _callbacks(chosen: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Numbers of callbacks that decide weights, each with the name of its choice."""
+    described = {}
+    for name, numbers in deciding_callbacks(chosen).items():
+        *_, module, kind = chosen[name]["_target_"].split(".")
+        choice = CHOICES.get(kind) or re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind).lower()
+        if module == "mining":
+            choice = "ance" if numbers.get("background") else "dynamic"
+            choice = "static" if numbers.get("every_steps") is None else choice
+        called = name if name == module != "mining" else f"{GROUPS.get(module, name)}: {choice}"
+        described[name] = {key: value for key, value in numbers.items() if key != "decides_weights"}
+        described[name]["name"] = called
+    return described
+
+
+def is_curriculum(result: Result) -> bool:
+    """True for a curriculum of several stages.
+
+    Args:
+        result: Result of a run. One stage that lists its sets is not a curriculum.
+    """
+    schedule = result.config["schedule"]
+    if isinstance(schedule, str):
+        return schedule == "serial"
+    return schedule["name"] == "serial" and len(schedule["order"] or result.config["dataset"]) > 1
+
+
+def _flatten(settings: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    flat: dict[str, str] = {}
+    for key, value in settings.items():
+        name = f"{prefix}{key}"
+        flat |= _flatten(value, f"{name}.") if isinstance(value, Mapping) else {name: str(value)}
+    return flat
+
 
 BACKBONE = "backbone.path"
 LONGEST = 24

@@ -19,8 +19,8 @@ from juzhen.core.safe_open import read_json
 from juzhen.core.schema import Text, Whole, require_form
 from juzhen.core.text import short
 from juzhen.data.spec import parents
-from juzhen.identity import is_curriculum
 from juzhen.models.settings import BY_KIND, WITHOUT_BATCH, name_of
+from juzhen.report.row_identity import is_curriculum
 
 CUSTOMARY = {
     "scored_pair": "cosine",

@@ -55,4 +55,9 @@ def require_equal_lists(examples: Examples, loss: Loss, said: str) -> None:
 
 
 def differ(values: np.ndarray) -> bool:
+    """True if an array has two different rows.
+
+    Args:
+        values: Array whose first axis has the rows. It may be empty.
+    """
     return bool((values != values[:1]).any())

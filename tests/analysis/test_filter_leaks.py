@@ -8,7 +8,7 @@ from omegaconf import OmegaConf
 from juzhen.core.examples import Kind
 from juzhen.core.result import Result
 from juzhen.data.loading import load_job_data
-from juzhen.identity import identify
+from juzhen.report.row_identity import identify
 from launch.console import leaky_counts
 
 HEADER = "sentence1\tsentence2\tlabel"

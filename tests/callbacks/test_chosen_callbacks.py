@@ -8,7 +8,7 @@ from jobs import compose_job, key_of, run_job, weights
 
 from callbacks.trainer import chosen_callbacks
 from juzhen.core.result import Result
-from juzhen.identity import identify
+from juzhen.report.row_identity import identify
 from launch.job import read_job, stored_job
 
 WATCHING = ["Throughput", "SetCounts", "PeakMemory", "LossGradient", "SpaceHealth", "ScoreHealth"]

@@ -15,7 +15,6 @@ from juzhen.identity import (
     NOT_PART_OF_THE_RUN,
     deciding_augmentation,
     deciding_settings,
-    identify,
     is_below,
     key_of_settings,
     unread,
@@ -24,6 +23,7 @@ from juzhen.identity import (
 )
 from juzhen.models import all_settings
 from juzhen.models.settings import AS_IT_IS, GONE
+from juzhen.report.row_identity import identify
 from tools.archives import unpacked
 from tools.same import RECORD, differences, keys
 

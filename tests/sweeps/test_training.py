@@ -6,7 +6,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
-from juzhen.identity import identify
+from juzhen.report.row_identity import identify
 from juzhen.report.training import BY_KIND, CUSTOMARY, stand_ins, training_of, whole_rows
 
 TABLE = {kind: {"_target_": f"losses.{loss}.Loss"} for kind, loss in CUSTOMARY.items()}
