@@ -110,6 +110,11 @@ class EMA(WeightAverage):
 
     n counts the averaged steps. The rise of d forgets the first weights in short trainings (Tarvainen and
     Valpola 2017, https://arxiv.org/abs/1703.01780, do so by hand. The form is TensorFlow's).
+
+    Args:
+        decay: Largest share d of the average so far, in [0, 1).
+        start_percent: Percent of the steps after which the average begins.
+        every_steps: Steps between two averaged weights.
     """
 
     def __init__(self, *, decay: float, start_percent: float, every_steps: int) -> None:

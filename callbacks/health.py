@@ -35,7 +35,13 @@ NUM_BINS = 40
 
 
 class SpaceMeter:
-    """Measures one encoder's embedding space on a probe, repeatedly during training."""
+    """Measures one encoder's embedding space on a probe, repeatedly during training.
+
+    Args:
+        encoder: The encoder in training. It is read at each measurement.
+        probe: Sentences and pairs of them, with grades.
+        batch_tokens: Tokens of a batch.
+    """
 
     def __init__(self, encoder: SentenceEncoder, probe: Probe, *, batch_tokens: int) -> None:
         self._encoder = encoder
@@ -143,7 +149,12 @@ def score_summary(scores: np.ndarray, grades: np.ndarray, *, called: str) -> dic
     A mean is None without positives, or without other pairs.
 
     Args:
+        scores: A score of each pair, higher = closer.
+        grades: Grade of each pair, 0 to 1. Pairs above POSITIVE_ABOVE are positive.
         called: Name of scores in the keys: score or cosine.
+
+    Returns:
+        `<called>_<number>` → value.
     """
     is_positive = grades > POSITIVE_ABOVE
     positive, negative = (

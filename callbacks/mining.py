@@ -139,6 +139,7 @@ class MinedRows:
     retrieval set that the rows were made from (`juzhen.data.rankings`).
 
     Args:
+        examples: Positive pairs or triplets.
         positive_reference: As in `MiningOptions`.
 
     Raises:
@@ -175,8 +176,14 @@ class MinedRows:
         """Mine negatives with the encoder's current weights. All draws use `options.seed`.
 
         Args:
+            encoder: It encodes queries and corpus without dropout.
+            options: Rules of the mining. `positive_reference` is that of the rows.
+            batch_tokens: Tokens of a batch.
             before: Negatives in use. Hard ones stay while the rules keep them and they have not become easy.
                 Default: mine all from scratch.
+
+        Returns:
+            Negatives of each query, or of each positive with `positive_reference=own`.
         """
         kind: Any = AsymmetricRetriever if isinstance(encoder, AsymmetricEncoder) else DenseRetriever
         source = kind(encoder, self.ranking, batch_tokens=batch_tokens, progress=False)
@@ -416,8 +423,6 @@ class NegativeMining(pl.Callback):
     share of rows with changed negatives, and the mean score are logged and written to `mining.jsonl`. The
     first of several processes mines for all.
 
-    Further options are those of `MiningOptions`.
-
     Args:
         phases: Ends of the phases, as shares of training (`Phases`).
         every_steps: Steps between two minings, for each phase.
@@ -430,6 +435,14 @@ class NegativeMining(pl.Callback):
             replace all.
         sets: Trained sets to mine for. None: all.
         stages: Stages of a curriculum to mine in, at any position. None: all.
+        num_negatives: Negatives of each row.
+        range_max: Nearest texts searched for each anchor, at least `num_negatives`.
+        index: As in `MiningOptions`.
+        range_min: Number of nearest texts to skip.
+        relative_margin: As in `MiningOptions`. None: no such rule.
+        positive_reference: As in `MiningOptions`.
+        absolute_margin: As in `MiningOptions`. None: no such rule.
+        temperature: Softmax temperature for drawing hard negatives. None: the nearest ones.
     """
 
     def __init__(

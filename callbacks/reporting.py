@@ -37,8 +37,17 @@ def build_loggers(
     """Create the loggers of a stage.
 
     Args:
+        job: Its `logger`, `name` and `seed` are read.
+        stage: The stage. Its index and name are in the name of the W&B run.
+        folder: Folder of the stage, for files of the loggers.
         run_id: Equal for equal configurations, so that a resumed run continues its W&B run.
         settings: Configuration for W&B, in plain containers only.
+
+    Returns:
+        A CSVLogger, a WandbLogger, both or neither.
+
+    Raises:
+        UserError: `logger.wandb=online` without a key or without an answer.
     """
     config, loggers = job.logger, []
     if config.csv:
@@ -104,6 +113,8 @@ class StageProgress(pl.Callback):
     """One line for a stage, with steps, loss, dev score and the time left, and one for its final evaluation.
 
     Args:
+        stage: Name of the stage, for the line.
+        monitor: Logged key of the dev score.
         shown: Show the line.
         folder: Folder of the run, for the progress file.
     """
@@ -236,6 +247,10 @@ class PruneOnDev(Checkpoint):
     of their training. The last validation is reported, too, but never stops a run.
 
     It is a Checkpoint, and comes after ResumePoint, so that a user can resume a pruned run.
+
+    Args:
+        address: The trial of this run.
+        monitor: Logged key of the dev score.
     """
 
     def __init__(self, address: TrialAddress, *, monitor: str) -> None:

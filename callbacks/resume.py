@@ -276,7 +276,11 @@ def saved_state(folder: Path) -> SavedState | None:
 
 
 class ValidationPoints(pl.Callback):
-    """Validates every so many optimizer steps, and always after the last one."""
+    """Validates every so many optimizer steps, and always after the last one.
+
+    Args:
+        every_steps: Optimizer steps between two validations.
+    """
 
     def __init__(self, *, every_steps: int) -> None:
         self.every_steps = every_steps

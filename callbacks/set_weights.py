@@ -143,6 +143,10 @@ def without_conflicts(
 
     Args:
         gradients: One list of tensors for each task, over the same parameters.
+        generator: Generator of the order. None: that of torch.
+
+    Returns:
+        The sum, a tensor for each parameter.
     """
     count = len(gradients)
     squares = [_dot(gradient, gradient) for gradient in gradients]
@@ -343,6 +347,7 @@ class MeanLoss(_ByLosses):
     """Larger losses get larger weights, by `by_mean_loss` every so many steps. Starts from the fixed weights.
 
     Args:
+        every_steps: Optimizer steps between two updates.
         alpha: Share of the new weights. The old weights have the rest.
     """
 
@@ -362,6 +367,7 @@ class LossRatio(_ByLosses):
     """Dynamic weight average: `by_loss_ratio` of the last two periods. Weights are equal in the first two.
 
     Args:
+        every_steps: Optimizer steps between two updates.
         temperature: Divides ratios. A large temperature makes weights equal.
     """
 

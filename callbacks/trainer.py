@@ -34,6 +34,9 @@ class FiniteLoss(pl.Callback):
 
     On a CPU it checks every step before gradients are computed. On other devices a check costs a wait, so it
     checks every `every_steps` steps.
+
+    Args:
+        every_steps: Optimizer steps between two checks on a device that is not a CPU.
     """
 
     def __init__(self, *, every_steps: int) -> None:
@@ -131,7 +134,15 @@ def build_trainer(
     """Build a Trainer for one stage: one Lightning epoch over the stream of the stage.
 
     Args:
+        job: The whole configuration.
+        data: Data module of the stage.
         folder: Folder of the loggers, and of the weights unless `checkpoints` is another folder.
+        checkpoints: Folder of the best weights and of the resume point. None: below `folder`.
+        run_id: Id of the W&B run, equal for equal configurations.
+        settings: Configuration for W&B, in plain containers only.
+
+    Returns:
+        A trainer that has not begun.
     """
     _drop_harmless_messages()
     hardware, strategy = job.hardware, job.hardware.strategy
@@ -471,7 +482,12 @@ def describe_training(trainer: pl.Trainer, data: SentenceDataModule, *, kept_ste
     """Describe the duration and the best validation of the stage that `trainer` has just fitted.
 
     Args:
+        trainer: The trainer after `fit`.
+        data: Data module of the stage.
         kept_step: Step of the weights that the module holds.
+
+    Returns:
+        `training` of a Result. {} without training rows.
     """
     if not data.train:
         return {}

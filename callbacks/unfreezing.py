@@ -22,6 +22,10 @@ class Unfreezing(pl.Callback):
 
     Logs `train/layers`, the number of layers that learn. Raises UserError before the first step if nothing
     could learn.
+
+    Args:
+        head_warmup: H as a duration, such as `10 percent`.
+        layer_every: U as a duration. `0 steps`: all layers at once.
     """
 
     def __init__(self, *, head_warmup: str, layer_every: str) -> None:

@@ -112,6 +112,9 @@ def select(
     its metric. `dev/<set>/<metric>` selects this metric.
 
     Args:
+        evaluation: Rows of all evaluation sets and splits.
+        trained: Keys of the training sets.
+        monitor: `training.monitor`: auto, or dev/<set>/<metric>.
         metric: The model's metric.
         unscored: Kinds that the model has no metric for.
 
@@ -202,6 +205,11 @@ class SentenceDataModule(pl.LightningDataModule):
 
     A stage is a single Lightning epoch. The stream runs through the data for as many epochs as its duration
     needs. A resumed stage therefore restores one thing, the number of finished batches.
+
+    Args:
+        data: Training and evaluation rows of the job.
+        stage: The stage. Its datasets are served.
+        job: The whole configuration.
 
     Attributes:
         selection: Dev sets whose mean score chooses the checkpoint. `selecting` are their names.

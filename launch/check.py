@@ -326,7 +326,17 @@ def checked_job(overrides: Sequence[str], *, conf_dir: Path, extra: str | None) 
 
 
 class Check:
-    """One command line against one configuration tree."""
+    """One command line against one configuration tree.
+
+    Args:
+        hydra: An open Hydra, see `launch.hydra_internals.opened`.
+        name: Name of the configuration, such as train.
+        folder: Root of the configuration tree.
+
+    Attributes:
+        trees: Configuration trees in the order in which Hydra searches them.
+        notes: Lines for the user, each once.
+    """
 
     def __init__(self, hydra: Hydra, name: str, folder: Path) -> None:
         self.hydra = hydra

@@ -470,7 +470,13 @@ def _planned_lines(data: SentenceDataModule, matches: Mapping[str, Match]) -> li
 
 
 class Curriculum:
-    """The stages of a job, from reading their rows to the last Result."""
+    """The stages of a job, from reading their rows to the last Result.
+
+    Args:
+        job: The typed job.
+        settings: Its configuration in plain containers, as loggers and Results store it.
+        key: Run key of the job.
+    """
 
     def __init__(self, job: JobConfig, settings: dict[str, Any], key: str) -> None:
         self.model = own_class(job.model["_target_"])

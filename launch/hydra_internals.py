@@ -40,6 +40,9 @@ __all__ = [
 class CellLoader(ConfigLoaderImpl):
     """Hydra's loader, which composes a cell of a sweep only once, for the check and for the launcher.
 
+    Args:
+        search_path: Configuration trees.
+
     Attributes:
         cells: Words → composition of the cells that were checked and not yet launched.
     """

@@ -57,6 +57,9 @@ def with_set_words(words: Sequence[str]) -> list[str]:
     Args:
         words: Overrides of a command line. Others are returned unchanged.
 
+    Returns:
+        The overrides in order.
+
     >>> with_set_words(["schedule.sets.csts.weight=2", "schedule.sets.csts.loss=cosine", "seed=1"])
     ['++schedule.sets.csts.weight=2', '+loss@schedule.sets.csts.loss=cosine', 'seed=1']
     """
@@ -72,6 +75,9 @@ def with_current_names(words: Sequence[str]) -> list[str]:
 
     Args:
         words: Overrides of a command line.
+
+    Returns:
+        The overrides in order.
 
     >>> with_current_names(["benchmark=none", "+seed=1"])
     ['benchmark=none', '+seed=1']
@@ -211,7 +217,11 @@ def parse_flags(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 class Groups:
-    """The groups of a configuration tree and their options."""
+    """The groups of a configuration tree and their options.
+
+    Args:
+        loader: Loader of an open Hydra.
+    """
 
     def __init__(self, loader: ConfigLoader) -> None:
         self.loader = loader
@@ -362,6 +372,9 @@ def as_typed(arguments: Sequence[str]) -> list[str]:
 
     Args:
         arguments: Arguments of the program.
+
+    Returns:
+        The arguments in order.
 
     >>> as_typed(["name=1234e56", "seed=1", "run_dir=7e3,out"])
     ['name="1234e56"', 'seed=1', 'run_dir="7e3",out']

@@ -86,6 +86,11 @@ class RunFolder:
     With `fills`, scores are added to the result in the folder, and the form of the folder is not checked.
 
     Raises UserError if another process works in the folder, or no run has made the folder.
+
+    Args:
+        path: The folder. It is made if it is missing.
+        resume: auto or never.
+        fills: Add scores to a finished run.
     """
 
     def __init__(self, path: str | Path, *, resume: str, fills: bool = False) -> None:
@@ -157,6 +162,9 @@ class RunFolder:
             stage: Position of the stage, from 0.
             num_stages: Number of stages of the job.
             name: Name of the stage.
+
+        Returns:
+            An existing folder.
         """
         folder = self.path if stage == num_stages - 1 else self.path / STAGES / f"{stage}-{name}"
         folder.mkdir(parents=True, exist_ok=True)

@@ -135,7 +135,11 @@ class StageEntry:
 
 
 class StageStore:
-    """The entries below `root`. Without a root each stage is kept in its own folder."""
+    """The entries below `root`. Without a root each stage is kept in its own folder.
+
+    Args:
+        root: Folder of the store. None: no store.
+    """
 
     def __init__(self, root: str | Path | None) -> None:
         self.root = None if root is None else Path(root)

@@ -60,6 +60,9 @@ def read_cell(loader: ConfigLoader, sweep: DictConfig, words: Sequence[str], gro
         words: The words of the cell, each with one value.
         groups: The groups of the configuration tree.
 
+    Returns:
+        The cell, with its composition and job.
+
     Raises:
         ConfigError: The cell cannot be composed, or is not a job.
     """

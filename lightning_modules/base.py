@@ -625,6 +625,7 @@ def seed_draws(module: pl.LightningModule, index: int, *, alike: bool) -> None:
     an uninterrupted one.
 
     Args:
+        module: The module in training. Its trainer knows the processes and the stage.
         index: Number of the batch in this stage.
         alike: Same draws in all processes, for a loss that reads the rows of all. False: different draws in
             each.

@@ -37,6 +37,7 @@ class ColBERT(SentenceModule):
     conf/model/colbert.yaml.
 
     Args:
+        encoder: Result of `load_encoder`. It has the settings below.
         dim: Dimension of a token vector.
         query_length: Number of tokens to which a query is truncated and padded.
         expansion: Pad queries with [MASK].

@@ -58,6 +58,7 @@ class CrossEncoderModule(SentenceModule):
     it (Su 2022, https://kexue.fm/archives/9341), and evaluation scores sets by it.
 
     Args:
+        encoder: Result of `load_encoder`. It has the settings below.
         pooling: cls or mean: pooling of the joint input before the head. None: the setting of the folder,
             else cls.
         segments: Mark the second sentence's tokens. None: the setting of the folder, else the tokenizer's

@@ -45,7 +45,13 @@ PORTION = 8 * CALL
 
 
 class TeacherEmbeddingCache:
-    """Teacher embeddings in half precision on disk, shared by runs of the same weights and `hardware.precision`."""
+    """Teacher embeddings in half precision on disk, shared by runs of the same weights and `hardware.precision`.
+
+    Args:
+        encoder: The teacher.
+        cache: Cache of embeddings on disk. The teacher has a partition of it.
+        precision: `hardware.precision`. Embeddings of another precision are in another partition.
+    """
 
     def __init__(self, encoder: SentenceEncoder, cache: EmbeddingCache, *, precision: str) -> None:
         self._encoder = encoder

@@ -17,6 +17,7 @@ class Lexical(SentenceModule):
     """Similarity by shared characters and words of texts, see `juzhen.metrics.lexical`.
 
     Args:
+        encoder: None, since there are no weights.
         method: tf_idf: cosine over character 1-2-grams, fitted on the sentences of each split. jaccard, dice:
             the overlap of the two texts' terms.
         tokens: Chinese terms of jaccard and dice: characters and pairs of neighbouring ones, or words by

@@ -428,8 +428,12 @@ def build_losses(matches: Mapping[str, Match], *, dim: int, num_classes: Mapping
     """Build one loss per dataset. Datasets of one kind share a loss and its head, unless it remembers rows.
 
     Args:
+        matches: Dataset key → its loss and row kind. Sets without a loss are left out.
         dim: Dimension of an embedding.
         num_classes: Dataset key → number of classes.
+
+    Returns:
+        Dataset key → loss.
     """
     shared: dict[tuple[Kind, str], Loss] = {}
     losses = nn.ModuleDict()
@@ -450,11 +454,15 @@ GROUP = "augmentation"
 
 
 def check_augmentation(job: JobConfig, matches: Mapping[str, Match], *, model: type) -> None:
-    """Raise UserError before data are read if an augmentation is impossible in a stage with `matches`.
+    """Check that the augmentation of a job is possible in a stage, before data are read.
 
     Args:
         job: The whole job, with the sets of other stages.
+        matches: Dataset key → loss and row kind of the stage.
         model: Class of the model. Its `input_kind` shows if it makes pairs of sentences.
+
+    Raises:
+        UserError: The augmentation is impossible.
     """
     config = job.augmentation
     if not config.views or not matches:

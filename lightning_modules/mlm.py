@@ -37,6 +37,11 @@ class MaskedPlan(EncodingPlan):
 
     Args:
         sets: Every set. Sets without comparisons are scored by `text_scores`, not by a cosine.
+        tasks: Sets for which a classifier is trained on embeddings.
+        trained: Names of the trained sets.
+        sides: `sides` of the encoder, as in `CosinePlan`.
+
+    Attributes:
         texts: Sets read as sentences: the trained sets, or all sets if none was trained.
     """
 

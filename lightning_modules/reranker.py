@@ -29,6 +29,9 @@ class RerankerModule(CrossEncoderModule):
 
     `true_answer`, `false_answer`, `instruction` and `template` are those of `GenerativeReranker.around`. A
     None takes the setting of the folder.
+
+    Args:
+        encoder: Result of `load_encoder`.
     """
 
     Settings = RerankerModuleSettings

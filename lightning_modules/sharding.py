@@ -56,6 +56,9 @@ class Sharded(ModelParallelStrategy):
     """Lightning's strategy with sharded weights only, and checkpoints in one file each.
 
     It has no tensor parallelism.
+
+    Args:
+        processes: Number of processes that share the weights.
     """
 
     def __init__(self, processes: int) -> None:

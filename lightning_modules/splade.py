@@ -37,6 +37,9 @@ class Splade(SentenceModule):
     query_flops · FLOPS(queries) + document_flops · FLOPS(documents), over the texts of the whole batch. Both
     weights are multiplied by (step / warm-up)² during warm-up. A None takes the value of the start folder,
     else the value in conf/model/splade.yaml.
+
+    Args:
+        encoder: Result of `load_encoder`.
     """
 
     Settings = SpladeSettings

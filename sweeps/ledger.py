@@ -86,7 +86,11 @@ class History:
 
 
 class Ledger:
-    """Events of the runs below `folder`, in `<folder>/.sweep/`. Any number of processes may write."""
+    """Events of the runs below `folder`, in `<folder>/.sweep/`. Any number of processes may write.
+
+    Args:
+        folder: Folder of the runs. The ledger is made at the first line.
+    """
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder) / FOLDER

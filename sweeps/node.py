@@ -17,9 +17,13 @@ class NodeCell:
     """A command to run in a folder, logging its output. The file `state` reports its progress.
 
     Args:
+        command: Program and arguments.
         environment: Variables added to the environment of the node.
         requeues: Put a job of Slurm back into the queue when its time is up or its node is needed. False: end
             it.
+        folder: Working folder of the command.
+        log: File to which its output is appended.
+        state: JSON file that is replaced at each change.
     """
 
     def __init__(

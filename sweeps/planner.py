@@ -104,6 +104,11 @@ def seconds_left(
     Args:
         finished: Seconds of each finished cell.
         running: Seconds and finished share of each running cell.
+        waiting: Number of cells that have not begun.
+        jobs: Number of concurrent cells.
+
+    Returns:
+        Seconds. None before an estimate is possible, or with nothing left.
     """
     seconds = list(finished) or [worked / share for worked, share in running if share > 0.01]
     if not seconds or not (running or waiting):
@@ -139,6 +144,8 @@ class Planner:
     """One sweep over `cells`.
 
     Args:
+        cells: Cells of the sweep. Equal names count once.
+        ledger: Ledger in the folder of the sweep.
         runner: Runner of the cells.
         attempts: Maximal number of attempts per cell, in this sweep.
         report: Called with each line for the user.

@@ -107,6 +107,9 @@ def giving(number: Published, offered: Iterable[Offer]) -> list[Offer]:
     Args:
         number: A published figure.
         offered: Result of `offers`.
+
+    Returns:
+        Some of `offered`, in order.
     """
     column = f"{number.split}/{number.dataset}"
     alike = [

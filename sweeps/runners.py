@@ -88,6 +88,13 @@ class Runner(Protocol):
 
 
 class LocalAttempt:
+    """A process of this machine that runs a cell.
+
+    Args:
+        process: The running process, the first of its group.
+        slot: Its position among those that run now, from 0.
+    """
+
     def __init__(self, process: subprocess.Popen, slot: int) -> None:
         self.process = process
         self.slot = slot
@@ -108,6 +115,7 @@ class LocalRunner:
     """Runs `program` with the arguments of each cell as processes, which share threads and GPUs.
 
     Args:
+        program: Python and train.py, with flags that come before the arguments of a cell.
         jobs: Number of concurrent cells. None: one per share of GPUs if cells request them, else one for
             every 4 cores.
         threads: CPU threads of each. None: OMP_NUM_THREADS, else the cores divided by `jobs`.
@@ -164,6 +172,9 @@ class LocalRunner:
         Args:
             cell: A cell that no other process runs.
             log: File to which its output is appended.
+
+        Returns:
+            The running attempt.
         """
         self.running = [attempt for attempt in self.running if attempt.process.poll() is None]
         taken = {attempt.slot for attempt in self.running}
@@ -237,6 +248,9 @@ class ClusterAttempt:
     """A submitted cell. It writes its progress as JSON to `state`, so no pickle of a job is read.
 
     Args:
+        ledger: Ledger that records the start on a node.
+        cell: The submitted cell.
+        state: JSON file that the node writes.
         job: Job name on the cluster.
         is_over: Queries the cluster whether the job has ended.
     """
@@ -274,7 +288,12 @@ class ClusterAttempt:
 
 
 class ClusterRunner:
-    """Submits cells to a cluster: `submit` returns a job's name and a function that checks its end."""
+    """Submits cells to a cluster: `submit` returns a job's name and a function that checks its end.
+
+    Args:
+        program: Python and train.py, with flags that come before the arguments of a cell.
+        ledger: Ledger in the folder of the sweep. The folder has the files of each job.
+    """
 
     begins = Event.SUBMITTED
     requeues = False
@@ -289,6 +308,9 @@ class ClusterRunner:
         Args:
             cell: A cell that no other process runs.
             log: File to which its output is appended, on a disk that the nodes share.
+
+        Returns:
+            The queued attempt.
         """
         folder = (self.ledger.folder / JOBS / cell.name).absolute()
         make_private(folder)
@@ -300,7 +322,20 @@ class ClusterRunner:
 
 
 class SlurmRunner(ClusterRunner):
-    """One job per cell, through submitit. conf/hydra/launcher/slurm.yaml describes the keys."""
+    """One job per cell, through submitit. conf/hydra/launcher/slurm.yaml describes the keys.
+
+    Args:
+        program: As in ClusterRunner.
+        ledger: As in ClusterRunner.
+        num_cells: Number of cells of the sweep.
+        cluster: slurm, or local: submitit on this machine.
+        jobs: Number of jobs in the queue. None: `num_cells`. With local: cores divided by `cpus`.
+        cpus: CPU cores of each cell, and its threads.
+        gpus: GPUs of each cell. None: as many as the cell requests.
+        requeues: Requeues of a job that is out of time. 0: none.
+        options: Further options of sbatch.
+        **resources: The other keys of the file.
+    """
 
     def __init__(
         self,
@@ -401,7 +436,19 @@ class RayRunner(ClusterRunner):
     """One Ray task per cell. conf/hydra/launcher/ray.yaml describes the keys.
 
     A killed sweep cancels its tasks, and they save their progress. Ray runs whatever code it receives, so the
-    cluster has to be private. Raises UserError if no node has room for a cell of so many `devices`.
+    cluster has to be private.
+
+    Args:
+        program: As in ClusterRunner.
+        ledger: As in ClusterRunner.
+        devices: GPUs that a cell requests.
+        address: Address of the cluster. None: a Ray of this machine. It ends with the sweep.
+        jobs: Number of concurrent cells. None: as many as the nodes have room for.
+        cpus: CPU cores of each cell, and its threads.
+        gpus: GPUs of each cell, 0.5: two share one. None: `devices`.
+
+    Raises:
+        UserError: No node has room for a cell, or Ray is not installed.
     """
 
     poll_seconds = 0.5

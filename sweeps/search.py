@@ -168,6 +168,9 @@ class HyperparameterSearch:
     Raises UserError if a study of that name started with another space or other arguments.
 
     Args:
+        folder: Folder of the sweep.
+        space: Fixed and varied arguments.
+        settings: Settings of the search. Its `study` names the journal.
         key: Key that the same search shares on every machine: the run key of its first point.
     """
 
@@ -374,7 +377,13 @@ class SearchPlanner(Planner):
     """Requests a trial from the search whenever there is room for one, and reports its outcome.
 
     Args:
+        search: The study, open in this process.
         cells_of: Makes the cells of a trial, one per seed. Only the first reports validations.
+        ledger: As in Planner.
+        runner: As in Planner.
+        attempts: As in Planner.
+        report: As in Planner.
+        watch: As in Planner.
     """
 
     def __init__(
@@ -489,6 +498,7 @@ def search_markdown(search: HyperparameterSearch, *, seed: int) -> str:
     """Return the report as Markdown.
 
     Args:
+        search: The study.
         seed: Seed of a run if the search has no list of seeds.
     """
     trials = search.trials()

@@ -53,7 +53,12 @@ class CellLauncher(Launcher):
     """Cells read their data where the sweep is started."""
 
     def __init__(self, attempts: int, **resources: Any) -> None:
-        """`resources`: resources of one cell, or number of concurrent cells, as in conf/hydra/launcher."""
+        """Read the keys of conf/hydra/launcher.
+
+        Args:
+            attempts: Maximal number of attempts per cell.
+            **resources: Resources of one cell, or number of concurrent cells.
+        """
         self.attempts = attempts
         self.resources = OmegaConf.to_container(OmegaConf.create(resources), resolve=True)
 
@@ -204,6 +209,8 @@ class RowSweeper(CellSweeper):
     """Runs the grid in `params` and on the command line, once for each row: see `launch.sweep_cells`.
 
     Args:
+        max_batch_size: Number of cells that the launcher receives at a time. None: all.
+        params: Key → values of the grid.
         rows: Name → command-line arguments. None: the grid alone.
         only: Names of selected rows. None: all.
         launcher: Settings for a launcher that has such keys (`launch.sweep_cells.give_to_launcher`).
@@ -255,7 +262,17 @@ class SearchSweeper(CellSweeper):
         launcher: Mapping[str, Any] | None = None,
         **numbers: Any,
     ) -> None:
-        """Options from `rows` to `launcher` exist if a file of conf/sweep has turned a grid into a search."""
+        """Options from `rows` to `launcher` exist if a file of conf/sweep has turned a grid into a search.
+
+        Args:
+            study: Name of the study.
+            params: Key → values of the space. None: the command line alone.
+            rows: Refused if there are any.
+            only: Not read.
+            max_batch_size: Not read.
+            launcher: Not read here, see `launch.sweep_cells.give_to_launcher`.
+            **numbers: Other keys of `sweeps.search.SearchSettings`.
+        """
         self.study = study
         self.params = dict(params or {})
         self.rows = dict(rows or {})

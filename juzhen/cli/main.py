@@ -90,6 +90,9 @@ def in_flags(message: str, known: Collection[str]) -> str:
         message: Message of the library, with `parameter=value`.
         known: Options of the verb, such as `--on-bad-row`.
 
+    Returns:
+        The message for the user of the verb.
+
     >>> in_flags("line 3: no text. Fix the file, or choose on_bad_row=drop to leave such rows out", ["--on-bad-row"])
     'line 3: no text. Fix the file, or choose --on-bad-row drop to leave such rows out'
     >>> in_flags("line 3: no text. Fix the file, or choose on_bad_row=drop to leave such rows out", [])

@@ -197,6 +197,9 @@ def open_streams() -> "Lasting":
 class Lasting(io.FileIO):
     """A file for output that drops everything once its reader is gone.
 
+    Args:
+        number: File descriptor, 1 or 2.
+
     Attributes:
         problem: Why writing failed, unless the reader is gone.
     """

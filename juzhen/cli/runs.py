@@ -153,6 +153,9 @@ def read_matrix(
         metric: Metric of all columns. None: the main metric of each set.
         split: dev, test or both. None: one per set.
         debug: Include runs on a few rows.
+
+    Returns:
+        The matrix.
     """
     from juzhen.report.collect import collect
 
