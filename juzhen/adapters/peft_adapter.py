@@ -209,7 +209,9 @@ def add_merged_adapter(backbone: PreTrainedModel, config: AdapterConfig, *, seed
     """Add an adapter that is saved merged, or never, so the weights need no saved source.
 
     Args:
-        backbone, config, seed: As in `add_adapter`.
+        backbone: The base, changed in place.
+        config: The adapter.
+        seed: Seed of the random matrices.
 
     Raises:
         UserError: peft is missing, or the configuration does not fit.

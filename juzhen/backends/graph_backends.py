@@ -97,10 +97,10 @@ class PaddedEncoder(nn.Module):
     """Padded token ids and their mask (1 = token, padding on the right) → embeddings.
 
     With a learnt form uᵀWv, also Wᵀû of each sentence, û its normalized embedding. The score of a pair is the product
-    of
-    Wᵀû of its first sentence with the normalized embedding of its second.
+    of Wᵀû of its first sentence with the normalized embedding of its second.
 
-    The attention of the encoder is replaced by an exportable one, so pass a copy.
+    Args:
+        encoder: A copy, because its attention is replaced by an exportable one.
     """
 
     def __init__(self, encoder: PooledEncoder) -> None:
@@ -157,7 +157,11 @@ class PaddedEncoder(nn.Module):
 
 
 class PaddedCrossEncoder(nn.Module):
-    """Padded joint inputs of pairs → one score each, higher = closer, and logits. Pass a copy."""
+    """Padded joint inputs of pairs → one score each, higher = closer, and logits.
+
+    Args:
+        encoder: A copy, as for `PaddedEncoder`.
+    """
 
     def __init__(self, encoder: CrossEncoder) -> None:
         super().__init__()
@@ -191,6 +195,9 @@ class RowScaledLinear(nn.Module):
     The input of the product is between −1 and 1 for every token of every text, so 8 bits need no range per call.
     One large state does not make the steps of others coarse, and an embedding does not depend on the other texts
     of a call.
+
+    Args:
+        linear: Its weights and bias are taken.
     """
 
     def __init__(self, linear: nn.Linear) -> None:
@@ -254,6 +261,10 @@ class OnnxBackend:
 
     Each thread runs whole calls. Threads that share a call wait for each other at every layer, which costs little on an
     idle machine and a factor of four next to other work (measured).
+
+    Args:
+        encoder: The encoder. It is copied.
+        name: onnx or onnx_int8.
     """
 
     def __init__(self, encoder: PooledEncoder, name: BackendName) -> None:
@@ -498,7 +509,12 @@ def _silence() -> Iterator[None]:
 
 
 class OpenVinoBackend(OnnxBackend):
-    """Runs a copy of the encoder on the CPU. Calls are sequential, and each uses all threads."""
+    """Runs a copy of the encoder on the CPU. Calls are sequential, and each uses all threads.
+
+    Args:
+        encoder: The encoder. It is copied.
+        name: openvino.
+    """
 
     def __init__(self, encoder: PooledEncoder, name: BackendName) -> None:
         self.name = name

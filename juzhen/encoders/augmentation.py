@@ -161,7 +161,9 @@ VIEWS = (*TOKEN_VIEWS, *TEXT_VIEWS)
 class TokenViews:
     """Changes of tokens. Nothing is tokenized again, so token tables stay the same.
 
-    Attributes:
+    Args:
+        views: Changes and their strength. Those of the text are ignored.
+        tokenizer: Its vocabulary decides the bounds of words.
         max_length: Tokens of a sentence, special tokens included. Tokens that repetition pushes beyond it are
             truncated.
         prompt: Prompt of every sentence, which is not changed.
@@ -274,7 +276,8 @@ class Translations:
     The file is UTF-8 without a header: text, tab, translation, and more translations after further tabs. A text may
     have several lines.
 
-    Attributes:
+    Args:
+        path: The file.
         group: Key of the configuration that names the file, for messages.
     """
 
@@ -324,7 +327,11 @@ class Translations:
 
 
 class TextViews:
-    """The changes of texts that a configuration asks for, in its order."""
+    """The changes of texts that a configuration asks for, in its order.
+
+    Args:
+        views: Changes and their strength. Those of the tokens are ignored.
+    """
 
     def __init__(self, views: Views) -> None:
         self.translations: Translations | None = None
@@ -384,8 +391,10 @@ DRAWS = 2
 class SentenceChanges:
     """Configured changes: first of texts, which are tokenized again, then of their tokens.
 
-    Attributes:
+    Args:
         tokenize: Tokenizer without a cache, because changed texts are read once.
+        text_views: Changes of texts.
+        token_views: Changes of tokens.
     """
 
     def __init__(
@@ -437,9 +446,11 @@ class Augmentation:
     does each of several processes. A sentence that occurs twice in a batch is changed in the same way. A changed
     sentence keeps its number, so losses still recognise equal texts.
 
-    Attributes:
+    Args:
         changes: Changes of the sentence after its prompt.
+        probability: Share of the sentences to change.
         sets: Names of the sets to change. None changes all.
+        seed: Seed of the draws.
         of_sides: Changes of queries and of documents with their own prompts.
     """
 

@@ -24,6 +24,10 @@ class SideTable:
 
     A sentence read by a side has the index side × number of sentences + its number.
 
+    Args:
+        sentences: All sentences.
+        tokenizer: Reads them, by their sides.
+
     Attributes:
         tokens: Tokens of each index, empty until requested.
     """
@@ -418,7 +422,11 @@ class ViewCollator(TextCollator):
 
     Args:
         tokenize: Texts → token ids, possibly cached.
+        pack: As in `SentenceCollator`.
+        changes: Changes of a sentence.
         changes_anchor: The anchor is changed as well, by separate draws.
+        seed: Seed of the draws.
+        sides: As in `SentenceCollator`.
     """
 
     def __init__(
@@ -458,6 +466,10 @@ class TemplateCollator(TextCollator):
     """In training, a row is a sentence in each of its templates: a triplet, or a pair without a negative template.
 
     Evaluation reads the anchor's.
+
+    Args:
+        tokenize: Texts → token ids, possibly cached.
+        encoder: Its templates are read.
     """
 
     def __init__(

@@ -74,7 +74,14 @@ class EmbeddingCache:
 
 
 class CachePartition:
-    """Embeddings of one encoder with the digest `name`. If the disk is not writable, the work continues without it."""
+    """Embeddings of one encoder. If the disk is not writable, the work continues without it.
+
+    Args:
+        arrays: Cache of arrays on the disk.
+        name: Digest of the encoder.
+        dim: Dimensions of an embedding.
+        dtype: FULL (float32) or HALF (float16).
+    """
 
     def __init__(self, arrays: ArrayCache, name: str, *, dim: int, dtype: str = FULL) -> None:
         self._arrays = arrays

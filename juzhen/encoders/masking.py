@@ -250,6 +250,9 @@ class MaskedTokenHead(nn.Module):
     The transformer is replaced by given states, so only selected tokens pass the head. The logits of a token do not
     depend on other tokens. The output matrix is the backbone's embedding table if the architecture ties the two.
 
+    Args:
+        backbone: Its folder may hold the weights of the head.
+
     Attributes:
         is_new: The weights are random, because the folder of the backbone has none.
     """

@@ -175,9 +175,11 @@ class CrossEncoderCollator(SentenceCollator):
     of the positives, then of each column of negatives, then of each column of drawn documents.
 
     Args:
+        tokenize: Texts → token ids, with the special tokens of a single text.
         join: Tables of first and second sentences → Tokens of the pairs.
         room: Lengths of first and second sentences alone → tokens of the pairs.
-        both: Both orders in training, and in evaluation.
+        both_in_training: Both orders of a pair in training.
+        both_in_evaluation: Both orders of a pair in evaluation.
         augmentation: As in SentenceCollator.
         drawn: Dataset key → number of documents of other rows that are added to each row in training.
         seed: Seed of these draws.

@@ -140,7 +140,10 @@ class PooledEncoder(Prompted):
 
     Attributes:
         backbone: A Hugging Face encoder without a head.
+        tokenizer: Tokenizer with the vocabulary of the backbone.
         pooling: A name of `juzhen.encoders.pooling.POOLINGS`.
+        normalize: Scale embeddings to length 1.
+        projections: Layers after pooling, in their order.
         max_length: Tokens per sentence, special tokens included. Longer sentences are truncated.
         dim: Dimensions of an embedding.
         micro_batch_tokens: Tokens of a micro-batch when gradients are kept. None computes the batch at once.

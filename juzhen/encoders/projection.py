@@ -71,9 +71,13 @@ class OutputLayer(nn.Module, ABC):
 
 
 class Projection(OutputLayer):
-    """activation(W x + b). `activation` is a key of ACTIVATIONS.
+    """activation(W x + b).
 
     Args:
+        in_features: Dimensions of x.
+        out_features: Dimensions of the result.
+        bias: Learn b. False: b is 0.
+        activation: A key of ACTIVATIONS.
         adds_input: Add the input, projected by another matrix if the sizes differ.
     """
 
@@ -150,6 +154,9 @@ class OutputNorm(OutputLayer):
     """γ (x − mean(x)) / √(var(x) + 1e-5) + β over the dimensions of an embedding. Initially γ = 1, β = 0.
 
     Ba et al. 2016, https://arxiv.org/abs/1607.06450
+
+    Args:
+        dim: Dimensions of an embedding.
     """
 
     kind = "LayerNorm"
@@ -242,6 +249,9 @@ class BilinearScore(nn.Module):
     Su 2022, https://kexue.fm/archives/9341, where CoSENT accepts any function of two texts as a score. There the form
     takes u and v. Here they are normalized, so their norm has no effect, and temperatures for cosines fit at the start.
     The order of the sentences counts: s(u, v) = s(v, u) only as long as W is symmetric.
+
+    Args:
+        dim: Dimensions of an embedding.
     """
 
     def __init__(self, dim: int) -> None:

@@ -98,7 +98,13 @@ def check_top_k(top_k: int, number: int) -> None:
 
 
 class Best:
-    """The `k` best documents of each query so far that score above `lowest`. For equal scores the lower number wins."""
+    """The best documents of each query so far. For equal scores the lower number wins.
+
+    Args:
+        num_queries: Number of queries.
+        k: Most documents of a query.
+        lowest: Documents count only above this score.
+    """
 
     def __init__(self, num_queries: int, k: int, *, lowest: float = -np.inf) -> None:
         self.k = k
@@ -289,7 +295,7 @@ class ApproximateIndex:
     One thread builds the index, so equal documents give an equal index. FAISS must be installed.
 
     Args:
-        vectors: Document embeddings.
+        documents: Document embeddings.
         kind: flat: exact search of FAISS · hnsw: neighbour graph (Malkov and Yashunin 2016,
             https://arxiv.org/abs/1603.09320) · ivf_pq: one byte for about four dimensions, in lists (Jégou et al. 2011,
             https://doi.org/10.1109/TPAMI.2010.57).
@@ -351,7 +357,12 @@ class ApproximateIndex:
         """As `exact_search`, among the documents that the index looks at.
 
         Args:
-            queries, k, advance: As in `exact_search`.
+            queries: Query embeddings.
+            k: Documents per query.
+            advance: Callback with the number of finished queries.
+
+        Returns:
+            As of `exact_search`.
         """
         require_finite_vectors(queries, "queries")
         if self._kind == "hnsw":
@@ -501,12 +512,17 @@ class Quantized:
         *,
         advance: Callable[[int], None] = lambda count: None,
     ) -> tuple[Int[np.ndarray, "queries k"], Float[np.ndarray, "queries k"]]:
-        """Search as `exact_search`: the best rescore × k documents by codes, then the k best of these by `documents`.
+        """Search as `exact_search`: the best rescore × k documents by codes, then the k best of these by `whole`.
 
         Queries are not quantized. Decoded documents are normalized.
 
         Args:
-            queries, k, advance: As in `exact_search`.
+            queries: Query embeddings.
+            k: Documents per query.
+            advance: Callback with the number of finished queries.
+
+        Returns:
+            As of `exact_search`.
         """
         require_finite_vectors(queries, "queries")
         depth = min(k * self.rescore, len(self)) if self.whole is not None else k

@@ -87,6 +87,9 @@ class Backend(Protocol):
 
         Args:
             tokens: Collated sentences.
+
+        Returns:
+            float32 array (sentences, dim).
         """
 
 

@@ -396,6 +396,7 @@ class CachedTokenizer:
     """`encoder.tokenize` with a disk cache for large inputs.
 
     Args:
+        encoder: Tokenizes the texts.
         folder: Cache folder. None keeps nothing.
         progress: Progress bar on a terminal for many texts.
     """

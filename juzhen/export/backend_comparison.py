@@ -50,7 +50,10 @@ def diagnose_mismatch(
     """Return the mistake that explains a backend's vector best, "" if none does.
 
     Args:
-        vector: Vector of length 1 of text number `row`.
+        encoder: Computes the guesses.
+        texts: All texts.
+        row: Number of the text with the largest difference.
+        vector: Vector of length 1 of that text, by the backend.
         expected: Vectors of all texts.
         encode: The backend, called for this text only.
         rounded: Reason to report if it rounds and nothing explains more. "" if it should not round.

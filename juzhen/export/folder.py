@@ -46,7 +46,9 @@ def write_static(encoder: SentenceEncoder, folder: Path, *, dim: int | None) -> 
     """Write a static table of token embeddings to an empty folder.
 
     Args:
-        dim: Dimension. Default: 256, or the encoder's dimension if smaller.
+        encoder: Encodes each token as a text of its own.
+        folder: The empty folder.
+        dim: Dimensions of the table. None: 256, or those of the encoder if fewer.
     """
     tokenizer = Tokenizer.from_str(encoder.tokenizer.backend_tokenizer.to_str())
     tokenizer.no_truncation()

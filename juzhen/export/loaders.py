@@ -64,8 +64,14 @@ class ExportedModel(Protocol):
         """Return embeddings in the order of the texts.
 
         Args:
-            texts: The texts.
+            texts: Texts without the prompt, which is added.
             batch_size: Texts that are encoded at a time.
+
+        Returns:
+            float32, one row per text.
+
+        Raises:
+            UserError: The export scores pairs, or its files cannot be computed.
         """
 
     def score(
@@ -74,8 +80,14 @@ class ExportedModel(Protocol):
         """Return one score for each pair, higher = closer.
 
         Args:
-            pairs: Two texts each.
-            batch_size: Pairs that are scored at a time.
+            pairs: First and second text of each pair.
+            batch_size: Inputs that are computed at a time.
+
+        Returns:
+            One number per pair, in the given order.
+
+        Raises:
+            UserError: The files of the export cannot be computed.
         """
 
 
@@ -150,7 +162,11 @@ def _reading(folder: Path) -> Iterator[None]:
 
 
 class Graph:
-    """A graph of ONNX or OpenVINO behind its tokenizer.json."""
+    """A graph of ONNX or OpenVINO behind its tokenizer.json.
+
+    Args:
+        folder: Folder of the export.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -265,7 +281,11 @@ def _opened(
 
 
 class Modules:
-    """A folder of sentence-transformers, run with that library if it is installed, else with juzhen."""
+    """A folder of sentence-transformers, run with that library if it is installed, else with juzhen.
+
+    Args:
+        folder: Folder with modules.json.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

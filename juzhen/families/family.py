@@ -67,6 +67,9 @@ class Family(ABC):
             source: A run, a folder or a name of the hub.
             options: Of `load` of the class of the encoder.
 
+        Returns:
+            An instance of `encoder_type`.
+
         Raises:
             UserError: The encoder is missing.
         """
@@ -79,6 +82,12 @@ class Family(ABC):
             encoder: The encoder.
             folder: A new folder.
             card: Facts for the README, as in `save_encoder`.
+
+        Returns:
+            The folder.
+
+        Raises:
+            UserError: Encoders of this family are not saved.
         """
         raise UserError(f"{type(encoder).__name__}: encoders of this kind are not saved")
 
@@ -97,7 +106,12 @@ class Family(ABC):
             encoder: The encoder.
             tokenize: Tokeniser of the texts. None: that of the encoder, which stores tokens of large sets
                 below `cache_dir`.
+            cache_dir: Folder of cached tokens. None keeps nothing.
+            progress: Progress bar on a terminal for many texts.
             options: Of the collator.
+
+        Returns:
+            A collator for training and evaluation batches.
         """
         if tokenize is None:
             tokenize = CachedTokenizer(encoder.inner, cache_dir, progress=progress)
@@ -118,7 +132,9 @@ class Family(ABC):
 
         Args:
             encoder: The encoder.
-            backend, cache_dir, precision: For embeddings, as in `EmbeddingEvaluator`.
+            backend: A BackendName. Only families with embeddings use it and the following arguments.
+            cache_dir: Folder of cached embeddings. None: no cache.
+            precision: Precision of the encoder. Embeddings of each precision are stored separately.
         """
         return EmbeddingEvaluator(encoder, backend=backend, cache_dir=cache_dir, precision=precision)
 
@@ -149,6 +165,9 @@ class Family(ABC):
             encoder: The encoder.
             examples: The rows.
             lengths: Tokens of each sentence by itself. None: unknown.
+
+        Returns:
+            Numbers of texts or pairs, all and truncated ones.
         """
         return truncated_sentences(encoder.inner, examples, lengths)
 
@@ -159,7 +178,9 @@ class Family(ABC):
 
         Args:
             encoder: The encoder.
-            name, kind, symmetric: Of the set.
+            name: Name of the set, for the message.
+            kind: Kind of its rows. None for a ranking.
+            symmetric: As of `Examples`.
 
         Raises:
             UserError: Such a set.
@@ -172,6 +193,9 @@ class Family(ABC):
             encoder: The encoder.
             path: The file to write.
             quantised: True for 8-bit weights.
+
+        Returns:
+            The path.
 
         Raises:
             UserError: As `export_onnx`, and for a family without graphs.

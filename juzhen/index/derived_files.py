@@ -71,7 +71,12 @@ class Dense(Protocol):
 
 
 class Scan:
-    """Compares all vectors, or their bits, one by one in blocks of a memory-mapped file."""
+    """Compares all vectors, or their bits, one by one in blocks of a memory-mapped file.
+
+    Args:
+        rows: A vector of each place, or its bits in words of 64.
+        is_binary: The rows are bits.
+    """
 
     def __init__(self, rows: Shaped[np.ndarray, "places numbers"], *, is_binary: bool) -> None:
         self.rows, self._is_binary = rows, is_binary
@@ -174,8 +179,13 @@ def write_dense(
     """Write the file of vectors that `open_quick_files` opens.
 
     Args:
+        file: File open for writing.
+        kind: Kind of the index: flat, binary, hnsw or ivf_pq.
         portions: Yields all vectors in order, batch by batch. It is called once for each pass.
-        before: FAISS index of the first vectors, which is extended.
+        count: Number of vectors.
+        dim: Dimensions of a vector.
+        before: FAISS index of the first vectors, which is extended. None: a new one is built.
+        advance: Callback with the number of vectors that were added.
     """
     if kind in ("flat", "binary"):
         shape, dtype = ((count, dim), "<f4") if kind == "flat" else ((count, _num_words(dim)), "<u8")
@@ -327,6 +337,8 @@ def derive(store: Store, folder: Path, *, progress: bool | None = None) -> None:
     """Write the derived files of an index and make them current.
 
     Args:
+        store: Open for writing, within a transaction.
+        folder: Folder of the index.
         progress: Show a bar. None: on a terminal only.
     """
     facts, generation, numbers = store.facts(), store.generation(), store.numbers()

@@ -253,8 +253,16 @@ class QdrantIndex:
         """Search as `Index.search`. Qdrant orders ties.
 
         Args:
-            queries, top_k, mode, where, vectors, options: As in `Index.search`.
+            queries: The queries.
+            top_k: Most texts of a query.
+            mode: Only dense.
+            where: Metadata that a text must have.
+            vectors: Embeddings of the queries from `encode_query`. None: the queries are encoded with the options.
             per_document: Must be False, because Qdrant returns passages one by one.
+            **options: Of `encode_query`.
+
+        Returns:
+            A list of results for each query.
         """
         from qdrant_client import models
 

@@ -105,7 +105,8 @@ class Store:
 
     Args:
         path: The file. None: in memory.
-        writes, patience: As in `open_database`.
+        writes: The file may be changed, and is made if it is missing. Else commits of other processes become visible.
+        patience: Seconds to wait for another process that writes.
 
     Raises:
         UserError: A file that is not an index, is damaged, or has another version.

@@ -295,6 +295,7 @@ class SideReader:
 
     Args:
         encoder: Its tokenizer, max_length and template are read on each call.
+        is_query: Read queries. False: documents.
     """
 
     sides = ROLES

@@ -105,6 +105,9 @@ class MaxSimEvaluator(Evaluator):
     """An encoder of token vectors, or with one vector of length 1 for each text, whose MaxSim is their cosine.
 
     Its outputs are the vectors. The plan keeps them.
+
+    Args:
+        encoder: The encoder.
     """
 
     unscored = UNSCORED_BY_TOKENS

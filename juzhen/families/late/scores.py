@@ -86,7 +86,11 @@ def _mean(
 
 
 class StoredVectors:
-    """The vectors of each text, None before they are taken."""
+    """The vectors of each text, None before they are taken.
+
+    Args:
+        count: Number of texts.
+    """
 
     def __init__(self, count: int) -> None:
         self._rows: list[Any] = [None] * count
@@ -113,6 +117,7 @@ class TokenVectors(StoredVectors, Sequence[np.ndarray]):
     """(tokens, dim) float32 of each text, dim × 4 bytes per token. A text not passed to `take` has none.
 
     Args:
+        count: Number of texts.
         sums: The score of these texts as queries is the sum over their tokens. False: the mean.
     """
 

@@ -132,6 +132,10 @@ class SparseVectors(StoredVectors):
     """(texts, vocabulary) float32, 8 bytes for each number above 0. A text not passed to `take` has none.
 
     The score of two texts is their dot product. It is 0 if they share no token.
+
+    Args:
+        count: Number of texts.
+        dim: Tokens of the vocabulary.
     """
 
     def __init__(self, count: int, dim: int) -> None:
