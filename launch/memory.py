@@ -65,7 +65,11 @@ def memory(
     )
     processes = job.hardware.processes
     count = -(-job.training.batch_size // processes) * texts
-    rows = [[name, *_cells(taken)] for name, taken in _ways(job, architecture, [longest] * count).items()]
+    parts = ("weights", "gradients", "optimizer", "activations", "peak")
+    rows = [
+        [name, *(f"{getattr(taken, part) / 2**30:.2f}" for part in parts)]
+        for name, taken in _ways(job, architecture, [longest] * count).items()
+    ]
     head = ["", "weights", "gradients", "optimizer", "activations", "most at a time"]
     each = f" in each of {processes} processes" if processes > 1 else ""
     title = f"GiB of a step over {count:,} texts of {longest:,} tokens{each}; free here: {_words(free_bytes(job))}"
@@ -74,11 +78,6 @@ def memory(
         console.print(console_table(head, rows, numbers=head[1:]))
     else:
         print("\n".join([title, *("\t".join(row) for row in [head, *rows])]))
-
-
-def _cells(taken: "StepMemory") -> list[str]:
-    values = taken.weights, taken.gradients, taken.optimizer, taken.activations, taken.peak
-    return [f"{value / 2**30:.2f}" for value in values]
 
 
 def _ways(

@@ -397,7 +397,7 @@ def _is_text(key: str) -> bool:
     for part in parts:
         kind = (
             next((part_type for part_type in get_args(kind) if part_type is not NoneType), kind)
-            if _is_union(kind)
+            if get_origin(kind) in (Union, UnionType)
             else kind
         )
         if get_origin(kind) is dict:
@@ -428,12 +428,8 @@ def _texts_of_classes(first: str) -> frozenset[str]:
     return frozenset(name for name, is_text in texts.items() if is_text)
 
 
-def _is_union(kind: Any) -> bool:
-    return get_origin(kind) in (Union, UnionType)
-
-
 def _types_in(kind: Any) -> Iterator[Any]:
-    if _is_union(kind) or get_origin(kind) is list:
+    if get_origin(kind) in (Union, UnionType, list):
         for inner in get_args(kind):
             yield from _types_in(inner)
     else:

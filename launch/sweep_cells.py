@@ -141,16 +141,20 @@ def cells_of(sweep: DictConfig, words: Sequence[str], groups: Groups) -> list[li
     of_words = hashlib.sha256(" ".join(sorted(words)).encode()).hexdigest()[:8]
     group = sweep.hydra.runtime.choices.get("sweep") or f"multirun-{of_words}"  # which the runs share on W&B
     in_group = [] if GROUP in typed else [f"{GROUP}={group}"]
+    # By ROW a run learns which row it is, and its tables call it so.
     return [
-        [*with_row(cell, row, typed), *([] if name is None or ROW in typed else [_row_word(name)]), *in_group]
+        [
+            *with_row(cell, row, typed),
+            *(
+                []
+                if name is None or ROW in typed
+                else [f"{ROW}={QuotedString(name, Quote.double).with_quotes()}"]
+            ),
+            *in_group,
+        ]
         for name, row in (rows(sweep) or {None: []}).items()
         for cell in product(*choices)
     ]
-
-
-def _row_word(row: str) -> str:
-    """The word by which a run learns which row it is. Its tables call it so."""
-    return f"{ROW}={QuotedString(row, Quote.double).with_quotes()}"
 
 
 def key_of(word: str) -> str:

@@ -100,12 +100,13 @@ class CotEncoder(BiEncoder):
         if not job.dataset and encoder.templates is not None:
             if job.model["language"] is not None and Templates.of(job.model) != encoder.templates:
                 log.warning(
-                    "%s: sentences are read through the templates that it was saved with", _start_of(job)
+                    "%s: sentences are read through the templates that it was saved with",
+                    job.init_from or job.backbone.path,
                 )
             return encoder
         encoder = PromptEncoder.around(encoder, Templates.of(job.model)).train()
         if job.dataset and folder is None:
-            require_sight(encoder, _start_of(job))
+            require_sight(encoder, job.init_from or job.backbone.path)
         return encoder
 
     def objective(self, batch: Batch) -> LossOutput:
@@ -126,11 +127,6 @@ def _tell_of_other_languages(job: JobConfig) -> None:
             ", ".join(names),
             "is" if len(names) == 1 else "are",
         )
-
-
-def _start_of(job: JobConfig) -> str:
-    """Return the source of the job's weights, as typed."""
-    return job.init_from or job.backbone.path
 
 
 def _require_trained_mask(job: JobConfig) -> None:
