@@ -35,7 +35,7 @@ from juzhen.serving.service import RequestLog, Service, packed
 from juzhen.serving.settings import Limits
 
 
-def body_schemas(kinds: Sequence[type[BaseModel]], models: ServedModels) -> dict[str, Any]:
+def _body_schemas(kinds: Sequence[type[BaseModel]], models: ServedModels) -> dict[str, Any]:
     """Return the schema of each body by name.
 
     `prompt_name` lists the served prompts and `filter` the metadata of the index. Options that this server lacks
@@ -96,7 +96,7 @@ HEADERS = {
 }
 
 
-def add_page(app: FastAPI) -> None:
+def _add_page(app: FastAPI) -> None:
     for path, (name, kind) in PAGE_FILES.items():
         content = read_bytes(Path(__file__).parent / "web" / name)
         app.add_api_route(path, _answer(content, kind), methods=["GET"], include_in_schema=False)
@@ -123,7 +123,7 @@ READERS = ThreadPoolExecutor(max_workers=1, thread_name_prefix="tables")
 """One file at a time: others wait."""
 
 
-def add_tables(app: FastAPI) -> None:
+def _add_tables(app: FastAPI) -> None:
     """The path /table, which the page alone asks."""
 
     @app.post("/table", include_in_schema=False)
@@ -135,12 +135,12 @@ def add_tables(app: FastAPI) -> None:
             raise wrong_field("header", "expected 0 or 1")
         header = {"0": False, "1": True}.get(given)
         read = asyncio.get_running_loop().run_in_executor(
-            READERS, read_pairs, asked.get("name", ""), content, header, asked.get("sheet") or None
+            READERS, _read_pairs, asked.get("name", ""), content, header, asked.get("sheet") or None
         )
         return await written(await read)
 
 
-def read_pairs(name: str, content: bytes, header: bool | None, sheet: str | None) -> dict[str, Any]:
+def _read_pairs(name: str, content: bytes, header: bool | None, sheet: str | None) -> dict[str, Any]:
     """What the page shows of a file: names, cells, and which columns are the two texts and the label.
 
     Raises RequestError for a file that cannot be read, or that has too many rows.
@@ -191,9 +191,33 @@ class Clients:
         self._service = service
 
     async def embed_v1(self, body: schemas.CohereEmbedBody, facts: RequestLog) -> dict[str, Any]:
+        """Answer /v1/embed of Cohere.
+
+        Args:
+            body: Checked body of the request.
+            facts: Counts of the request, which are added to.
+
+        Returns:
+            The reply: a plain matrix, or a matrix a type if types were requested.
+
+        Raises:
+            RequestError: As `Service.vectors_of`.
+        """
         return await self._embed(body, facts, version="1")
 
     async def embed_v2(self, body: schemas.CohereEmbedBody, facts: RequestLog) -> dict[str, Any]:
+        """Answer /v2/embed of Cohere.
+
+        Args:
+            body: Checked body of the request.
+            facts: Counts of the request, which are added to.
+
+        Returns:
+            The reply, with a matrix a type.
+
+        Raises:
+            RequestError: As `Service.vectors_of`.
+        """
         return await self._embed(body, facts, version="2")
 
     async def _embed(
@@ -221,10 +245,34 @@ class Clients:
         }
 
     async def embeddings(self, body: schemas.InfinityEmbeddingsBody, facts: RequestLog) -> dict[str, Any]:
+        """Answer /embeddings of Infinity.
+
+        Args:
+            body: Checked body of the request. 0 dimensions mean all.
+            facts: Counts of the request, which are added to.
+
+        Returns:
+            The reply of `Service.embeddings`, with warnings.
+
+        Raises:
+            RequestError: As `Service.embeddings`.
+        """
         body.dimensions = body.dimensions or None
         return await self._service.embeddings(body, facts) | self._identity() | {"meta": _warnings(facts)}
 
     async def rerank(self, body: schemas.ListRerankBody, facts: RequestLog) -> Any:
+        """Answer /rerank of text-embeddings-inference and of Infinity.
+
+        Args:
+            body: Checked body of the request, with `texts` or `documents`.
+            facts: Counts of the request, which are added to.
+
+        Returns:
+            With `texts` a list of positions and scores, best first. With `documents` the reply of Infinity.
+
+        Raises:
+            RequestError: Both are given, or a cross-encoder is needed and missing.
+        """
         if body.texts is None:
             return await self._rerank_documents(body, facts)
         if body.documents is not None:
@@ -334,6 +382,14 @@ ELSEWHERE = ("origin", "x-forwarded-for", "forwarded", "x-real-ip", "via")
 
 
 def make_app(service: Service) -> FastAPI:
+    """Make the application with all paths of a service.
+
+    Args:
+        service: Answers the requests.
+
+    Returns:
+        An application of FastAPI, with an OpenAPI document.
+    """
     app = FastAPI(
         title="juzhen",
         version=package_version(DISTRIBUTION) or "unknown",
@@ -432,12 +488,12 @@ def make_app(service: Service) -> FastAPI:
         "/ready", schemas.StateReply, lambda: _readiness(service), "Whether requests should be sent here", 503
     )
     _add_rest(app, service)
-    add_page(app)
-    add_tables(app)
+    _add_page(app)
+    _add_tables(app)
 
     def openapi() -> dict[str, Any]:
         document = FastAPI.openapi(app)
-        document["components"]["schemas"] |= body_schemas(kinds, service.models)
+        document["components"]["schemas"] |= _body_schemas(kinds, service.models)
         return document
 
     app.openapi = openapi  # type: ignore[method-assign]

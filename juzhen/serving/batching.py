@@ -31,7 +31,15 @@ LONGEST_RETRY = 60
 class Compute(Protocol):
     """Computes one vector or score per input."""
 
-    def compute(self, inputs: Sequence[Any]) -> np.ndarray: ...
+    def compute(self, inputs: Sequence[Any]) -> np.ndarray:
+        """Compute a vector or a score for each input.
+
+        Args:
+            inputs: Inputs of one batch, of one or several requests.
+
+        Returns:
+            Array whose first axis has the inputs, in order.
+        """
 
 
 @dataclass(eq=False)
@@ -101,7 +109,16 @@ class Batcher:
     def submit(
         self, client: str, engine: Compute, inputs: Sequence[Any], lengths: Sequence[int]
     ) -> "asyncio.Future[list[np.ndarray]]":
-        """Return one result per input, in order. A cancelled request is dropped.
+        """Queue the inputs of a request. A cancelled request is dropped.
+
+        Args:
+            client: Key by which requests take turns.
+            engine: Computes the inputs.
+            inputs: Inputs of the request.
+            lengths: Tokens of each input.
+
+        Returns:
+            Future of one result per input, in order.
 
         Raises:
             RequestError: The queue is full, or the request has more tokens than it can hold.
@@ -257,12 +274,25 @@ class Metrics:
         self.loads = Counter("juzhen_loads", "models that were put in the place of others", registry=registry)
 
     def batch(self, texts: int, tokens: int) -> None:
+        """Count a computed batch.
+
+        Args:
+            texts: Number of its inputs.
+            tokens: Number of their tokens.
+        """
         self.texts.inc(texts)
         self.tokens.inc(tokens)
         self.batch_texts.observe(texts)
         self.batch_tokens.observe(tokens)
 
     def answer(self, path: str, status: int, seconds: float) -> None:
+        """Count an answered request.
+
+        Args:
+            path: Path of the request.
+            status: Status of HTTP.
+            seconds: Time from the request to the answer.
+        """
         self.requests.labels(path, str(status)).inc()
         self.seconds.labels(path).observe(seconds)
         self._queue.set(self._waiting())

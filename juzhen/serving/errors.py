@@ -54,7 +54,16 @@ class RequestError(Exception):
 
 
 def wrong_field(param: str, problem: str, *, code: str | None = None) -> RequestError:
-    """The answer to a request of which one field does not fit."""
+    """Return the refusal of a request with a wrong field.
+
+    Args:
+        param: Name of the field.
+        problem: Rest of the message.
+        code: Code for programs, such as model_not_found. None for no code.
+
+    Returns:
+        An error of status 400 to raise.
+    """
     return RequestError(400, f"{param}: {problem}", param=param, code=code)
 
 
@@ -72,17 +81,42 @@ class ErrorReply(BaseModel):
 
 
 def too_busy(seconds: int) -> RequestError:
+    """Return the refusal of a request for which the queue has no room.
+
+    Args:
+        seconds: Time after which the client may try again.
+
+    Returns:
+        An error of status 429 to raise.
+    """
     return RequestError(
         429, f"too much waits already. Try again in {seconds} s", code="busy", retry_after=seconds
     )
 
 
 def json_response(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    """Return a response with JSON.
+
+    Args:
+        content: Plain data, in which lists of numbers may be arrays.
+        status: Status of HTTP.
+        headers: Further headers.
+
+    Returns:
+        The response in one piece.
+    """
     return Response(to_json(content), status, headers, "application/json")
 
 
 async def written(content: Any) -> Response:
-    """An answer of any size. Lists may be iterators, and lists of numbers arrays."""
+    """Return a response of any size.
+
+    Args:
+        content: Plain data, in which lists may be iterators and lists of numbers arrays.
+
+    Returns:
+        A response in one piece, or a stream above STREAMED_BYTES.
+    """
     pieces, begun, size = _in_pieces(content), list[bytes](), 0
     for piece in pieces:
         begun.append(piece)
@@ -129,7 +163,14 @@ def _parts(value: Any) -> Iterator[bytes]:
 
 @contextmanager
 def naming(*params: str) -> Iterator[None]:
-    """Answers 400 for a UserError, with the field that the message begins with, else the first of these."""
+    """Turn a UserError of the block into a refusal of the request.
+
+    Args:
+        *params: Fields that may be wrong. The message begins with one of them, or the first is named.
+
+    Raises:
+        RequestError: A UserError was raised. Its status is 400.
+    """
     try:
         yield
     except UserError as error:

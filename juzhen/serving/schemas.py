@@ -489,6 +489,14 @@ def parsed(kind: type[Any], content: bytes, *, most_values: int = MOST_VALUES) -
 
     Parsing holds the interpreter, so values are counted first: a million short lists would take seconds.
 
+    Args:
+        kind: Model of the body.
+        content: Body as received, JSON in UTF-8.
+        most_values: Largest number of commas outside texts, which divide values.
+
+    Returns:
+        An object of the model.
+
     Raises:
         RequestError: Names the first wrong field.
     """

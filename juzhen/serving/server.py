@@ -192,7 +192,7 @@ UNKNOWN_HEADER = b"x-unknown-texts"
 LOGGERS = ("uvicorn", "asyncio", "py.warnings")
 
 
-def log_event(event: str, **facts: Any) -> None:
+def _log_event(event: str, **facts: Any) -> None:
     """Write one line of JSON to stderr, with the process id if there are several processes."""
     if parent_process() is not None:
         facts["process"] = os.getpid()
@@ -210,7 +210,7 @@ class JsonLines(logging.Handler):
         facts["message"] = redacted(record.getMessage().partition("\n")[0])
         if record.exc_info and (error := record.exc_info[1]) is not None:
             facts |= _failure(error)
-        log_event("log", **facts)
+        _log_event("log", **facts)
 
 
 def log_settings() -> dict[str, Any]:
@@ -288,14 +288,14 @@ class RequestMiddleware:
                 )
                 await late.response(scope, receive, sending)
         except Exception as error:
-            log_event("failure", id=number, **_failure(error))
+            _log_event("failure", id=number, **_failure(error))
         finally:
             self._body_bytes -= held
             path = scope["path"] if scope["path"] in self._paths else "other"
             seconds = time.perf_counter() - start
             self._service.metrics.answer(path, status, seconds)
             if path not in PROBES:
-                log_event(
+                _log_event(
                     "request",
                     id=number,
                     client=facts.client,
@@ -333,9 +333,18 @@ SO_BINDTOIFINDEX, NO_DEVICE = 62, 2**31 - 1
 
 
 def bind(host: str, port: int, *, shared: bool = False) -> socket.socket:
-    """Open a listening socket. Raises UserError for an address that is not available.
+    """Open a listening socket.
 
-    With `shared`, other sockets may listen at the same address.
+    Args:
+        host: Address or name of this machine. One with a colon is of IPv6.
+        port: From 0 to 65535. 0 takes any free one.
+        shared: True lets other sockets listen at the same address.
+
+    Returns:
+        The socket, which listens already.
+
+    Raises:
+        UserError: The address is not available.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
@@ -353,6 +362,9 @@ def refuse_new_connections(listening: socket.socket) -> None:
 
     Closing a listening socket resets connections in its queue. So it is bound to a device that does not exist,
     which needs no rights since Linux 5.7. Does nothing on other systems.
+
+    Args:
+        listening: Socket that listens.
     """
     if sys.platform == "linux":
         with suppress(OSError):
@@ -415,13 +427,13 @@ class Server(uvicorn.Server):
 
     def _log_turned_away(self) -> None:
         if number := self.shared.turned_away:
-            log_event("connections", most=self.shared.most, turned_away=number)
+            _log_event("connections", most=self.shared.most, turned_away=number)
             self.shared.turned_away = 0
 
     async def run_to_end(self) -> None:
         """Serve until `stop`. Accepted requests are answered first."""
         host = f"[{self._host}]" if ":" in self._host else self._host
-        log_event(
+        _log_event(
             "serving",
             address=f"http://{host}:{self._port}",
             models=self._names,
@@ -433,7 +445,7 @@ class Server(uvicorn.Server):
         finally:
             self._log_turned_away()
             await asyncio.to_thread(self.service.batcher.close)
-            log_event("stopped")
+            _log_event("stopped")
 
     def stop(self) -> None:
         """Answer accepted requests, then end. A second call ends at once."""
@@ -480,9 +492,9 @@ class Server(uvicorn.Server):
         try:
             await self.service.reload()
             freeze_objects()
-            log_event("loaded", models=self._names, thresholds=self._thresholds)
+            _log_event("loaded", models=self._names, thresholds=self._thresholds)
         except Exception as error:
-            log_event("not loaded", error=str(error))
+            _log_event("not loaded", error=str(error))
 
 
 def run(
@@ -530,9 +542,18 @@ def run(
 
 
 def bind_workers(host: str, port: int, processes: int) -> list[socket.socket]:
-    """Listening sockets of one address, among which Linux spreads connections.
+    """Open listening sockets of one address, among which Linux spreads connections.
 
-    Raises UserError where the address cannot be had, and on other systems.
+    Args:
+        host: As in `bind`.
+        port: As in `bind`. All sockets have the same one.
+        processes: Number of sockets.
+
+    Returns:
+        The sockets.
+
+    Raises:
+        UserError: The address is not available, or the system is not Linux.
     """
     if sys.platform != "linux":
         raise UserError(
@@ -551,6 +572,12 @@ def serve_workers(
     SIGTERM, Ctrl-C and SIGHUP are passed to all of them. If one ends by itself, the others finish their requests and
     end.
 
+    Args:
+        load: Loads the models, in each process. It can be pickled.
+        sockets: A socket for each process. They are closed here.
+        limits: Limits of each process.
+        keys: Keys of clients.
+
     Raises:
         UserError: A process has ended by itself.
     """
@@ -567,7 +594,7 @@ def serve_workers(
     with ExitStack() as stack:
         counts = stack.enter_context(tempfile.TemporaryDirectory(prefix="juzhen-serve-"))
         threads = os.environ.get("OMP_NUM_THREADS") or str(max(1, num_cores() // len(sockets)))
-        stack.enter_context(patched({COUNTS_VARIABLE: counts, "OMP_NUM_THREADS": threads}))
+        stack.enter_context(_patched({COUNTS_VARIABLE: counts, "OMP_NUM_THREADS": threads}))
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             stack.callback(signal.signal, number, signal.signal(number, pass_on))
         for bound in sockets:
@@ -586,7 +613,7 @@ def serve_workers(
 
 
 @contextmanager
-def patched(variables: dict[str, str]) -> Iterator[None]:
+def _patched(variables: dict[str, str]) -> Iterator[None]:
     """Environment variables, for the processes that are started in the block."""
     before = dict(os.environ)
     os.environ.update(variables)
@@ -605,7 +632,7 @@ def _serve(load: Callable[[], ServedModels], bound: socket.socket, limits: Limit
     try:
         models = load()
     except UserError as error:
-        log_event("not loaded", error=str(error))
+        _log_event("not loaded", error=str(error))
         sys.exit(1)
     run(load, models, bound, limits=limits, keys=keys, until=_first_has_ended)
 

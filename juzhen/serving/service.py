@@ -6,7 +6,6 @@ import os
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
-from unicodedata import east_asian_width
 
 import numpy as np
 
@@ -15,7 +14,6 @@ from juzhen.core.machine import package_version
 from juzhen.core.paths import DISTRIBUTION
 from juzhen.core.text_warnings import collected
 from juzhen.encoders.pooling import truncate_vectors
-from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.thresholds import require_reachable
 from juzhen.encoders.tokens import TokenTable
 from juzhen.index import IndexHit
@@ -34,88 +32,7 @@ from juzhen.serving.schemas import (
     WordsBody,
 )
 from juzhen.serving.settings import Limits
-
-MOST_WORDS = 128
-"""Of a text: with as many the encoder computes it as many times."""
-
-
-@dataclass(frozen=True)
-class Word:
-    """A part of a text that is left out as a whole.
-
-    `start` and `end` are its characters in the text, and `tokens` its positions among the tokens of the text.
-    """
-
-    start: int
-    end: int
-    tokens: tuple[int, ...]
-
-
-def words_of(encoder: SentenceEncoder, text: str, *, param: str) -> tuple[np.ndarray, list[Word]]:
-    """Return the token ids of a text with its prompt, and the words they form. Special tokens belong to no word.
-
-    Tokens within a run of letters, and tokens that share a character, form one word.
-
-    Raises:
-        RequestError: Too many words, or a tokenizer without character offsets.
-    """
-    if not encoder.tokenizer.is_fast:
-        raise RequestError(
-            400, "the tokenizer of this encoder does not tell where its tokens stand in a text"
-        )
-    (full,) = encoder.prompted([text])
-    shift = len(full) - len(text)
-    encoding = encoder.tokenizer(
-        full, truncation=True, max_length=encoder.max_length, padding=False, return_offsets_mapping=True
-    )
-    parts: list[Word] = []
-    for number, (start, end) in enumerate(encoding["offset_mapping"]):
-        start, end = _stripped(full, max(start, shift), end)
-        if start >= end:
-            continue
-        start, end = start - shift, end - shift
-        if parts and (start < parts[-1].end or _is_inside(text, start, parts[-1].end)):
-            last = parts.pop()
-            parts.append(Word(last.start, max(end, last.end), (*last.tokens, number)))
-        else:
-            parts.append(Word(start, end, (number,)))
-    if len(parts) > MOST_WORDS:
-        raise wrong_field(
-            param, f"{len(parts):,} words; at most {MOST_WORDS} can be weighed, send a shorter text"
-        )
-    return np.asarray(encoding["input_ids"], dtype=np.int32), parts
-
-
-def weighed(text: str, words: Sequence[Word], weights: Sequence[float]) -> list[dict[str, object]]:
-    """Split the text into parts that join to the text. Parts outside words have no weight."""
-    parts: list[dict[str, object]] = []
-    position = 0
-    for word, weight in zip(words, weights, strict=True):
-        if word.start > position:
-            parts.append({"text": text[position : word.start], "weight": None})
-        parts.append({"text": text[word.start : word.end], "weight": weight})
-        position = word.end
-    if position < len(text):
-        parts.append({"text": text[position:], "weight": None})
-    return parts
-
-
-def _stripped(text: str, start: int, end: int) -> tuple[int, int]:
-    """A span without the spaces at its ends, which some tokenizers count to the token behind them."""
-    while start < end and text[start].isspace():
-        start += 1
-    while start < end and text[end - 1].isspace():
-        end -= 1
-    return start, end
-
-
-def _is_inside(text: str, start: int, before: int) -> bool:
-    """True if the token at `start` continues the run of letters that ended at `before`."""
-    return start == before and all(
-        character.isalnum() and east_asian_width(character) not in "WF"
-        for character in text[start - 1 : start + 1]
-    )
-
+from juzhen.serving.word_weights import weighed, words_of
 
 BY_COSINE = (
     "scored by the embeddings of {}, (1 + score) / 2. Start the server with --rerank for a cross-encoder"
@@ -164,7 +81,14 @@ class Ranking:
     warnings: list[str]
 
     def hits(self, *, raw: bool) -> Iterator[tuple[int, float]]:
-        """Places and scores, best first. Scores are from 0 to 1 unless `raw`."""
+        """Yield positions and scores, best first.
+
+        Args:
+            raw: True gives scores as the model gives them, False shares from 0 to 1.
+
+        Yields:
+            Position of the text, and its score.
+        """
         scores = self.scores[self.order] if raw else self.judge.shares(self.scores[self.order])
         return zip(self.order.tolist(), scores.tolist(), strict=True)
 
@@ -191,6 +115,18 @@ class Service:
             self.metrics.loads.inc()
 
     async def embeddings(self, body: EmbeddingsBody, facts: RequestLog) -> dict[str, Any]:
+        """Answer /v1/embeddings: texts, or lists of token ids.
+
+        Args:
+            body: Checked body of the request.
+            facts: Counts of the request, which are added to.
+
+        Returns:
+            The reply in the form of OpenAI. Its data are an iterator.
+
+        Raises:
+            RequestError: An unknown model, a wrong field, or a full queue.
+        """
         embedder, value = self._models(body.model).embedder, body.input
         lists = [value] if _is_numbers(value) else value
         if isinstance(lists, list) and lists and all(map(_is_numbers, lists)):
@@ -210,6 +146,18 @@ class Service:
         return {"object": "list", "data": data, "model": embedder.name, "usage": _usage(facts)}
 
     async def embed(self, body: EmbedBody, facts: RequestLog) -> Any:
+        """Answer /embed.
+
+        Args:
+            body: Checked body of the request, with `texts` or `inputs`.
+            facts: Counts of the request, which are added to.
+
+        Returns:
+            With `inputs` an array (texts, dim), as text-embeddings-inference has it. With `texts` an object.
+
+        Raises:
+            RequestError: None or both are given, or as `vectors_of`.
+        """
         if (body.texts is None) == (body.inputs is None):
             problem = "expected texts, or inputs" if body.texts is None else "give inputs or texts, not both"
             raise wrong_field("texts", problem)
@@ -233,12 +181,23 @@ class Service:
         normalize: bool = True,
         copies: int = 1,
     ) -> tuple[np.ndarray, Embedder]:
-        """Embeddings of texts, and what has made them.
+        """Compute embeddings of texts.
 
-        value       a text, or a list of them, of the field `param`
-        dimensions  the first so many numbers; None: all
-        normalize   of length 1
-        copies      times that they stand in the answer
+        Args:
+            value: A text, or a list of texts.
+            body: Chooses the model, the prompt and the truncation.
+            facts: Counts of the request, which are added to.
+            param: Field of the texts, for messages.
+            dimensions: Keep the first dimensions only. None keeps all.
+            dimensions_param: Field of the dimensions, for messages.
+            normalize: Scale the embeddings to length 1.
+            copies: Number of times that they are in the reply, for the limit of its size.
+
+        Returns:
+            float32 (texts, dimensions), and the model that computed them.
+
+        Raises:
+            RequestError: An unknown model, a wrong field, too many texts, or a full queue.
         """
         models = self._models(body.model)
         size = _size(models.embedder, dimensions, dimensions_param)
@@ -250,6 +209,18 @@ class Service:
         return truncate_vectors(vectors, size, normalize=normalize), models.embedder
 
     async def similarity(self, body: SimilarityBody, facts: RequestLog) -> dict[str, Any]:
+        """Answer /similarity: each text of one list with each of another.
+
+        Args:
+            body: Checked body of the request.
+            facts: Counts of the request, which are added to.
+
+        Returns:
+            Scores (first, second), null below `min_score`, and decisions if the encoder has a threshold.
+
+        Raises:
+            RequestError: Too many scores, or as `vectors_of`.
+        """
         models = self._models(body.model)
         first, second = self._texts(body.first, "first"), self._texts(body.second, "second")
         if len(first) * len(second) > self.limits.scores:
@@ -263,6 +234,18 @@ class Service:
         return _decided(scores, threshold, body.min_score) | {"model": models.embedder.name}
 
     async def score(self, body: ScoreBody, facts: RequestLog) -> dict[str, Any]:
+        """Answer /score: a score for each pair, of the encoder or of the named cross-encoder.
+
+        Args:
+            body: Checked body of the request.
+            facts: Counts of the request, which are added to.
+
+        Returns:
+            Scores (pairs,), null below `min_score`, and decisions if the model has a threshold.
+
+        Raises:
+            RequestError: An unknown model, a wrong field, or a full queue.
+        """
         models, pairs = self.models, body.pairs
         require_model(body.model, [*models.embedders, *([models.reranker.name] if models.reranker else [])])
         if body.model in models.embedders:
@@ -292,6 +275,18 @@ class Service:
         return _decided(scores, threshold, body.min_score) | {"model": name}
 
     async def words(self, body: WordsBody, facts: RequestLog) -> dict[str, Any]:
+        """Answer /words: the loss of score if a word of either text is left out.
+
+        Args:
+            body: Checked body of the request, with two texts.
+            facts: Counts of the request, which are added to.
+
+        Returns:
+            The score, and the parts of each text with their weights.
+
+        Raises:
+            RequestError: Too many words, or as `vectors_of`.
+        """
         models, texts = self._models(body.model), self._texts([body.first, body.second], "first and second")
         embedder = models.embedder
         reader = embedder.reader(body.prompt_name, body.input_type)
@@ -320,6 +315,18 @@ class Service:
         return reply
 
     async def search(self, body: SearchBody, facts: RequestLog) -> dict[str, Any]:
+        """Answer /search: the nearest texts of the index for each query.
+
+        Args:
+            body: Checked body of the request.
+            facts: Counts of the request, which are added to.
+
+        Returns:
+            Hits of each query, best first, as an iterator.
+
+        Raises:
+            RequestError: No index or cross-encoder is served, a wrong field, or too many characters were found.
+        """
         models = self._models(body.model)
         if models.embedder.name in self.models.corpora:
             models = replace(models, corpus=self.models.corpora[models.embedder.name])
@@ -392,7 +399,18 @@ class Service:
         return in_order_of(hits, reranker.shares(scores), top_k)
 
     async def ranking(self, body: RerankBody, facts: RequestLog) -> "Ranking":
-        """The documents of a request by their scores."""
+        """Rank the documents of a request by a cross-encoder, or else by the embeddings.
+
+        Args:
+            body: Checked body of the request.
+            facts: Counts of the request, which are added to.
+
+        Returns:
+            At most `top_n` documents, those below `min_score` left out.
+
+        Raises:
+            RequestError: An unknown model, a wrong field, or a full queue.
+        """
         models = self.models
         texts = [document if isinstance(document, str) else document.text for document in body.documents]
         self._texts([body.query, *texts], "query and documents")
@@ -416,6 +434,18 @@ class Service:
         return Ranking(judge, texts, scores, order, warnings)
 
     async def rerank(self, body: RerankBody, facts: RequestLog) -> dict[str, Any]:
+        """Answer /v1/rerank and /v2/rerank.
+
+        Args:
+            body: Checked body of the request.
+            facts: Counts of the request, which are added to.
+
+        Returns:
+            The reply in the form of Cohere and Jina, with shares from 0 to 1 as scores.
+
+        Raises:
+            RequestError: As `ranking`.
+        """
         ranking = await self.ranking(body, facts)
         threshold = _share_of_threshold(ranking.judge)
         results: list[dict[str, Any]] = [
@@ -638,6 +668,14 @@ def _is_numbers(value: Any) -> bool:
 
 
 def packed(vector: np.ndarray) -> str:
+    """Encode a vector for `encoding_format=base64`.
+
+    Args:
+        vector: Any numbers (dim,).
+
+    Returns:
+        Base64 of little-endian float32.
+    """
     return base64.b64encode(vector.astype("<f4").tobytes()).decode()
 
 
