@@ -127,6 +127,13 @@ def find_targets(matrix: Matrix, transfer: Transfer) -> list[TargetAnswer]:
 
     A row is a contender unless the best row is certainly better, at 5 % after Holm's correction over the comparisons of
     all columns. The true best row is excluded from its column with at most that probability (Hsu 1984).
+
+    Args:
+        matrix: The transfer matrix.
+        transfer: Its scores and gains over the compared columns.
+
+    Returns:
+        An answer for each column that a trained row is scored on.
     """
     scored = {
         column: sorted(

@@ -172,7 +172,7 @@ def predict_cells(matrix: Matrix, columns: Sequence[str]) -> tuple[dict[tuple[st
     return {place: float(filled.loc[place]) for place in sorted(missing)}, error
 
 
-def predicted_table(predicted: Mapping[tuple[str, str], float], error: float) -> ReportTable:
+def _predicted_table(predicted: Mapping[tuple[str, str], float], error: float) -> ReportTable:
     note = (
         "Filled by the effects of rows and columns and two components, from trained rows without leaks from other "
         "sets. Error: of measured cells that were left out, root of the mean square. No other table and no decision "
@@ -274,6 +274,11 @@ class Report:
     prediction_error: float = math.nan
 
     def table(self, key: str) -> ReportTable:
+        """Return the table of a key.
+
+        Args:
+            key: Key of one of `tables`, such as "leaks".
+        """
         return next(table for table in self.tables if table.key == key)
 
 
@@ -320,7 +325,7 @@ def build_report(
         transfer.averages_table(),
         transfer.helpers_table(tested),
         *effect_tables(matrix, transfer, tested),
-        *([predicted_table(predicted, error)] if predicted else []),
+        *([_predicted_table(predicted, error)] if predicted else []),
         transfer.targets_table(),
         *merged_tables(matrix),
         *complement_tables(matrix, single_set_rows(matrix), columns),
@@ -389,8 +394,8 @@ def write_report(
         "report.md": markdown(report, is_chinese=is_chinese),
         "matrix.csv": to_csv(report.matrix),
         "matrix.tex": latex(report.matrix),
-        "differences.csv": differences_csv(report.differences),
-        "published.csv": published_csv(report.tables),
+        "differences.csv": _differences_csv(report.differences),
+        "published.csv": _published_csv(report.tables),
     }
     paths = [folder / name for name in texts]
     check_overwritable(*paths, folder / "matrix.svg", folder / "matrix.png")
@@ -409,11 +414,20 @@ def write_report(
 
 
 def markdown(report: Report, *, is_chinese: bool = False) -> str:
+    """Format a report as Markdown. Tables without rows are left out, unless they say why.
+
+    Args:
+        report: The report.
+        is_chinese: Translate the texts. Names and numbers stay.
+
+    Returns:
+        A page with a line feed at its end.
+    """
     say = in_chinese if is_chinese else str
     about = [f"# {say('Transfer matrix')}", say(f"From {report.num_results} results.")]
     told = [sentences[is_chinese] for sentences in report.sentences]
     about[1:1] = [*told, *([f"```bash\n{report.command}\n```"] if report.command else [])]
-    parts = [*about, matrix_markdown(report.matrix, is_chinese=is_chinese)]
+    parts = [*about, _matrix_markdown(report.matrix, is_chinese=is_chinese)]
     for table in report.tables:
         if table.body or table.empty:
             shown = table_in_chinese(table) if is_chinese else table
@@ -421,7 +435,7 @@ def markdown(report: Report, *, is_chinese: bool = False) -> str:
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
-def matrix_markdown(matrix: Matrix, *, is_chinese: bool = False) -> str:
+def _matrix_markdown(matrix: Matrix, *, is_chinese: bool = False) -> str:
     table, say = matrix_table(matrix, marked_text), in_chinese if is_chinese else str
     lines = [f"{MISSING} {column}: {say(why)} ({', '.join(rows)})" for column, why, rows in undefined(matrix)]
     about = chinese_caption(matrix) if is_chinese else f"{caption(matrix)} {LEGEND}"
@@ -429,14 +443,14 @@ def matrix_markdown(matrix: Matrix, *, is_chinese: bool = False) -> str:
     return "\n\n".join([about, shown.markdown(), *map(in_markdown, lines)])
 
 
-def differences_csv(differences: pd.DataFrame) -> str:
+def _differences_csv(differences: pd.DataFrame) -> str:
     """Format every pair of rows in every common column as CSV."""
     formats = {"points": "{:.2f}", "p": "{:.3g}", "p_holm": "{:.3g}"}
     texts = {name: differences[name].map(form.format, na_action="ignore") for name, form in formats.items()}
     return differences.assign(**texts).to_csv(index=False, lineterminator="\n")
 
 
-def published_csv(tables: Sequence[ReportTable]) -> str:
+def _published_csv(tables: Sequence[ReportTable]) -> str:
     """Format the tables of published numbers as one CSV. Each line begins with the title of its table."""
     published = [table for table in tables if table.key.startswith("published-")]
     head = ("table", *(published[0].head if published else ()))
@@ -444,10 +458,17 @@ def published_csv(tables: Sequence[ReportTable]) -> str:
 
 
 def latex(matrix: Matrix) -> str:
-    """Format a table for LaTeX. It needs \\usepackage{booktabs} only."""
-    head = ["trained on", *(escaped(heading(column, matrix)) for column in matrix.columns)]
+    """Format a table for LaTeX. It needs \\usepackage{booktabs} only.
+
+    Args:
+        matrix: The transfer matrix.
+
+    Returns:
+        A `tabular`, with two comments above it.
+    """
+    head = ["trained on", *(_escaped(heading(column, matrix)) for column in matrix.columns)]
     body = [
-        [escaped(row.label), *(_latex_cell(row, column) for column in matrix.columns)] for row in matrix.rows
+        [_escaped(row.label), *(_latex_cell(row, column) for column in matrix.columns)] for row in matrix.rows
     ]
     table = pd.DataFrame(body, columns=head).to_latex(
         index=False, escape=False, column_format="l" + "r" * len(matrix.columns)
@@ -462,16 +483,16 @@ def _latex_cell(row: Row, column: str) -> str:
     cell = row.cells.get(column)
     if cell is None:
         return "---"
-    text = escaped(mean_and_deviation(cell))
+    text = _escaped(mean_and_deviation(cell))
     text = f"\\textit{{{text}}}" if cell.in_domain else text
     text = f"\\textbf{{{text}}}" if cell.is_best else text
-    return text + escaped(cell.signs)
+    return text + _escaped(cell.signs)
 
 
-def escaped(text: str) -> str:
+def _escaped(text: str) -> str:
     """Text for LaTeX.
 
-    >>> escaped("a_b → c & 5 %")
+    >>> _escaped("a_b → c & 5 %")
     'a\\\\_b $\\\\rightarrow$ c \\\\& 5 \\\\%'
     """
     return "".join(SPECIAL.get(sign, sign) for sign in text)
@@ -504,7 +525,7 @@ def filled_pages(pages: Sequence[Path], report: Report, *, tell: Callable[[str],
             head, _, tail = text.partition(start)
             if end not in tail:
                 raise UserError(f"--into {page}: {start} has no end. Write {end} further down")
-            text = f"{head}{start}\n{fragment(report, key, is_chinese=is_chinese)}\n{end}{tail.partition(end)[2]}"
+            text = f"{head}{start}\n{_fragment(report, key, is_chinese=is_chinese)}\n{end}{tail.partition(end)[2]}"
         if not keys:
             tell(f"{page}: no marker such as <!-- result:matrix --> … <!-- /result:matrix -->; left as it is")
         elif text != before:
@@ -512,10 +533,10 @@ def filled_pages(pages: Sequence[Path], report: Report, *, tell: Callable[[str],
     return filled
 
 
-def fragment(report: Report, key: str, *, is_chinese: bool) -> str:
+def _fragment(report: Report, key: str, *, is_chinese: bool) -> str:
     """Format one table as Markdown. `published` means the tables of all sources."""
     if key == "matrix":
-        return matrix_markdown(report.matrix, is_chinese=is_chinese)
+        return _matrix_markdown(report.matrix, is_chinese=is_chinese)
     tables = [table for table in report.tables if table.key == key or table.key.startswith(f"{key}-")]
     shown = map(table_in_chinese, tables) if is_chinese else tables
     return "\n\n".join(f"{table.note}\n\n{table.markdown()}" for table in shown)

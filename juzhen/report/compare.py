@@ -278,13 +278,19 @@ def compare(matrix: Matrix, published: Iterable[Published]) -> list[Comparison]:
                 Comparison(*ours, number, _verdict(cell, number), stands_in) for number in alike.values()
             ]
             if not alike:
-                reason = why_none(same, training, column, cell.metric)
+                reason = _why_none(same, training, column, cell.metric)
                 compared.append(Comparison(*ours, None, NO_REFERENCE, stands_in, reason))
     return compared
 
 
 def unlike(number: Published, training: Training, column: str, metric: str) -> list[str]:
     """List reasons why a published number is not comparable to a cell, most important first.
+
+    Args:
+        number: Published figure.
+        training: Training of our row.
+        column: `split/dataset` of our cell.
+        metric: Metric of our cell.
 
     Returns:
         The reasons, empty if the number is a reference.
@@ -303,7 +309,7 @@ def unlike(number: Published, training: Training, column: str, metric: str) -> l
     return [name for name, is_other in differs.items() if is_other]
 
 
-def why_none(references: Iterable[Published], training: Training, column: str, metric: str) -> str:
+def _why_none(references: Iterable[Published], training: Training, column: str, metric: str) -> str:
     """Explain why no published number is a reference for a cell, and name the nearest one."""
     if training.start:
         return f"went on from {training.start}, of which no source says what it had learnt"
@@ -391,7 +397,7 @@ def comparison_tables(matrix: Matrix, published: Sequence[Published]) -> list[Re
     compared = compare(matrix, published)
     tables = []
     for source in dict.fromkeys(entry.published.source for entry in compared if entry.published):
-        body = compared_lines(compared, source)
+        body = _compared_lines(compared, source)
         matches = sum(line[COMPARED_COLUMNS.index("verdict")] == "matches" for line in body)
         note = (
             f"matches: {matches} of {len(body)}. A match is in our 95 % interval or within ±{TOLERANCE_POINTS} points. "
@@ -431,7 +437,7 @@ def comparison_tables(matrix: Matrix, published: Sequence[Published]) -> list[Re
     return tables
 
 
-def compared_lines(compared: Iterable[Comparison], source: str) -> list[tuple[str, ...]]:
+def _compared_lines(compared: Iterable[Comparison], source: str) -> list[tuple[str, ...]]:
     """Format comparisons with one source, with the columns COMPARED_COLUMNS."""
     return [
         (
@@ -451,7 +457,14 @@ def compared_lines(compared: Iterable[Comparison], source: str) -> list[tuple[st
 
 
 def claim_lines(compared: Iterable[Comparison]) -> list[tuple[str, ...]]:
-    """Format comparisons with claims, with the columns CLAIM_COLUMNS."""
+    """Format comparisons with claims, with the columns CLAIM_COLUMNS.
+
+    Args:
+        compared: Comparisons. Those without a claim are left out.
+
+    Returns:
+        Cells of each line.
+    """
     body: list[tuple[str, ...]] = []
     for entry in compared:
         if (claim := entry.published) is not None:
@@ -468,7 +481,14 @@ def claim_lines(compared: Iterable[Comparison]) -> list[tuple[str, ...]]:
 
 
 def figure_text(claim: Published) -> str:
-    """Format a figure with its bound and unit: `at least 85`, `85 to 87`, `about 10 ms`."""
+    """Format a figure with its bound and unit: `at least 85`, `85 to 87`, `about 10 ms`.
+
+    Args:
+        claim: Published figure.
+
+    Returns:
+        The number as the source has it. The unit is left out for percent and for the metric itself.
+    """
     unit = "" if claim.unit in ("percent", "1", claim.metric) else f" {claim.unit}"
     if claim.bound.startswith("to "):
         return f"{claim.percent:g} {claim.bound}{unit}"

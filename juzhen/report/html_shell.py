@@ -68,6 +68,14 @@ def render(
 
 @cache
 def part(name: str) -> str:
+    """Read a file of the page's parts, once.
+
+    Args:
+        name: Path below the folder of the parts.
+
+    Returns:
+        Its text.
+    """
     return (PARTS / name).read_text(encoding="utf-8")
 
 
@@ -114,12 +122,26 @@ def rules() -> str:
 
 
 def step_of(share: float) -> int:
-    """Return the step of a share from 0 to 1."""
+    """Return the step of a colour.
+
+    Args:
+        share: Share from 0 to 1. Values outside are moved to the nearer end.
+
+    Returns:
+        From 0 to STEPS - 1.
+    """
     return round(max(0.0, min(1.0, share)) * (STEPS - 1))
 
 
 def ink_on(colour: str) -> str:
-    """Return black or white, whichever has more contrast (WCAG 2.2): at least 4.5 on every colour."""
+    """Return black or white, whichever has more contrast (WCAG 2.2): at least 4.5 on every colour.
+
+    Args:
+        colour: Background as `#rrggbb`.
+
+    Returns:
+        `#000000` or `#ffffff`.
+    """
     parts = [value / 255 for value in _parts(colour[1:])]
     linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
     luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]

@@ -27,6 +27,13 @@ def untrained_rows(row: Row, rows: Sequence[Row]) -> list[Row]:
     """Find the rows of the initial weights of `row`, with the same backbone and start.
 
     The most similar ones in model, pooling, prompt and precision come first.
+
+    Args:
+        row: A trained row.
+        rows: Rows of the matrix.
+
+    Returns:
+        Untrained rows. Empty if none has the same start.
     """
 
     def start(other: Row) -> list[Any]:
@@ -108,7 +115,14 @@ class Transfer:
         return ReportTable("averages", "In-domain against zero-shot", note, head, body)
 
     def helpers_table(self, differences: pd.DataFrame) -> ReportTable:
-        """List single training sets by the number of targets that they help, in descending order."""
+        """List single training sets by the number of targets that they help, in descending order.
+
+        Args:
+            differences: Tested differences, from `significance.differences`.
+
+        Returns:
+            A table with a line for each row of one training set.
+        """
         note = (
             "Rows of one training set, on sets without training and without leaks, compared with the untrained "
             "weights. Certain: more than chance, as tested below."
@@ -172,11 +186,23 @@ class Transfer:
 
 
 def single_set_rows(matrix: Matrix) -> list[Row]:
+    """Return the rows that were trained on one set.
+
+    Args:
+        matrix: The transfer matrix.
+    """
     return [row for row in matrix.rows if len(row.sets) == 1]
 
 
 def rows_table(matrix: Matrix) -> list[ReportTable]:
-    """Explain names that sweeps gave to rows. No table if all rows are named by their training."""
+    """Explain names that sweeps gave to rows. No table if all rows are named by their training.
+
+    Args:
+        matrix: The transfer matrix.
+
+    Returns:
+        One table or none.
+    """
     if not any(row.names for row in matrix.rows):
         return []
     note = (
@@ -193,6 +219,14 @@ def rows_table(matrix: Matrix) -> list[ReportTable]:
 
 
 def leak_table(matrix: Matrix) -> ReportTable:
+    """List the leaks of each row and column.
+
+    Args:
+        matrix: The transfer matrix.
+
+    Returns:
+        A table with the scores without the leaked rows.
+    """
     note = (
         f"Evaluation rows whose pair is in a training set of the row, exactly or nearly. From 1 % on the matrix marks "
         f"them by {LEAKY}. Counted by the run: rows of all its training sets, and its score without them. Several "
@@ -217,7 +251,14 @@ def leak_table(matrix: Matrix) -> ReportTable:
 
 
 def unknown_table(matrix: Matrix) -> list[ReportTable]:
-    """Count evaluation texts with unknown tokens. No table if no result has counted them."""
+    """Count evaluation texts with unknown tokens. No table if no result has counted them.
+
+    Args:
+        matrix: The transfer matrix.
+
+    Returns:
+        One table or none.
+    """
     note = (
         "Texts of an evaluation set that hold characters which the tokenizer of the row does not know, and pairs of "
         "different texts that have equal tokens. Several seeds have one tokenizer."
@@ -240,7 +281,14 @@ def unknown_table(matrix: Matrix) -> list[ReportTable]:
 
 
 def without_leaks(leak: Leak) -> str:
-    """Format the score on unseen rows with its interval, or explain why it is missing."""
+    """Format the score on unseen rows with its interval, or explain why it is missing.
+
+    Args:
+        leak: Leak of a cell.
+
+    Returns:
+        Score and interval ×100, or words.
+    """
     if leak.unseen is None:
         return MISSING
     if leak.unseen.value is None:
@@ -267,6 +315,11 @@ def _sum_of(name: str, stages: Stages) -> float:
 
 
 def duration(seconds: float) -> str:
+    """Format a duration in a suitable unit.
+
+    Args:
+        seconds: Seconds. NaN gives MISSING.
+    """
     return MISSING if pd.isna(seconds) else time_in_words(seconds)
 
 
@@ -326,6 +379,14 @@ def row_costs(matrix: Matrix) -> pd.DataFrame:
 
 
 def cost_table(costs: pd.DataFrame) -> ReportTable:
+    """Make the table of costs.
+
+    Args:
+        costs: Output of `row_costs`.
+
+    Returns:
+        A table with a line for each trained row.
+    """
     note = "Training without validation and evaluation, all stages of a curriculum, mean over seeds."
     body = [
         (label, *(cost.text(value) for cost, value in zip(COSTS.values(), values, strict=True)))
@@ -350,7 +411,14 @@ class SizeCurve(NamedTuple):
 
 
 def curves(matrix: Matrix) -> list[SizeCurve]:
-    """Collect a curve for each row and shown column with scores at several sizes."""
+    """Collect a curve for each row and shown column with scores at several sizes.
+
+    Args:
+        matrix: The transfer matrix.
+
+    Returns:
+        Curves in the order of rows and columns. Empty if every row has one size.
+    """
     found = []
     for row in matrix.rows:
         by_column: dict[str, dict[int | None, Cell]] = {}
@@ -370,12 +438,26 @@ def _rising(sizes: Iterable[int | None]) -> list[int | None]:
 
 
 def all_sizes(drawn: list[SizeCurve]) -> list[int | None]:
-    """List every size of the curves in order. The full size comes last."""
+    """List every size of the curves in order.
+
+    Args:
+        drawn: Output of `curves`.
+
+    Returns:
+        Dimensions in rising order, and None for the full size at the end.
+    """
     return _rising({None, *(dim for curve in drawn for dim in curve.cells)})
 
 
 def size_tables(matrix: Matrix) -> list[ReportTable]:
-    """Make a table of scores by embedding size, if some row has several sizes."""
+    """Make a table of scores by embedding size.
+
+    Args:
+        matrix: The transfer matrix.
+
+    Returns:
+        One table, or none if every row has one size.
+    """
     drawn = curves(matrix)
     sizes = all_sizes(drawn)
     body = [
@@ -438,7 +520,14 @@ def gain_and_loss(
 
 
 def merged_tables(matrix: Matrix) -> list[ReportTable]:
-    """Make a table of merged rows whose parents are in the matrix, if there are any."""
+    """Make a table of merged rows whose parents are in the matrix.
+
+    Args:
+        matrix: The transfer matrix.
+
+    Returns:
+        One table, or none without such rows.
+    """
     runs = {result.measured_weights: row for row in matrix.rows for result in row.all_results}
     body = []
     for row in matrix.rows:
@@ -487,7 +576,15 @@ def _merged_cells(
 
 
 def parents_table(result: Result, folders: Sequence[str | Path]) -> ReportTable:
-    """Compare a merged run with its parents, one line per column, and averages in the last line."""
+    """Compare a merged run with its parents.
+
+    Args:
+        result: Result of the merged run.
+        folders: Run folders of the parents, in order.
+
+    Returns:
+        A table with a line for each common column, and averages in the last line.
+    """
     parents = [Result.read(folder) for folder in folders]
     scores = [_by_column(each) for each in (*parents, result)]
     columns = [column for column in scores[-1] if all(column in each for each in scores)]

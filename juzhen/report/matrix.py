@@ -183,6 +183,9 @@ class KeptRows:
     def of_run(self, result: Result) -> dict[str, SetRows]:
         """Read the rows of a run.
 
+        Args:
+            result: Result of the run, with its folder. A result that was never in a folder has no rows.
+
         Returns:
             `split/dataset` → rows. {} without a file, or with a notice for an unreadable file.
         """
@@ -196,7 +199,15 @@ class KeptRows:
         return self._of_runs[folder]
 
     def scored_by(self, result: Result, column: str) -> "Scored | None":
-        """Rows of a column as a run scored them. None if it has kept none."""
+        """Return the rows of a column as a run scored them.
+
+        Args:
+            result: Result of the run.
+            column: `split/dataset`.
+
+        Returns:
+            Scores of the rows. None if the run has kept none.
+        """
         place = result.folder, column
         if place not in self._scored:
             self._scored[place] = self._read(result, column)
@@ -236,7 +247,16 @@ class Matrix:
     kept: KeptRows
 
     def frame(self, name: str, columns: Sequence[str], rows: Sequence[Row] | None = None) -> pd.DataFrame:
-        """A field of the cells as a frame, one line per row. NaN without a cell."""
+        """Return a field of the cells as a frame.
+
+        Args:
+            name: Attribute of `Cell`, such as "mean".
+            columns: `split/dataset` keys.
+            rows: Rows in their order. None: all rows.
+
+        Returns:
+            One line per row, by its label. NaN without a cell.
+        """
         rows = self.rows if rows is None else rows
         values = [
             [getattr(row.cells[key], name) if key in row.cells else math.nan for key in columns]

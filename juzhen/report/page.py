@@ -83,14 +83,14 @@ def html(report: Report, *, title: str, worst: int = 0) -> str:
         has_predicted=bool(report.predicted),
         undefined=undefined(matrix),
         tables=[table for table in report.tables if table.body],
-        sort_value=sort_value,
+        sort_value=_sort_value,
     )
 
 
-def sort_value(text: str) -> str:
+def _sort_value(text: str) -> str:
     """Find the sort key of a cell in a plain table: its first number, or its text.
 
-    >>> sort_value("45.0 [44.0, 46.0]"), sort_value("16,000"), sort_value("differs by -3.2"), sort_value("7 min")
+    >>> _sort_value("45.0 [44.0, 46.0]"), _sort_value("16,000"), _sort_value("differs by -3.2"), _sort_value("7 min")
     ('45.0', '16000', '-3.2', '420.0')
     """
     if text == MISSING:

@@ -94,18 +94,34 @@ def page_data(report: Report) -> Plain:
 
 def _curve(curve: SizeCurve, row: int, column: int) -> Plain:
     points_of = {
-        str(dim or WHOLE): [in_points(value) for value in (cell.mean, cell.low, cell.high)]
+        str(dim or WHOLE): [_in_points(value) for value in (cell.mean, cell.low, cell.high)]
         for dim, cell in curve.cells.items()
     }
     return {"row": row, "column": column, "points": points_of}
 
 
 def drawn_columns(matrix: Matrix) -> list[str]:
-    """List columns with a score in some row."""
+    """List columns with a score in some row.
+
+    Args:
+        matrix: The transfer matrix.
+
+    Returns:
+        `split/dataset` keys in the order of the matrix.
+    """
     return [column for column in matrix.columns if any(column in row.cells for row in matrix.rows)]
 
 
 def column_names(matrix: Matrix, columns: Sequence[str]) -> list[Plain]:
+    """Name columns for the script of the page.
+
+    Args:
+        matrix: The transfer matrix.
+        columns: `split/dataset` keys.
+
+    Returns:
+        For each column its name, its short name, and its metric if that differs from the matrix.
+    """
     splits = {column.split("/")[0] for column in columns}
     own = {column for column in columns if matrix.measures[column] != matrix.metric}
     return [
@@ -166,10 +182,10 @@ def _cell(cell: Cell, gain: float, before: int | None, commands: Sequence[str]) 
     gained = not math.isnan(gain)
     return _without_nothing(
         {
-            "mean": in_points(cell.mean),
+            "mean": _in_points(cell.mean),
             "text": mean_and_deviation(cell),
-            "low": in_points(cell.low),
-            "high": in_points(cell.high),
+            "low": _in_points(cell.low),
+            "high": _in_points(cell.high),
             "ends": ends,
             "seeds": ", ".join(f"{seed}: {percent(value)}" for seed, value in cell.values.items()),
             "count": cell.count,
@@ -180,15 +196,15 @@ def _cell(cell: Cell, gain: float, before: int | None, commands: Sequence[str]) 
             "leaky": cell.is_leaky,
             "below": cell.below_lexical,
             "best": cell.is_best,
-            "leak": leak_text(cell),
-            "unseen": unseen_text(cell),
+            "leak": _leak_text(cell),
+            "unseen": _unseen_text(cell),
             "command": commands.index(cell.command) if cell.command else None,
             "commit": cell.commit,
         }
     )
 
 
-def leak_text(cell: Cell) -> str:
+def _leak_text(cell: Cell) -> str:
     if cell.leak is None:
         return "not audited"
     if not cell.leak.rows:
@@ -197,7 +213,7 @@ def leak_text(cell: Cell) -> str:
     return f"{cell.leak.rows:,} rows, {100 * cell.leak.share:.1f} %, from {cell.leak.source}{counted}"
 
 
-def unseen_text(cell: Cell) -> str:
+def _unseen_text(cell: Cell) -> str:
     """Format the score without leaks next to that with leaks, or "" if the run has none."""
     leak = cell.leak
     if leak is None or leak.unseen is None:
@@ -237,7 +253,7 @@ def _against_best(matrix: Matrix, columns: Sequence[str], place: int) -> Plain |
     return {"column": place, "best": scored[0][0], "others": others} if others else None
 
 
-def in_points(fraction: float | None) -> float | None:
+def _in_points(fraction: float | None) -> float | None:
     return None if fraction is None else round(100 * fraction, DECIMALS)
 
 
@@ -306,7 +322,7 @@ def _scored_set(result: Result, column: str, rows: SetRows, sentences: "PairText
     ends = (float(everything.min()), float(everything.max()))
     if ends[0] == ends[1]:
         return {}
-    threshold = threshold_of(result, column)
+    threshold = _threshold_of(result, column)
     edges = np.linspace(*ends, BINS + 1)
     return {
         "ends": [round(end, 4) for end in ends],
@@ -343,7 +359,7 @@ def _slices(
     return {"slices": lines, "against": found[0].label} if lines else {}
 
 
-def threshold_of(result: Result, column: str) -> Plain | None:
+def _threshold_of(result: Result, column: str) -> Plain | None:
     """Read the decision threshold that a run fitted on the dev split of the set."""
     threshold = result.thresholds.get(column.split("/")[1])
     if threshold is None or threshold.value is None:
@@ -416,7 +432,16 @@ class PairTexts:
         self._read: dict[tuple[str, ...], Examples | None] = {}
 
     def of(self, result: Result, column: str, fingerprint: str) -> Examples | None:
-        """Read the rows of a run, or None if its files are missing or have changed."""
+        """Read the rows of a run.
+
+        Args:
+            result: Result of the run.
+            column: `split/dataset`.
+            fingerprint: Fingerprint of the rows that were scored.
+
+        Returns:
+            The rows. None if their files are missing or have changed.
+        """
         key = (column, fingerprint, str(result.config.get("source")), str(result.config.get("data_dir")))
         if key not in self._read:
             examples = _examples_of(result, column)
@@ -501,7 +526,7 @@ def _curves_of(row: Row, metrics: set[str]) -> list[Plain]:
             is_weight = key.startswith("train/") and key.endswith("/weight")
             if (is_score or is_weight or key == "train/loss") and len(curve) > 1:
                 drawn = [100 * value if is_score else value for _, value in curve]
-                drawn = drawn if is_score or is_weight else smoothed(drawn, LOSS_WINDOW)
+                drawn = drawn if is_score or is_weight else _smoothed(drawn, LOSS_WINDOW)
                 lines.append({"of": key, "seed": seed, "points": _points(curve, drawn)})
     return lines
 
@@ -549,10 +574,10 @@ def read_curves(folder: Path) -> dict[str, Points]:
     return {key: sorted(points.items()) for key, points in sorted(by_step.items())}
 
 
-def smoothed(values: Sequence[float], window: int) -> list[float]:
+def _smoothed(values: Sequence[float], window: int) -> list[float]:
     """Average each value with the ones before it, over at most `window` values.
 
-    >>> smoothed([1.0, 2.0, 3.0, 4.0], 2)
+    >>> _smoothed([1.0, 2.0, 3.0, 4.0], 2)
     [1.0, 1.5, 2.5, 3.5]
     """
     return [statistics.fmean(values[max(0, end - window) : end]) for end in range(1, len(values) + 1)]

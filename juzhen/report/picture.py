@@ -182,6 +182,12 @@ def draw_heat_map(
 def short_label(label: str) -> str:
     """Break a label into at most two lines.
 
+    Args:
+        label: Label of a row.
+
+    Returns:
+        At most LABEL_LINES lines of LABEL_WIDTH characters. A longer label ends in "…".
+
     >>> short_label("csts · model.templates.zh.anchor=这句话")
     'csts · model.templates.zh.anchor=这句话'
     """
@@ -248,7 +254,12 @@ def _panel(axes: Axes, matrix: Matrix, column: str) -> None:
 
 
 def draw_reliability(report: dict[str, Any], path: Path) -> None:
-    """Draw the share of positives over probability, one panel per scaling. Bars below count rows."""
+    """Draw the share of positives over probability, one panel per scaling. Bars below count rows.
+
+    Args:
+        report: Output of a calibration: for "raw" and each scaling its bins and its expected calibration error.
+        path: Picture to write. Its suffix chooses the format.
+    """
     methods = ("raw", *SCALINGS)
     figure = Figure(figsize=(9, 3.2), layout="constrained")
     for axes, method in zip(figure.subplots(1, len(methods), sharey=True), methods, strict=True):

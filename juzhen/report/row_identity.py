@@ -343,7 +343,14 @@ def label_rows(identities: Sequence[Identity], names: Sequence[str] = ()) -> lis
 
 
 def fitted_labels(labels: Sequence[str]) -> list[str]:
-    """Shorten labels to LONGEST_LABEL characters, and number equal ones."""
+    """Shorten labels to LONGEST_LABEL characters, and number equal ones.
+
+    Args:
+        labels: Labels of any length.
+
+    Returns:
+        Different labels, in the same order.
+    """
     short = [_fitted(label, LONGEST_LABEL) for label in labels]
     counted: list[str] = []
     for place, label in enumerate(short):
@@ -378,7 +385,14 @@ def _fitted(label: str, length: int) -> str:
 
 
 def label_runs(results: Sequence[Result]) -> list[str]:
-    """Make a label for each run. Runs of one row differ by seed, or by folder."""
+    """Make a label for each run. Runs of one row differ by seed, or by folder.
+
+    Args:
+        results: Results of the runs.
+
+    Returns:
+        Different labels, in the same order.
+    """
     rows = [identify(result, before_training=False) for result in results]
     distinct = list(dict.fromkeys(rows))
     names = [
@@ -398,6 +412,12 @@ def differing_settings(results: Sequence[Result]) -> list[tuple[str, ...]]:
     """List differing settings that decide numbers, with the value of each run.
 
     If runs have different losses or models, only the name is listed.
+
+    Args:
+        results: Results of the runs, at least one.
+
+    Returns:
+        Lines of a dotted key and a value a run. "–" is a setting that a run lacks.
     """
     every = []
     for result in results:

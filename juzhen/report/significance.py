@@ -94,14 +94,31 @@ def beaten(matrix: Matrix) -> dict[tuple[str, str], str]:
 
 
 def both_ways(frame: pd.DataFrame) -> pd.DataFrame:
-    """List each difference twice, also with the second row as the first."""
+    """List each difference twice, also with the second row as the first.
+
+    Args:
+        frame: Differences with the columns `first`, `second` and `verdict`.
+
+    Returns:
+        A frame of twice the length. Only names and verdict are turned: other columns are those of the first direction.
+    """
     verdict = frame["verdict"].map(TURNED)
     turned = frame.assign(first=frame["second"], second=frame["first"], verdict=verdict)
     return pd.concat([frame, turned], ignore_index=True)
 
 
 def compare_cells(matrix: Matrix, column: str, a: Cell, b: Cell) -> tuple[str, Gap | None]:
-    """Test two cells of a column with the strongest possible test. Returns "" and None without one."""
+    """Test two cells of a column with the strongest possible test.
+
+    Args:
+        matrix: The transfer matrix, with the stored scores of rows.
+        column: `split/dataset`.
+        a: One cell.
+        b: Another cell of the same column.
+
+    Returns:
+        "rows", "intervals" or "seeds", and the gap `a` minus `b`. "" and None without a test.
+    """
     if (gap := matrix.kept.gap(column, a, b)) is not None:
         return "rows", gap
     if (gap := _welch(_estimate(a), _estimate(b))) is not None:
@@ -111,10 +128,19 @@ def compare_cells(matrix: Matrix, column: str, a: Cell, b: Cell) -> tuple[str, G
 
 
 def difference_interval(matrix: Matrix, column: str, a: Cell, b: Cell) -> tuple[float, float, str] | None:
-    """Compute the 95 % interval of `a` minus `b` in points, ×100, and its test. It excludes 0 if p < 0.05.
+    """Compute the 95 % interval of `a` minus `b`, and its test. It excludes 0 if p < 0.05.
 
     It is not corrected for the number of differences. For correlations it is the interval of Fisher's z, scaled to
-    points by the slope between the two values. None without a test.
+    points by the slope between the two values.
+
+    Args:
+        matrix: The transfer matrix, with the stored scores of rows.
+        column: `split/dataset`.
+        a: One cell.
+        b: Another cell of the same column.
+
+    Returns:
+        Both ends in points, ×100, and the test as of `compare_cells`. None without a test.
     """
     tested_by, gap = compare_cells(matrix, column, a, b)
     if gap is None:
@@ -158,7 +184,17 @@ class CellDifference(NamedTuple):
 
 
 def contrast(matrix: Matrix, column: str, a: Cell, b: Cell) -> CellDifference | None:
-    """Subtract two cells of a column by the test of `compare_cells`. None without one."""
+    """Subtract two cells of a column by the test of `compare_cells`.
+
+    Args:
+        matrix: The transfer matrix, with the stored scores of rows.
+        column: `split/dataset`.
+        a: One cell.
+        b: Another cell of the same column.
+
+    Returns:
+        `a` minus `b`, with the error between seeds. None without a test.
+    """
     tested_by, gap = compare_cells(matrix, column, a, b)
     if gap is None:
         return None
@@ -218,7 +254,15 @@ def _paired(a: Cell, b: Cell) -> Gap | None:
 
 
 def significance_table(matrix: Matrix, frame: pd.DataFrame) -> ReportTable:
-    """Count significant differences of each row to all others."""
+    """Count significant differences of each row to all others.
+
+    Args:
+        matrix: The transfer matrix.
+        frame: Tested differences, from `differences`.
+
+    Returns:
+        A table with a line for each row.
+    """
     counts_of_tests = frame["tested_by"].value_counts()
     tests = "; ".join(
         f"{counts_of_tests[name]:,} {about}" for name, about in TESTS.items() if name in counts_of_tests
@@ -251,7 +295,7 @@ ALL = "all cells"
 CENTRED = "all cells, columns' levels removed"
 
 
-def clean_scores(matrix: Matrix, rows: Sequence[Row], columns: Sequence[str]) -> np.ndarray:
+def _clean_scores(matrix: Matrix, rows: Sequence[Row], columns: Sequence[str]) -> np.ndarray:
     """Scores ×100. NaN without a score, or with a leak from another training set."""
     flatters = matrix.frame("flatters", columns, rows).eq(True)
     return 100 * matrix.frame("mean", columns, rows).mask(flatters).to_numpy(dtype=float)
@@ -261,8 +305,15 @@ def clustered(matrix: Matrix, columns: Sequence[str]) -> tuple[list[Row], list[s
     """Order rows and columns so that similar ones are side by side. Baselines stay at the end.
 
     Average linkage on 1 − Spearman between profiles, with leaves in optimal order (Bar-Joseph et al. 2001).
+
+    Args:
+        matrix: The transfer matrix.
+        columns: `split/dataset` keys.
+
+    Returns:
+        All rows and the given columns in their new order.
     """
-    table = clean_scores(matrix, matrix.rows, columns)
+    table = _clean_scores(matrix, matrix.rows, columns)
     trained = [number for number, row in enumerate(matrix.rows) if row.is_trained]
     # A column's level says how hard the set is; what a row has learnt shows in how it departs from it.
     level = pd.DataFrame(table).mean().fillna(0).to_numpy()
@@ -282,12 +333,18 @@ def _leaf_order(table: np.ndarray) -> list[int]:
 def complementary_pairs(matrix: Matrix, rows: Sequence[Row], columns: Sequence[str]) -> pd.DataFrame:
     """List pairs of `rows`, the most complementary first, in points over common columns without leaks.
 
-    `best_of` is the mean of the better of both, minus the mean of the better row: the possible gain of a model that
-    keeps both. `observed` is the same for the best row that was trained on both, or NaN. `joint` is its label.
-    `columns` counts columns.
+    Args:
+        matrix: The transfer matrix.
+        rows: Rows to pair, usually of one training set.
+        columns: `split/dataset` keys.
+
+    Returns:
+        A frame with the labels `first` and `second`. `best_of` is the mean of the better of both, minus the mean of the
+        better row: the possible gain of a model that keeps both. `observed` is the same for the best row that was
+        trained on both, or NaN. `joint` is its label. `columns` counts columns.
     """
     joint = [row for row in matrix.rows if len(row.sets) == 2]
-    table, joint_table = (clean_scores(matrix, group, columns) for group in (rows, joint))
+    table, joint_table = (_clean_scores(matrix, group, columns) for group in (rows, joint))
     pairs = []
     for (first, a), (second, b) in combinations(zip(rows, table, strict=True), 2):
         shared = np.isfinite(a) & np.isfinite(b)
@@ -312,10 +369,18 @@ def complementary_pairs(matrix: Matrix, rows: Sequence[Row], columns: Sequence[s
 def greedy_order(matrix: Matrix, rows: Sequence[Row], columns: Sequence[str]) -> pd.DataFrame:
     """Take the row with the best mean, then at each step the row that raises the mean of the best-of most.
 
-    Only columns with clean scores in every row count. The order ends when no row adds anything. `added`, `mean` and
-    `gain` are the row and its gain in points over all columns. `improves` lists the columns that it raises.
+    Only columns with clean scores in every row count. The order ends when no row adds anything.
+
+    Args:
+        matrix: The transfer matrix.
+        rows: Rows to choose from.
+        columns: `split/dataset` keys.
+
+    Returns:
+        A frame with a line a step. `added`, `mean` and `gain` are the row, the mean of the best-of and its gain in
+        points. `improves` lists the columns that it raises.
     """
-    table = pd.DataFrame(clean_scores(matrix, rows, columns), [row.label for row in rows], list(columns))
+    table = pd.DataFrame(_clean_scores(matrix, rows, columns), [row.label for row in rows], list(columns))
     table = table.dropna(axis="columns")
     best = pd.Series(-np.inf, table.columns)
     steps: list[tuple[str, float, float, list[str]]] = []
@@ -334,10 +399,16 @@ def greedy_order(matrix: Matrix, rows: Sequence[Row], columns: Sequence[str]) ->
 def shape_fidelity(matrix: Matrix, published: Sequence[Published]) -> pd.DataFrame:
     """Correlate our cells with those of each source by Spearman.
 
-    `scope` is ALL, CENTRED for columns minus their means, so that easy and hard sets do not count, or a column with at
-    least LEAST_ROWS rows. `cells` and `rows` count common values. `low` and `high` are a 95 % bootstrap interval that
-    samples rows with all their cells, because a row is one training. Several rows or figures of the same training are
-    averaged. `compare` decides which cells are comparable.
+    Several rows or figures of the same training are averaged. `compare` decides which cells are comparable.
+
+    Args:
+        matrix: The transfer matrix.
+        published: Published figures. Sources with fewer than LEAST_SHARED common cells are left out.
+
+    Returns:
+        A frame. `scope` is ALL, CENTRED for columns minus their means, so that easy and hard sets do not count, or a
+        column with at least LEAST_ROWS rows. `cells` and `rows` count common values. `low` and `high` are a 95 %
+        bootstrap interval that samples rows with all their cells, because a row is one training.
     """
     body = []
     for source in sorted({number.source for number in published}):
@@ -388,6 +459,16 @@ def _spearman(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def complement_tables(matrix: Matrix, rows: Sequence[Row], columns: Sequence[str]) -> list[ReportTable]:
+    """Make the tables of complementary pairs and of the next stage.
+
+    Args:
+        matrix: The transfer matrix.
+        rows: Rows to combine.
+        columns: `split/dataset` keys. With fewer than two the tables are empty.
+
+    Returns:
+        Two tables.
+    """
     note = (
         "Best of both: in each set the better of the two rows, on average, less the better row's average. A model "
         "that keeps both could gain as much. Observed: the same for a row that was trained on both."
@@ -422,6 +503,14 @@ def complement_tables(matrix: Matrix, rows: Sequence[Row], columns: Sequence[str
 
 
 def fidelity_table(fidelity: pd.DataFrame) -> ReportTable:
+    """Make the table of agreement with published numbers.
+
+    Args:
+        fidelity: Output of `shape_fidelity`.
+
+    Returns:
+        A table with a line for each source and scope.
+    """
     note = (
         "Spearman correlation between our cells and the published ones, over the cells that both have. 95 % interval "
         "from a bootstrap over rows with all their cells. Levels removed: each column less its mean on either side, "

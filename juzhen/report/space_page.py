@@ -43,12 +43,20 @@ def write_space(space: EmbeddingAnalysis, folder: str | Path) -> list[Path]:
 
 
 def number_text(value: float | int | None) -> str:
+    """Format a metric.
+
+    Args:
+        value: Number, or None for a missing one.
+
+    Returns:
+        Integers with commas, other numbers with four significant digits, or MISSING.
+    """
     if value is None:
         return MISSING
     return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
 
 
-def sample_text(space: EmbeddingAnalysis) -> str:
+def _sample_text(space: EmbeddingAnalysis) -> str:
     """Describe the sample: `1,000 of 2,010 texts of tnews (test), seed 42`."""
     parts = [
         f"{taken:,} of {of:,} texts of {name}" if taken < of else f"{taken:,} texts of {name}"
@@ -58,7 +66,15 @@ def sample_text(space: EmbeddingAnalysis) -> str:
 
 
 def html(space: EmbeddingAnalysis) -> str:
-    labels, data = run_labels(space), page_data(space)
+    """Write the page of an analysis.
+
+    Args:
+        space: Embeddings of some texts.
+
+    Returns:
+        HTML that needs no other file.
+    """
+    labels, data = _run_labels(space), _page_data(space)
     tables = [
         (
             name,
@@ -82,7 +98,7 @@ def html(space: EmbeddingAnalysis) -> str:
         maker="juzhen space",
         first=("maps", "To the maps"),
         panel="One text",
-        counts=[f"{sample_text(space)}."],
+        counts=[f"{_sample_text(space)}."],
         labels=labels,
         runs=space.runs,
         tables=tables,
@@ -103,7 +119,7 @@ def _words(data: dict[str, Any]) -> Words:
     return words
 
 
-def run_labels(space: EmbeddingAnalysis) -> list[str]:
+def _run_labels(space: EmbeddingAnalysis) -> list[str]:
     """Last part of each name, or whole names if these are equal."""
     short = [name.rstrip("/").rpartition("/")[2] for name in space.runs]
     short = [
@@ -113,11 +129,11 @@ def run_labels(space: EmbeddingAnalysis) -> list[str]:
     return short if len(set(short)) == len(short) else list(space.runs)
 
 
-def page_data(space: EmbeddingAnalysis) -> dict[str, Any]:
+def _page_data(space: EmbeddingAnalysis) -> dict[str, Any]:
     """Data for the script: places between −0.5 and 0.5, on one scale for both maps of a projection."""
     groups, names = shown_groups(space)
     return {
-        "runs": run_labels(space),
+        "runs": _run_labels(space),
         "texts": list(space.texts),
         "groups": groups.tolist(),
         "names": names,
@@ -142,7 +158,14 @@ def page_data(space: EmbeddingAnalysis) -> dict[str, Any]:
 
 
 def shown_groups(space: EmbeddingAnalysis) -> tuple[np.ndarray, list[str]]:
-    """Group of each text, and names. The smallest of too many groups are joined."""
+    """Return the group of each text, and the names of the groups.
+
+    Args:
+        space: Embeddings of some texts.
+
+    Returns:
+        Indices into the names (texts,), and the names. The smallest of too many groups are joined.
+    """
     most = len(SERIES) * len(SHAPES)
     if len(space.group_names) <= most:
         return space.groups, list(space.group_names)
@@ -153,14 +176,28 @@ def shown_groups(space: EmbeddingAnalysis) -> tuple[np.ndarray, list[str]]:
 
 
 def scaled(maps: Any) -> list[np.ndarray]:
-    """Centre maps at 0, and scale the larger side of the largest to 1."""
+    """Centre maps at 0, and scale the larger side of the largest to 1.
+
+    Args:
+        maps: An array (texts, 2) for each encoder.
+
+    Returns:
+        New arrays, whose values are between −0.5 and 0.5.
+    """
     middles = [(points.max(axis=0) + points.min(axis=0)) / 2 for points in maps]
     size = max(float(np.ptp(points, axis=0).max()) for points in maps) or 1.0
     return [(points - middle) / size for points, middle in zip(maps, middles, strict=True)]
 
 
 def svg(space: EmbeddingAnalysis) -> str:
-    """Draw all maps: a row for each projection, a column for each encoder."""
+    """Draw all maps: a row for each projection, a column for each encoder.
+
+    Args:
+        space: Embeddings of some texts.
+
+    Returns:
+        The picture as text.
+    """
     groups, names = shown_groups(space)
     styles = [(SERIES[number % len(SERIES)], SHAPES[number // len(SERIES)]) for number in range(len(names))]
     width, foot = GAP + len(space.runs) * (ROOM + GAP), 64 + len(space.maps) * (ROOM + GAP + 20)
@@ -170,7 +207,7 @@ def svg(space: EmbeddingAnalysis) -> str:
         for column, points in enumerate(scaled(maps)):
             left, top = GAP + column * (ROOM + GAP), 64 + row * (ROOM + GAP + 20)
             places = (points * [1, -1] + 0.5) * (ROOM - 20) + [left + 10, top + 10]
-            title = f"{run_labels(space)[column]}, {TITLES[method]}"
+            title = f"{_run_labels(space)[column]}, {TITLES[method]}"
             panels.append(
                 (left, top, title, list(zip(places.round(1).tolist(), groups.tolist(), strict=True)))
             )
@@ -180,7 +217,7 @@ def svg(space: EmbeddingAnalysis) -> str:
         height=foot + 20 * -(-len(names) // beside),
         foot=foot,
         room=ROOM,
-        note=sample_text(space),
+        note=_sample_text(space),
         panels=panels,
         legend=[
             (GAP + 215 * (number % beside), 20 * (number // beside), name, number)

@@ -89,7 +89,12 @@ class ReportTable:
 
 
 def show_tables(tables: Iterable[ReportTable], notes: Iterable[str] = ()) -> None:
-    """Print tables with titles, and then notes, drawn for a terminal or as Markdown."""
+    """Print tables with titles, and then notes, drawn for a terminal or as Markdown.
+
+    Args:
+        tables: Tables in order.
+        notes: Sentences, one a line.
+    """
     console = for_people()
     for table in tables:
         words = ". ".join(filter(None, [table.title, table.note])).replace("?. ", "? ")
@@ -107,12 +112,28 @@ def show_tables(tables: Iterable[ReportTable], notes: Iterable[str] = ()) -> Non
 
 
 def of_measures(matrix: Matrix, otherwise: str) -> str:
-    """Metric of the table, ×100, and `otherwise` if a column has its own."""
+    """Name the metric of the matrix.
+
+    Args:
+        matrix: The transfer matrix.
+        otherwise: Added if a column has another metric.
+
+    Returns:
+        Title of the metric, with ×100.
+    """
     is_mixed = any(matrix.measures[column] != matrix.metric for column in matrix.columns)
     return f"{metric_title(matrix.metric)} ×100{otherwise if is_mixed else ''}"
 
 
 def caption(matrix: Matrix) -> str:
+    """Explain the matrix in English.
+
+    Args:
+        matrix: The transfer matrix.
+
+    Returns:
+        Sentences. They name the columns that are not shown.
+    """
     hidden = ", ".join(map(heading, matrix.hidden))
     return (
         f"{of_measures(matrix, ', or the metric in the column name')}. Row: trained on. Column: evaluated on. "
@@ -123,6 +144,14 @@ def caption(matrix: Matrix) -> str:
 
 
 def chinese_caption(matrix: Matrix) -> str:
+    """Explain the matrix in Chinese.
+
+    Args:
+        matrix: The transfer matrix.
+
+    Returns:
+        Sentences. They name the columns that are not shown.
+    """
     hidden = "、".join(map(heading, matrix.hidden))
     return (
         f"{of_measures(matrix, '，或列名所注的指标')}。行是训练集，列是评测集。单个种子：95 % bootstrap 区间。"
@@ -132,7 +161,14 @@ def chinese_caption(matrix: Matrix) -> str:
 
 
 def undefined(matrix: Matrix) -> list[tuple[str, str, list[str]]]:
-    """Missing scores of evaluated sets: column, reason, and rows with that reason."""
+    """List missing scores of evaluated sets.
+
+    Args:
+        matrix: The transfer matrix.
+
+    Returns:
+        Heading of the column, reason, and labels of the rows with that reason.
+    """
     labels: dict[tuple[str, str], list[str]] = {}
     for row in matrix.rows:
         for column in matrix.columns:
@@ -142,6 +178,14 @@ def undefined(matrix: Matrix) -> list[tuple[str, str, list[str]]]:
 
 
 def undefined_lines(matrix: Matrix) -> list[str]:
+    """Write a line for each reason of missing scores.
+
+    Args:
+        matrix: The transfer matrix.
+
+    Returns:
+        Lines for below the table.
+    """
     return [f"{MISSING} {column}: {why} ({', '.join(rows)})" for column, why, rows in undefined(matrix)]
 
 
@@ -150,7 +194,15 @@ Beaten = Mapping[tuple[str, str], str]
 
 
 def matrix_table(matrix: Matrix, text_of: Callable[[Row, str], str]) -> ReportTable:
-    """Make the table of a matrix. `text_of` formats a cell."""
+    """Make the table of a matrix.
+
+    Args:
+        matrix: The transfer matrix.
+        text_of: Formats the cell of a row and a column, `split/dataset`.
+
+    Returns:
+        A table with labels, seeds and cells.
+    """
     body = [
         (row.label, str(row.num_seeds), *(text_of(row, column) for column in matrix.columns))
         for row in matrix.rows
@@ -159,7 +211,7 @@ def matrix_table(matrix: Matrix, text_of: Callable[[Row, str], str]) -> ReportTa
     return ReportTable("matrix", "Transfer matrix", "", head, body)
 
 
-def lettered_table(matrix: Matrix, wins: Beaten, *, folders: bool) -> ReportTable:
+def _lettered_table(matrix: Matrix, wins: Beaten, *, folders: bool) -> ReportTable:
     """Make the table with letters of beaten rows, and with run folders if asked for."""
 
     def text_of(row: Row, column: str) -> str:
@@ -180,16 +232,29 @@ def lettered_table(matrix: Matrix, wins: Beaten, *, folders: bool) -> ReportTabl
 
 
 def letters_line(wins: Beaten) -> str:
-    """Explain the letters, or "" without any."""
+    """Explain the letters, or "" without any.
+
+    Args:
+        wins: (label, column) → letters of beaten rows.
+    """
     if not wins:
         return ""
     return "Letters: rows that this row is significantly better than, at 5 % after Holm's correction over all scores."
 
 
 def to_markdown(matrix: Matrix, wins: Beaten | None = None, *, folders: bool = False) -> str:
-    """Format as Markdown, with the best of each column in bold."""
+    """Format as Markdown, with the best of each column in bold.
+
+    Args:
+        matrix: The transfer matrix.
+        wins: (label, column) → letters of beaten rows. None or empty: no letters.
+        folders: Add a column of run folders.
+
+    Returns:
+        Caption, table, and reasons for missing scores.
+    """
     wins = wins or {}
-    table, start = lettered_table(matrix, wins, folders=folders), 3 if wins else 2
+    table, start = _lettered_table(matrix, wins, folders=folders), 3 if wins else 2
     body = [
         tuple(
             f"**{text}**" if is_best else text
@@ -204,11 +269,20 @@ def to_markdown(matrix: Matrix, wins: Beaten | None = None, *, folders: bool = F
 
 
 def to_console(matrix: Matrix, wins: Beaten | None = None, *, folders: bool = False) -> "rich.table.Table":
-    """Make a table for a terminal, without caption. Intervals are below their values, so that many columns fit."""
+    """Make a table for a terminal, without caption. Intervals are below their values, so that many columns fit.
+
+    Args:
+        matrix: The transfer matrix.
+        wins: As of `to_markdown`.
+        folders: Add a column of run folders.
+
+    Returns:
+        A table of rich, with the best of each column in bold.
+    """
     from rich.text import Text
 
     wins = wins or {}
-    table, start = lettered_table(matrix, wins, folders=folders), 3 if wins else 2
+    table, start = _lettered_table(matrix, wins, folders=folders), 3 if wins else 2
     end = start + len(matrix.columns)
     body: list[list[str | Text]] = []
     for row, line in zip(matrix.rows, table.body, strict=True):
@@ -227,7 +301,14 @@ def _best(row: Row, matrix: Matrix, before: int) -> list[bool]:
 
 
 def to_csv(matrix: Matrix) -> str:
-    """Format one line per row and split as CSV, with fractions in full precision and hidden splits."""
+    """Format one line per row and split as CSV, with fractions in full precision and hidden splits.
+
+    Args:
+        matrix: The transfer matrix.
+
+    Returns:
+        CSV with the columns CSV_COLUMNS.
+    """
     body = []
     for row in matrix.rows:
         for column, cell in sorted(row.cells.items()):
@@ -242,22 +323,51 @@ def to_csv(matrix: Matrix) -> str:
 
 
 def percent(value: float) -> str:
+    """Format a fraction ×100.
+
+    Args:
+        value: Fraction, such as a correlation.
+
+    Returns:
+        A number with one digit, without a sign for percent.
+    """
     return f"{100 * value:.1f}"
 
 
 def signed(value: float | None) -> str:
+    """Format a difference.
+
+    Args:
+        value: Points. None and NaN give MISSING.
+
+    Returns:
+        A number with its sign and one digit.
+    """
     return MISSING if value is None or pd.isna(value) else f"{value:+.1f}"
 
 
 def heading(column: str, matrix: Matrix | None = None) -> str:
-    """Heading of a column: `test/lcqmc` → `lcqmc (test)`, with its metric if that differs from the matrix."""
+    """Return the heading of a column: `test/lcqmc` → `lcqmc (test)`.
+
+    Args:
+        column: `split/dataset`.
+        matrix: Adds the metric if that of the column differs from the matrix. None: no metric is added.
+    """
     split, dataset = column.split("/")
     own = matrix is not None and matrix.measures[column] != matrix.metric
     return f"{dataset} ({split})" + (f" {metric_title(matrix.measures[column])}" if matrix and own else "")
 
 
 def cell_text(row: Row, column: str) -> str:
-    """Format a cell, with the number of seeds if some lack a value."""
+    """Format a cell, with the number of seeds if some lack a value.
+
+    Args:
+        row: Row of the matrix.
+        column: `split/dataset`.
+
+    Returns:
+        Mean and deviation of several seeds, or score and interval. MISSING without a cell.
+    """
     cell = row.cells.get(column)
     if cell is None:
         return MISSING
@@ -266,7 +376,15 @@ def cell_text(row: Row, column: str) -> str:
 
 
 def marked_text(row: Row, column: str) -> str:
-    """Format a cell as Markdown, with the marks of LEGEND."""
+    """Format a cell as Markdown, with the marks of LEGEND.
+
+    Args:
+        row: Row of the matrix.
+        column: `split/dataset`.
+
+    Returns:
+        As `cell_text`, with marks around it and behind it.
+    """
     cell = row.cells.get(column)
     if cell is None:
         return MISSING
@@ -275,14 +393,35 @@ def marked_text(row: Row, column: str) -> str:
 
 
 def interval(low: float | None, high: float | None) -> str:
+    """Format an interval ×100.
+
+    Args:
+        low: Lower end as a fraction. None: missing.
+        high: Upper end.
+
+    Returns:
+        Such as "[80.1, 82.3]", or MISSING.
+    """
     return MISSING if low is None or high is None else f"[{percent(low)}, {percent(high)}]"
 
 
 def with_interval(value: float, low: float | None, high: float | None) -> str:
+    """Format a score ×100 with its interval.
+
+    Args:
+        value: Score as a fraction.
+        low: Lower end. None leaves the interval out.
+        high: Upper end.
+    """
     return f"{percent(value)} {interval(low, high)}".removesuffix(f" {MISSING}")
 
 
 def mean_and_deviation(cell: Cell) -> str:
+    """Format the mean of a cell ×100 with its deviation between seeds.
+
+    Args:
+        cell: Cell of one seed, which has no deviation, or of several.
+    """
     return percent(cell.mean) + (f" ± {percent(cell.std)}" if cell.std is not None else "")
 
 
@@ -293,7 +432,14 @@ HEAD = ("set", "same from", "accuracy", "precision", "recall", "F1", "judged on"
 
 
 def decision_table(thresholds: Iterable[tuple[str, Threshold]]) -> ReportTable:
-    """Make a line for each set with a threshold. Shares are ×100."""
+    """Make a line for each set with a threshold. Shares are ×100.
+
+    Args:
+        thresholds: Name of a set, and its threshold.
+
+    Returns:
+        A table. Its note has the reason of each missing value.
+    """
     listed, body, reasons = list(thresholds), [], []
     for name, threshold in listed:
         shares = (threshold.accuracy, threshold.precision, threshold.recall, threshold.f1)
@@ -350,6 +496,12 @@ def _patterns() -> list[tuple[re.Pattern[str], str]]:
 def chinese(text: str) -> str | None:
     """Translate a text. None without a pair, for example for a name.
 
+    Args:
+        text: English text. Sentences, phrases and words may have pairs of their own.
+
+    Returns:
+        The Chinese text.
+
     >>> chinese("best zero-shot"), chinese("differs by -3.2"), chinese("lcqmc")
     ('零样本最佳', '相差 -3.2', None)
     """
@@ -381,6 +533,16 @@ Phrase = tuple[str, str]
 def phrase(template: str, *parts: str | Phrase) -> Phrase:
     """Fill a template that has a pair. A part that is a str is a name or a number.
 
+    Args:
+        template: English text with `{}` for each part.
+        *parts: Names and numbers, or texts in both languages.
+
+    Returns:
+        The text in English and in Chinese.
+
+    Raises:
+        KeyError: The template has no pair.
+
     >>> phrase("{} rows", "300")
     ('300 rows', '300 行')
     """
@@ -391,12 +553,23 @@ def phrase(template: str, *parts: str | Phrase) -> Phrase:
 
 
 def in_chinese(text: str) -> str:
-    """Translate a text, and keep a name."""
+    """Translate a text, and keep a name.
+
+    Args:
+        text: English text, or a name.
+    """
     return chinese(text) or text
 
 
 def table_in_chinese(table: ReportTable) -> ReportTable:
-    """Translate title, note, headings and columns of words. Names and numbers are kept."""
+    """Translate title, note, headings and columns of words. Names and numbers are kept.
+
+    Args:
+        table: Table in English. It is not changed.
+
+    Returns:
+        A new table.
+    """
     body = [
         tuple(in_chinese(text) if column in table.worded else text for column, text in enumerate(line))
         for line in table.body
@@ -434,7 +607,11 @@ class Words:
         return text
 
     def add(self, text: Phrase) -> None:
-        """Add a text in both languages."""
+        """Add a text in both languages.
+
+        Args:
+            text: English and Chinese.
+        """
         self.used[text[0]] = text[1]
 
     def _use(self, text: str, translated: str | None) -> None:

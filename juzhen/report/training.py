@@ -58,8 +58,15 @@ class Training:
 
 
 def training_of(result: Result) -> Training:
-    """Derive the training from the configuration and the row types that were read."""
-    stages = [sorted(_lessons(result, index, names)) for index, names in enumerate(stage_sets(result))]
+    """Derive the training from the configuration and the row types that were read.
+
+    Args:
+        result: Result of a trained run.
+
+    Returns:
+        Family, sets, loss, start and supervision.
+    """
+    stages = [sorted(_lessons(result, index, names)) for index, names in enumerate(_stage_sets(result))]
     customary = all(CUSTOMARY.get(kind) == loss for stage in stages for _, kind, loss in stage)
     kinds = {kind for stage in stages for _, kind, _ in stage}
     losses = dict.fromkeys(loss for stage in stages for _, _, loss in stage)
@@ -74,7 +81,7 @@ def training_of(result: Result) -> Training:
     )
 
 
-def stage_sets(result: Result) -> list[list[str]]:
+def _stage_sets(result: Result) -> list[list[str]]:
     """Sets of each stage, oldest first."""
     if is_curriculum(result):
         return [stage.split("+") for stage in result.trained_on]
@@ -82,7 +89,13 @@ def stage_sets(result: Result) -> list[list[str]]:
 
 
 def set_names(sets: str) -> list[str]:
-    """Sets of a training, without row types.
+    """Return the sets of a training, without row types.
+
+    Args:
+        sets: As `Training.sets`: `>` between stages, `+` between sets.
+
+    Returns:
+        Names in order. Empty for "".
 
     >>> set_names("a[triplet]+b>c")
     ['a', 'b', 'c']
@@ -91,9 +104,16 @@ def set_names(sets: str) -> list[str]:
 
 
 def stand_ins(result: Result) -> list[str]:
-    """Explain how the training was less than the sets' names suggest, one phrase per set."""
+    """Explain how the training was less than the sets' names suggest, one phrase per set.
+
+    Args:
+        result: Result of a trained run.
+
+    Returns:
+        Phrases, also on limits of the evaluation. Empty if the sets were used whole.
+    """
     phrases = []
-    for name in dict.fromkeys(name for stage in stage_sets(result) for name in stage):
+    for name in dict.fromkeys(name for stage in _stage_sets(result) for name in stage):
         described = result.config["dataset"].get(name) or {}
         less = [*_missing_files(described), *_missing_rows(result, name, described)]
         if count := (described.get("learning") or {}).get("num_negatives"):
@@ -145,20 +165,20 @@ def _loss_node(result: Result, index: int, name: str) -> Mapping[str, Any]:
     return (result.config.get("earlier") or {}).get("loss") or {"_target_": "unknown", "name": "unknown"}
 
 
-def chosen_layout(described: Mapping[str, Any]) -> Mapping[str, Any]:
+def _chosen_layout(described: Mapping[str, Any]) -> Mapping[str, Any]:
     """Chosen layout of the files of a set, or {}."""
     return (described.get("layouts") or {}).get(described.get("layout") or "") or {}
 
 
-def train_files(layout: Mapping[str, Any]) -> list[str]:
+def _train_files(layout: Mapping[str, Any]) -> list[str]:
     files = (layout.get("files") or {}).get("train") or []
     return [files] if isinstance(files, str) else list(files)
 
 
 def _missing_files(described: Mapping[str, Any]) -> list[str]:
     """Files of a joined set that the chosen layout omits."""
-    layouts = map(train_files, (described.get("layouts") or {}).values())
-    used = train_files(chosen_layout(described))
+    layouts = map(_train_files, (described.get("layouts") or {}).values())
+    used = _train_files(_chosen_layout(described))
     published = max((files for files in layouts if set(used) < set(files)), key=len, default=[])
     if not published:
         return []
@@ -182,12 +202,20 @@ def _missing_rows(result: Result, name: str, described: Mapping[str, Any]) -> li
 
 
 def whole_rows(name: str, described: Mapping[str, Any]) -> int | None:
-    """Training rows of the set as published: from the reference, or from its description."""
+    """Return the number of training rows of a set as published.
+
+    Args:
+        name: Name of the set.
+        described: Its description, which counts if the reference lacks the set.
+
+    Returns:
+        Number of rows. None if it is unknown.
+    """
     return _on_file().get(name) or _promised(described)
 
 
 def _promised(described: Mapping[str, Any]) -> int | None:
-    return (chosen_layout(described).get("rows") or described.get("rows") or {}).get("train")
+    return (_chosen_layout(described).get("rows") or described.get("rows") or {}).get("train")
 
 
 @cache
@@ -269,6 +297,12 @@ class Audit:
     def read(cls, path: Path) -> "Audit":
         """Read an audit file.
 
+        Args:
+            path: JSON file that `juzhen leaks` wrote.
+
+        Returns:
+            The audit.
+
         Raises:
             UserError: The file is missing, or not an audit of pairs.
         """
@@ -348,9 +382,17 @@ def leak_of(
 
 
 def parts_of(name: str, config: Mapping[str, Any]) -> list[str]:
-    """List a set, its component sets as far as the configuration knows them, and sets that it was derived from."""
+    """List a set, its component sets as far as the configuration knows them, and sets that it was derived from.
+
+    Args:
+        name: Name of a set.
+        config: Composed configuration of a run.
+
+    Returns:
+        Names, the set first.
+    """
     described = {**(config.get("evaluate") or {}), **config["dataset"]}
-    files = {other: set(train_files(chosen_layout(node))) for other, node in described.items()}
+    files = {other: set(_train_files(_chosen_layout(node))) for other, node in described.items()}
     inside = [other for other, names in files.items() if names and names <= files.get(name, set())]
     made_of = parents(str((described.get(name) or {}).get("origin") or ""))
     return list(dict.fromkeys([name, *inside, *made_of]))
