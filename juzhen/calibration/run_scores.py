@@ -251,10 +251,12 @@ class ScoredRun(ScoredEncoder):
 
 
 def read_rows(result: Result, column: str, *, data_dir: Path | None = None) -> Examples:
-    """Read the rows of `split/dataset` that the run has scored, with their texts. For `debug_rows` all rows.
+    """Read the rows of a split that a run has scored, with their texts. For `debug_rows` all rows.
 
     Args:
-        data_dir: Where to read sets. Default: where the run read them.
+        result: Result of the run.
+        column: `split/dataset`.
+        data_dir: Where to read sets. None: where the run read them.
 
     Raises:
         UserError: No such rows, or other rows.
@@ -510,10 +512,11 @@ class PairedRuns:
         """Return each `split/dataset` that all runs have measured with the set's main metric.
 
         Args:
-            split: dev, test or both. Default: test if all runs have it, else dev, for each set.
+            split: dev, test or both. None: test if all runs have it, else dev, for each set.
+            sets: Names of sets to keep. None: all.
 
         Raises:
-            UserError: No common column.
+            UserError: No common column, or a named set without one.
         """
         read = [
             [column for column in run.result.data if not column.startswith("train/")] for run in self.runs

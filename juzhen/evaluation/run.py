@@ -56,10 +56,16 @@ def describe_rows(
     *,
     temperature: float | None,
 ) -> Described:
-    """Row statistics: `split/dataset` → counts and fingerprints.
+    """Return row statistics of splits.
 
     Args:
+        sets: `split/dataset` → rows.
+        cut: `split/dataset` → counts of truncated texts. Splits may be missing.
+        unknown: `split/dataset` → counts of unknown characters. Splits may be missing.
         temperature: Divides the scores of positive pairs. None if none are scored.
+
+    Returns:
+        `split/dataset` → counts and fingerprint.
     """
     described: Described = {}
     for key, examples in sets.items():
@@ -546,7 +552,11 @@ def rows_to_score(rows: Any, **reading: Any) -> Examples:
     `faq/test.csv` is the test split of faq, as `juzhen dataset` writes it.
 
     Args:
-        reading: Columns, sheet, on_bad_row and score_range, as `as_examples` takes them.
+        rows: Path of a table, or rows as `as_examples` takes them.
+        **reading: Columns, sheet, on_bad_row and score_range, as `as_examples` takes them.
+
+    Returns:
+        The rows. A file is named after itself or its folder.
     """
     from juzhen.data.rows import as_examples, set_and_split  # with pandas, which a training need not import
 

@@ -145,12 +145,16 @@ def saved_runs(folders: Sequence[Path]) -> list[SavedRun]:
 def missing_sets(
     result: Result, named: Descriptions | None = None, *, data_dir: str | None = None, again: bool = False
 ) -> Descriptions:
-    """Sets with a readable split without a score in `result`. Opens no file of rows.
+    """Find sets with a readable split without a score. Opens no file of rows.
 
     Args:
+        result: Result of the run.
         named: Sets to score besides those of the run, with their current descriptions.
         data_dir: Folder of the sets. None: that of the run.
         again: Also splits with scores: of the named sets, or of all if none is named.
+
+    Returns:
+        `split/dataset` → description.
     """
     named = named or {}
     scored = [key for key in result.data if not key.startswith("train/")]
@@ -163,10 +167,14 @@ def missing_sets(
 
 
 def unchecked_sets(result: Result, *, data_dir: str | None = None) -> Descriptions:
-    """Sets of pairs with scores, but without a count of the rows that training has seen.
+    """Find sets of pairs with scores, but without a count of the rows that training has seen.
 
     Args:
+        result: Result of the run.
         data_dir: Folder of the sets. None: that of the run.
+
+    Returns:
+        `split/dataset` → description. Empty without training.
     """
     if not result.trained_on:
         return {}
@@ -196,12 +204,18 @@ def _readable(
 def trained_rows(
     settings: EvaluationSettings, result: Result, unscored: Mapping[Kind, str]
 ) -> dict[str, Examples]:
-    """Training rows of the stage of a result: dataset key → rows, after conversion and limit.
-
-    Raises UserError if they differ from the rows of the training.
+    """Read the training rows of the stage of a result, after conversion and limit.
 
     Args:
         settings: Its evaluation sets decide which rows `filter_leaks` drops.
+        result: Result of the stage.
+        unscored: Kinds of sets without a metric, and the reason. Kinds that the result has scored are left out.
+
+    Returns:
+        Name of a set → rows.
+
+    Raises:
+        UserError: The rows differ from those of the training.
     """
     kinds, scored = {}, set()
     for key, about in result.data.items():
@@ -235,12 +249,17 @@ def _require_same(examples: Examples, then: Mapping[str, Any], *, data_dir: str)
 
 
 def texts_of_run(run: str | Path, *, data_dir: Path | None) -> dict[str, list[str]]:
-    """Set → training texts of a finished run that learns from text alone, with its filter applied again.
-
-    Raises UserError if the run has learnt from pairs, and if the files have changed.
+    """Read the training texts of a finished run that learns from text alone, with its filter applied again.
 
     Args:
+        run: Folder of the run.
         data_dir: Folder of the sets. None: that of the run.
+
+    Returns:
+        Name of a set → texts.
+
+    Raises:
+        UserError: The run has learnt from pairs, or the files have changed.
     """
     result = Result.read(run)
     kinds = {rows["kind"] for key, rows in result.data.items() if key.startswith("train/")}

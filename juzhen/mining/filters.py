@@ -166,11 +166,17 @@ def refused(
     *,
     by_judge: bool,
 ) -> Codes:
-    """Return the reason of each candidate as its position in REASONS, int8. The cross-encoder is applied later.
+    """Return the reason to drop each candidate. The cross-encoder is applied later.
 
     Args:
+        pool: Candidates.
+        answers: Facts about their queries and documents.
         lowest: Lowest score of a positive of the query.
+        options: Options of the mining.
         by_judge: max_score applies to the cross-encoder, not to these scores.
+
+    Returns:
+        int8 (candidates,): position in REASONS.
     """
     rules = [*answers.reasons(pool.query, pool.document)]
     rules.append((Reason.OUTSIDE_WINDOW, (pool.rank > 0) & (pool.rank <= options.range_min)))
@@ -255,8 +261,13 @@ def chosen(
     https://arxiv.org/abs/1903.06059).
 
     Args:
+        pool: Candidates of neighbouring queries, rising.
         codes: Reasons as positions in REASONS. 0 means usable.
-        staying: Hard candidates to prefer to all others.
+        options: Options of the mining.
+        staying: Hard candidates to prefer to all others. None: none.
+
+    Returns:
+        bool (candidates,): True for a chosen one.
     """
     if not len(pool.query):
         return np.zeros(0, dtype=bool)

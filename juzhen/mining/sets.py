@@ -32,10 +32,15 @@ def read_set(
 
     Args:
         name: Name of a set, or path of a table, which is read whole.
+        split: Such as "train".
+        data_dir: Folder of the sets. A missing one is accepted for a set that knows its place.
         config_dir: Folder with a further folder dataset/, as `juzhen mine` writes it.
         out: Output table, refused if it is the input.
         on_bad_row: error raises UserError at the first faulty row. drop leaves such rows out and warns.
         reading: How to read the table.
+
+    Returns:
+        The configuration and the rows.
 
     Raises:
         UserError: An unknown set, or no file of it.
@@ -65,6 +70,7 @@ def check_place(out: Path, example: str, *, ending: str, other_endings: Sequence
     """Check the name of an output table, and that no file of another program is replaced.
 
     Args:
+        out: Path of the table.
         example, ending: `example`_`ending`.tsv is the suggested name.
         other_endings: Endings of further output files.
 
@@ -119,11 +125,21 @@ def write_description(
     score_range: Sequence[float] | None = None,
     symmetric: bool | None = None,
 ) -> Path:
-    """Write the configuration of a table to conf/dataset next to it, and return its path.
+    """Write the configuration of a table to conf/dataset next to it.
 
     Args:
+        path: The table. Its name without suffix is the name of the set.
+        kind: Kind of its rows.
         columns: Field of the example → name of its column.
         like: Configuration of the source set, for language and license.
+        about: A sentence about the rows.
+        origin: Source of the rows.
+        rows: Number of rows.
+        score_range: Lowest and highest gold value. None: no gold values.
+        symmetric: As in the configuration of a set. None leaves it to the loss.
+
+    Returns:
+        Path of the file.
     """
     config = {
         "name": path.stem,

@@ -25,17 +25,26 @@ def adamw(
     apart: Sequence[dict[str, Any]] = (),
     state_bits: int = 32,
 ) -> torch.optim.Optimizer:
-    """AdamW over the parameters of `module` (Loshchilov and Hutter 2019, https://arxiv.org/abs/1711.05101).
+    """Make AdamW over the parameters of `module` (Loshchilov and Hutter 2019, https://arxiv.org/abs/1711.05101).
 
     Matrices are decayed. Biases and normalization weights (one axis or none) are not.
 
     Args:
-        layer_decay: γ. Of L layers, layer l from 1 has learning rate lr · γ^(L − l). Parameters below the
-            first layer have lr · γ^L. Parameters outside layers, such as a head, have lr. (Sun et al. 2019,
+        module: Model. Parameters without gradients are left out.
+        lr: Peak learning rate.
+        weight_decay: Decay of matrices in a step, times the learning rate.
+        betas: Decay rates of both moments.
+        eps: Added to the denominator.
+        layer_decay: γ. Of L layers, layer l from 1 has learning rate lr · γ^(L − l). Parameters below the first layer
+            have lr · γ^L. Parameters outside layers, such as a head, have lr. None: all have lr. (Sun et al. 2019,
             section 5.3.4, who write ξ, https://arxiv.org/abs/1905.05583)
+        fused: One kernel for all tensors. Ignored with 8 bits.
         apart: Parameter groups of `module` with hyperparameters of their group.
         state_bits: 8 keeps both moments in 8 bits, with a scale for each 256 numbers (Dettmers et al. 2022,
             https://arxiv.org/abs/2110.02861). Tensors of fewer than 4,096 numbers stay in 32. Needs torchao.
+
+    Returns:
+        The optimizer.
     """
     apart_parameters = {parameter for group in apart for parameter in group["params"]}
     parameters = {

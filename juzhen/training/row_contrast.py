@@ -39,10 +39,15 @@ def compares(examples: Examples, rows: np.ndarray, loss: Loss) -> bool:
 
 
 def require_equal_lists(examples: Examples, loss: Loss, said: str) -> None:
-    """Raise UserError if rows have different numbers of negatives and the loss cannot read a mask.
+    """Refuse rows with different numbers of negatives if the loss cannot read a mask.
 
     Args:
+        examples: Training rows.
+        loss: Their loss.
         said: Name of the loss for the message, such as `loss=triplet`.
+
+    Raises:
+        UserError: The numbers differ, and the loss reads negatives without a mask.
     """
     if examples.missing is None or "negatives" not in loss.inputs or "text_ids" in loss.inputs:
         return
