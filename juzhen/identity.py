@@ -595,6 +595,9 @@ def stage_settings(
         losses: Set → row type and settings of its loss.
         rows: Digests of training rows, and of rows that choose weights.
         weights: Factor for the loss of each set, or nothing.
+
+    Returns:
+        Plain data with the key names of 0.2.
     """
     training = without(vars(job.training), LATER["training"])
     training.pop("checkpoint_every")

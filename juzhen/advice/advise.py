@@ -121,10 +121,13 @@ class Answer:
         return markdown_table(head, body, numbers=(2, 3))
 
     def write(self, folder: Path) -> list[Path]:
-        """Write advice.json, advice.md and index.html, and return their paths.
+        """Write advice.json, advice.md and index.html.
 
         Args:
             folder: The folder of the runs.
+
+        Returns:
+            Paths of the files, in this order.
         """
         folder.mkdir(parents=True, exist_ok=True)
         paths = [folder / name for name in ANSWER_FILES]

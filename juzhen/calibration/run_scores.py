@@ -216,6 +216,9 @@ class ScoredRun(ScoredEncoder):
             wanted: Names of sets. None: all suitable ones.
             kinds: Suitable kinds of rows.
 
+        Returns:
+            Names of sets. The wanted ones in their order.
+
         Raises:
             UserError: No suitable set, or a wanted one is not suitable.
         """
@@ -257,6 +260,9 @@ def read_rows(result: Result, column: str, *, data_dir: Path | None = None) -> E
         result: Result of the run.
         column: `split/dataset`.
         data_dir: Where to read sets. None: where the run read them.
+
+    Returns:
+        The rows. Their fingerprint is that of the run.
 
     Raises:
         UserError: No such rows, or other rows.

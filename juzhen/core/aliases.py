@@ -549,6 +549,9 @@ def accept_renamed(names: Mapping[str, str]) -> Callable[[Taker], Taker]:
 
     Args:
         names: Earlier name → name.
+
+    Returns:
+        A decorator.
     """
 
     def decorate(taker: Taker) -> Taker:

@@ -116,13 +116,16 @@ class ArrayCache:
         return stored
 
     def write(self, key: str, arrays: Mapping[str, np.ndarray]) -> Stored | None:
-        """Write arrays and return them mapped. None, with a warning, if they cannot be written.
+        """Write arrays and map them.
 
         Of several processes that write a key at once, the last ones use the file of the first: all map the same file.
 
         Args:
             key: Name without suffix, with `/` after the name of a subfolder.
             arrays: Name → array of any shape.
+
+        Returns:
+            The mapped arrays. None, with a warning, if they cannot be written.
         """
         path = self.path(key)
         try:
@@ -202,6 +205,9 @@ def read_arrays(path: Path, checks: bool = True) -> Stored:
     Args:
         path: The file.
         checks: Compare all bytes with the checksum. False if another process has just done it.
+
+    Returns:
+        The arrays and their file.
 
     Raises:
         OSError: The file cannot be opened.

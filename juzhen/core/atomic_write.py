@@ -63,6 +63,9 @@ def atomic_write(
         unless: Called at the end. If it returns True, the file at `path` stays.
         in_own_folder: The caller has checked that the folder is marked: `path` is neither checked nor listed.
 
+    Yields:
+        A new file next to it, open for writing.
+
     Raises:
         OSError: The disk refuses, or `path` is a device or a pipe.
         UserError: `path` may not be replaced (`juzhen.core.file_guard`).

@@ -106,6 +106,9 @@ class Calibration(Scaling):
         Args:
             path: `analysis/calibration-SET.json` of a run.
 
+        Returns:
+            The calibration.
+
         Raises:
             UserError: Any other file.
         """
@@ -145,6 +148,9 @@ class Fusion(Scaling):
 
         Args:
             path: `analysis/fusion-SET.json` of the first run.
+
+        Returns:
+            The fusion.
 
         Raises:
             UserError: Any other file.

@@ -184,11 +184,12 @@ def as_pairs(pairs: Iterable[tuple[str, str]] | tuple[str, str]) -> tuple[list[s
 def side_by_side(first: Any, second: Any) -> Any:
     """Combine two sides into pairs: two texts into one pair, two columns row by row.
 
-    Without a second side return `first`.
-
     Args:
         first: A text, or a column of texts.
         second: As many texts, or None.
+
+    Returns:
+        A tuple of two texts, or a list of such tuples. `first` without a second side.
 
     Raises:
         UserError: The sides have different lengths.
@@ -299,6 +300,9 @@ def sound_rows(
     Args:
         numbers: Vectors, or one number a row.
         may_be_zero: False refuses a row of zeros, too.
+
+    Returns:
+        True for each row that can be compared.
     """
     rows = numbers[:, None] if numbers.ndim == 1 else numbers
     with np.errstate(all="ignore"):

@@ -184,6 +184,9 @@ def ranking_measure(name: str) -> tuple[str, int]:
     Args:
         name: With @ or _at_, in upper or lower case.
 
+    Returns:
+        Name in lower case, such as "ndcg", and a cut-off from 1 to DEEPEST.
+
     Raises:
         UserError: Not a ranking metric.
 
@@ -265,6 +268,9 @@ def speaking(measured: Collection[str]) -> list[str]:
     Args:
         measured: Names of metrics in results.
 
+    Returns:
+        Names in the order of MAIN_METRICS.
+
     >>> speaking(["mrr", "recall_at_1", "ranking_accuracy"]), speaking(["pearson", "spearman", "transfer_accuracy"])
     (['recall_at_1'], ['spearman', 'transfer_accuracy'])
     """
@@ -277,6 +283,9 @@ def main_metric_keys(keys: Iterable[str]) -> list[str]:
 
     Args:
         keys: Such as `dev/csts/spearman` and `dev/csts/pearson`.
+
+    Returns:
+        The keys whose metric `speaking` selects for their set.
     """
     of_columns: dict[str, list[str]] = {}
     listed = [key.rpartition("/") for key in keys]
@@ -328,6 +337,9 @@ def choose_conversion(
         alternatives: Gives loss → kinds it reads, to suggest losses that fit. Called for a refusal only.
         chooser: Configuration key that has `loss` as its value, for messages: a model may require a kind, too.
 
+    Returns:
+        A kind among `input_kinds`.
+
     Raises:
         UserError: No conversion fits. The message has the losses that read the dataset's kind.
     """
@@ -356,11 +368,14 @@ def _spoken(kinds: Sequence[Kind]) -> str:
 
 
 def text_roles(kind: Kind | None, symmetric: bool | None) -> str | None:
-    """Name the roles of a row's two texts if they cannot be exchanged, or return None.
+    """Name the roles of a row's two texts if they cannot be exchanged.
 
     Args:
         kind: Kind of the set, None for a ranking.
         symmetric: See `Examples.symmetric`.
+
+    Returns:
+        "premise and hypothesis" or "query and document". None if they can be exchanged.
     """
     if kind is Kind.NLI_PAIR:
         return "premise and hypothesis"

@@ -199,12 +199,15 @@ def _bar(line: ProgressLine) -> "Progress":
 
 @contextmanager
 def progress_bar(work: str, total: int, *, shown: bool | None) -> Iterator[Callable[[int], None]]:
-    """Give a function that counts finished parts.
+    """Show the progress of a block.
 
     Args:
         work: Name of the task.
         total: Number of its parts.
         shown: None: a bar appears on a terminal after PATIENCE seconds.
+
+    Yields:
+        A function to call with the number of parts that were finished since the last call.
     """
     begun, done = time.monotonic(), 0
     line = ProgressLine(work, total) if shown else None
@@ -255,6 +258,9 @@ def console_table(
         numbers: Headings of right-aligned columns.
         title: Title of the table.
         bold: Numbers of rows whose first cell is bold.
+
+    Returns:
+        The table, which `rich.console.Console.print` draws.
     """
     from rich.table import Table
     from rich.text import Text

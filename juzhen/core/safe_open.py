@@ -96,6 +96,9 @@ def read_text(path: str | Path, encoding: str = "utf-8") -> str:
         path: The file.
         encoding: Its encoding.
 
+    Returns:
+        The whole text.
+
     Raises:
         OSError: As `require_file`.
         UnicodeDecodeError: Other bytes, which is a ValueError.
@@ -145,6 +148,9 @@ def read_shaped(path: str | Path, kind: Any, remedy: str) -> Any:
         path: The file.
         kind: Type of its content, as of `require_form`.
         remedy: Advice to the user for a file with another content.
+
+    Returns:
+        Plain data of that structure.
 
     Raises:
         OSError: As of `require_file`.

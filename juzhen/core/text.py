@@ -122,6 +122,9 @@ def counted(number: int, several: str, one: str | None = None) -> str:
         several: Words behind other numbers than 1. They end with their noun, or `one` is given.
         one: Words behind 1.
 
+    Returns:
+        The number with commas, and the words.
+
     >>> counted(1, "faulty rows"), counted(1200, "queries"), counted(1, "rows are left", "row is left")
     ('1 faulty row', '1,200 queries', '1 row is left')
     """

@@ -109,6 +109,9 @@ def equal_pairs(texts: Sequence[str], codes: "np.ndarray") -> int:
     Args:
         texts: Equal texts count once.
         codes: uint64 of each text, equal if its token ids are.
+
+    Returns:
+        Number of pairs. n different texts with equal codes are n · (n − 1) / 2 pairs.
     """
     import numpy as np
 
@@ -150,6 +153,9 @@ def unknown_characters(texts: Sequence[str], number: int | None, encode: Encode)
         texts: They are tokenised once more.
         number: Id of the unknown token. None: the tokenizer knows everything.
         encode: The tokenizer.
+
+    Returns:
+        Character, or piece, → its number of occurrences.
     """
     pieces: list[str] = []
     for text, (ids, spans) in zip(texts, encode(texts), strict=True) if number is not None else ():
@@ -334,10 +340,13 @@ class Truncations:
         self.notes[line] = None
 
     def line(self, advice: str) -> str:
-        """Describe the truncated texts in sentences. "" without truncated texts.
+        """Describe the truncated texts in sentences.
 
         Args:
             advice: Remedy for truncated texts.
+
+        Returns:
+            One line, with all notes at its end. "" without truncated texts and notes.
         """
         told = []
         for (unit, max_length), (count, total) in self.counts.items():
@@ -410,6 +419,9 @@ def reported(*, strict: bool = False, advice: str = ELSEWHERE) -> Iterator[Trunc
     Args:
         strict: Raise UserError for truncated texts instead.
         advice: Remedy for truncated texts.
+
+    Yields:
+        Counts that grow during the block.
     """
     outer = current()
     with collected(strict=strict) as seen:

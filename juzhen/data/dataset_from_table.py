@@ -67,6 +67,9 @@ def make_set(
         test: Share of the rows for test.
         seed: Seed of the split.
 
+    Returns:
+        Rows of each split, and the lines that were left out with their reasons.
+
     Raises:
         UserError: An invalid name, no good row, or a split without rows because all rows share sentences.
     """

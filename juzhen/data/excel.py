@@ -49,6 +49,9 @@ def read_sheet(
         content: Bytes of the file. None: they are read.
         most_bytes: Limit of the unpacked size. None: that of other packed files (`juzhen.data.readers`).
 
+    Returns:
+        The cells of the sheet.
+
     Raises:
         UserError: The file cannot be read, or its cells are scattered. The message has file and reason.
     """

@@ -97,6 +97,9 @@ class Probe:
             num_sentences: Number of texts at most.
             seed: Of the drawn texts.
             classes: Class of each text, int (texts,), or None.
+
+        Returns:
+            The texts in their old order.
         """
         rows = np.sort(np.random.default_rng(seed).permutation(len(texts))[:num_sentences])
         chosen = None if classes is None else classes[rows]
@@ -110,6 +113,9 @@ class Probe:
             examples: Pairs are sampled as by `drawn`, other rows as single texts with their classes.
             num_sentences: Number of sentences at most.
             seed: Of the drawn rows.
+
+        Returns:
+            Sampled sentences, with their pairs or classes.
         """
         probe = cls.drawn([examples], num_sentences=num_sentences, seed=seed)
         if probe is not None:

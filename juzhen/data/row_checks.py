@@ -267,6 +267,9 @@ def listed(names: Sequence[str]) -> str:
 
     Args:
         names: Any number of names.
+
+    Returns:
+        Names with commas between them, at most MOST_NAMES, and the number of the others.
     """
     ending = f" and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else ""
     return short(", ".join(names[:MOST_NAMES]), 300) + ending

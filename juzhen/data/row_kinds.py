@@ -242,6 +242,9 @@ def guess(table: RawTable, *, kind: Kind | None = None, columns: Mapping[str, st
         kind: Kind that a person names.
         columns: Field of the example → name of the column, or its number from 1. None: those of the table's reading.
 
+    Returns:
+        The kind, the column of each field, and remarks that a person may want to check.
+
     Raises:
         UserError: Several readings fit. The message has what to type.
     """

@@ -121,6 +121,9 @@ def load_text(path: Path, request: SplitRequest, *, holds_out: bool) -> Examples
         request: The split.
         holds_out: The file holds dev and train. The split is then that of the held-out lines or of the others.
 
+    Returns:
+        Examples of kind `sentence`. Those of train are read from the mapped file when they are used.
+
     Raises:
         UserError: An empty file, another format, a faulty line, or no line for the split.
     """

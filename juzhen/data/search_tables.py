@@ -201,6 +201,9 @@ def search_of_tables(
         answers: Table with query, document and optional gain. None: a column of the queries has the answers.
         reading: Options of the tables.
 
+    Returns:
+        Answered queries, the corpus and the judgements, with the rows that were left out.
+
     Raises:
         UserError: Columns that are not clear, or no document answers any query.
     """

@@ -73,6 +73,9 @@ def judged(
         columns: Field → column, also for `query` and `document`, which are ids of the two, and `gain`.
         promised: As of `verified`.
 
+    Returns:
+        The judgements with all documents as texts.
+
     Raises:
         UserError: A missing or repeated id, a query in no file, or one without an answer. The message has file and
             line.
@@ -395,6 +398,9 @@ def load_named(
         data_dir: Folder of the data sets.
         on_bad_row: `error` refuses the first faulty row, `drop` leaves faulty rows out and counts them.
         config_dir: Further folder whose dataset/ describes sets.
+
+    Returns:
+        The rows.
 
     Raises:
         UserError: As of `load_examples`, an unknown set, or a missing split.

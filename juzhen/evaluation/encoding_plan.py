@@ -95,6 +95,9 @@ def first_answers(ranking: RankingSet, score: Matcher) -> FirstAnswers:
         ranking: Queries, documents and answers.
         score: Scores queries with documents.
 
+    Returns:
+        Scores of the best answer and of the best other document, and counts of documents with higher and equal scores.
+
     Raises:
         UserError: Scores that are not finite.
     """
@@ -261,20 +264,26 @@ class EncodingPlan(ABC):
         """
 
     def ranked(self, outputs: np.ndarray, *, depth: int) -> list[RankedLists]:
-        """List the documents of every query of each ranking, best first. −1 after the end of a list.
+        """List the documents of every query of each ranking, best first.
 
         Args:
             outputs: As in `scores`.
             depth: Documents of a list.
+
+        Returns:
+            Lists of each ranking, with −1 after the end of a list.
         """
         found = zip(self.rankings, self.matchers(outputs) if self.rankings else (), strict=False)
         return [ranked_lists(ranking, score, depth=depth) for ranking, score in found]
 
     def first_answers(self, outputs: np.ndarray) -> dict[str, tuple[StandardQuestions, FirstAnswers]]:
-        """`split/dataset` of positive pairs → their questions, and where each finds its standard question.
+        """Find the standard question of each question of positive pairs.
 
         Args:
             outputs: As in `scores`.
+
+        Returns:
+            `split/dataset` → the questions, and where each finds its standard question.
         """
         if not self.standard_questions:
             return {}
@@ -285,10 +294,13 @@ class EncodingPlan(ABC):
         }
 
     def features(self, outputs: np.ndarray) -> list[dict[str, Features]]:
-        """For each task: split → features of its rows for a classifier.
+        """Return the features of classified rows.
 
         Args:
             outputs: As in `scores`.
+
+        Returns:
+            For each task: split → features of its rows for a classifier.
         """
         return []
 
@@ -298,10 +310,13 @@ class EncodingPlan(ABC):
 
     @abstractmethod
     def matchers(self, outputs: np.ndarray) -> "list[Matcher]":
-        """For each of `searched` a function that scores its queries with its documents.
+        """Return functions that score queries with documents.
 
         Args:
             outputs: As in `scores`.
+
+        Returns:
+            A function for each of `searched`.
         """
 
 
@@ -350,10 +365,13 @@ class CosinePlan(EncodingPlan):
         self._size: int | None = None
 
     def cut(self, dim: int) -> Self:
-        """The same plan with truncated embeddings.
+        """Return the same plan with truncated embeddings.
 
         Args:
             dim: Number of first dimensions that are used.
+
+        Returns:
+            A copy that shares texts and sets.
         """
         plan = copy(self)
         plan._size = dim
@@ -474,6 +492,9 @@ class Evaluator(ABC):
         Args:
             sets: Sets to score.
             tasks: Sets for which a classifier is trained.
+
+        Returns:
+            The plan, which knows the texts to encode.
         """
         return self.plan_type(sets, tasks)
 
@@ -509,6 +530,9 @@ class Evaluator(ABC):
         Args:
             plan: The plan of the pass.
             outputs: For `plan.examples`, in order.
+
+        Returns:
+            Key `split/dataset/metric` → score. Empty by default.
         """
         return {}
 
@@ -605,12 +629,15 @@ class EmbeddingEvaluator(Evaluator):
     def chunked(
         self, examples: Examples, *, batch_tokens: int, advance: Callable[[int], None]
     ) -> Float[np.ndarray, "rows dim"]:
-        """Embeddings of planned rows by an encoder that reads long texts in chunks.
+        """Compute embeddings of planned rows by an encoder that reads long texts in chunks.
 
         Args:
             examples: Rows of a plan.
             batch_tokens: Tokens that are computed at once.
             advance: Receives the number of finished texts.
+
+        Returns:
+            float32 (rows, dim), in the order of the rows.
         """
         outputs = np.empty((len(examples), self.encoder.dim), dtype=np.float32)
         numbers = examples.columns["text"]

@@ -82,6 +82,9 @@ def known_characters(encoder: Any, texts: Sequence[str]) -> KnownCharacters:
         encoder: Of any of `juzhen.families` that has a tokenizer.
         texts: Equal texts count once.
 
+    Returns:
+        Counts of unknown characters, the characters, and the effect of each form.
+
     Raises:
         UserError: A lexical baseline, or no text.
     """

@@ -150,6 +150,9 @@ def open_tasks(names: Sequence[str], sets: ConfiguredSets, *, split: str | None)
         sets: The local sets.
         split: dev or test of local files. None: the first split with a file.
 
+    Returns:
+        Tasks of mteb in the order of the names. Those without local rows load them from the hub.
+
     Raises:
         UserError: An unknown task, or a task of the hub without a connection.
     """

@@ -573,6 +573,9 @@ def class_tasks(sets: Sequence[Examples | RankingSet], *, by_means: bool = False
         sets: Rows of other kinds are ignored. Splits of one name become one task.
         by_means: As in `TransferTask`.
 
+    Returns:
+        A task for each name.
+
     Raises:
         UserError: A set with too few rows of a class.
     """
@@ -603,6 +606,12 @@ def transfer(
         batch_tokens: Tokens in a batch.
         seed: Of the sample and of the classifier.
         limit: At most this many rows of each split, drawn with the seed. None: all rows.
+
+    Returns:
+        Scores of a classifier over the frozen embeddings.
+
+    Raises:
+        UserError: No split has rows, their kind is not classified, or a class has too few rows.
     """
     given_splits = {
         name: cut(examples, limit, seed) for name, examples in splits.items() if examples is not None

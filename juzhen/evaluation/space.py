@@ -269,6 +269,9 @@ def study(
         seed: Of the maps and of the sampled pairs.
         batch_tokens: Tokens in a batch.
         show_progress: Show a progress bar. None: on a terminal.
+
+    Returns:
+        The embeddings' metrics, maps and neighbours.
     """
     colour = require_sets(sets, maps=maps, colour=colour)
     texts = [text for part in sets for text in part.probe.sentences]
@@ -422,6 +425,9 @@ def read_text_sets(
         most: At most this many texts of each.
         seed: Of the sample.
         reading: How to read the files.
+
+    Returns:
+        A sample for each name, in order.
 
     Raises:
         UserError: A name that is neither a set nor a file, or faulty rows.

@@ -54,13 +54,19 @@ class Retriever(Protocol):
             queries: Numbers of the queries.
             k: Documents for each query.
             advance: Receives the number of finished queries.
+
+        Returns:
+            Numbers of the documents and their scores, (queries, k) each.
         """
 
     def score(self, queries: Numbers, documents: Numbers) -> Scores:
-        """Score pairs in float32.
+        """Score pairs.
 
         Args:
             queries, documents: Numbers of both texts of each pair.
+
+        Returns:
+            float32 (pairs,).
         """
 
 
@@ -334,6 +340,9 @@ def load_source(source: str | Path) -> SentenceEncoder | AsymmetricEncoder:
 
     Args:
         source: As `SentenceEncoder.load` takes it. Multi-vector and sparse encoders work too.
+
+    Returns:
+        The encoder, of one or of two sides.
 
     Raises:
         UserError: As of `SentenceEncoder.load`.

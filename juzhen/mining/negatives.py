@@ -60,6 +60,9 @@ def report_lines(report: Mapping[str, Any]) -> list[str]:
 
     Args:
         report: Output of `MiningResult.report`.
+
+    Returns:
+        Lines without a full stop.
     """
     sentences = [
         "candidates: " + ", ".join(f"{count:,} {reason}" for reason, count in report["reasons"].items())
@@ -360,6 +363,9 @@ def fit_false_negatives(
         scores: Score of each pair, higher is closer.
         labels: 1 for equal meaning, 0 for another one.
         rate: Share of the pairs with label 1 that may be kept as negatives by mistake, from 0 to below 1.
+
+    Returns:
+        The threshold, and its shares of both labels.
 
     Raises:
         UserError: A rate outside [0, 1), or a missing label.

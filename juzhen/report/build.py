@@ -78,6 +78,9 @@ def effect_tables(matrix: Matrix, transfer: Transfer, tested: pd.DataFrame) -> l
         matrix: The transfer matrix.
         transfer: Its gains.
         tested: Tested differences of rows.
+
+    Returns:
+        At most as many tables as this module has.
     """
     tables = [_forgetting_table(matrix, transfer), *_part_tables(matrix, transfer.columns)]
     return [table for table in (*tables, _rank_table(matrix, transfer.columns, tested)) if table.body]

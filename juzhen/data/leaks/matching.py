@@ -177,6 +177,9 @@ def without_end_marks(normalized: str) -> str:
     Args:
         normalized: Output of `normalize`.
 
+    Returns:
+        The text from its first to its last letter or digit.
+
     >>> without_end_marks("“花呗怎么还款？”")
     '花呗怎么还款'
     """
