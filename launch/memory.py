@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
+from juzhen.core.errors import require_number
 from juzhen.core.paths import CONFIGURATION
 
 if TYPE_CHECKING:  # it loads torch
@@ -63,6 +64,7 @@ def memory(
     longest = (
         length or job.backbone.max_length or getattr(architecture, "max_position_embeddings", None) or 512
     )
+    require_number("training.batch_size", job.training.batch_size, 1, 10**6)
     processes = job.hardware.processes
     count = -(-job.training.batch_size // processes) * texts
     parts = ("weights", "gradients", "optimizer", "activations", "peak")

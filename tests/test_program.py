@@ -78,6 +78,15 @@ with tempfile.TemporaryDirectory() as folder:
         os.kill(os.getpid(), signal.SIGTERM)  # as `timeout` does
         print("left:", os.listdir(folder))
 """
+DROPPED = """
+import os, signal, time
+class Part:
+    def __del__(self):
+        os.kill(os.getpid(), signal.{name})
+        time.sleep(0)
+signal.signal(signal.SIGINT, signal.default_int_handler)
+Part()
+"""
 SIGNS = "print('今天 × é')\nprint('错误', file=sys.stderr)"
 FULL = "done\nerror: the output could not be written: No space left on device\n"
 ENDS = [
@@ -93,6 +102,9 @@ ENDS = [
     (SIGNS, "LC_ALL=C", 0, "今天 × é\n", "错误\n"),
     ("raise KeyboardInterrupt", "", 130, "", "stopped by Ctrl-C\n"),
     (TERMINATED, "", 143, "left: []\n", SIGTERM_LINE),
+    (DROPPED.format(name="SIGINT") + "time.sleep(60)", "", 130, "", "stopped by Ctrl-C\n"),
+    (DROPPED.format(name="SIGINT"), "", 130, "", "stopped by Ctrl-C\n"),
+    (DROPPED.format(name="SIGTERM") + "time.sleep(60)", "", 143, "", SIGTERM_LINE),
     ("raise SystemExit(7)", "", 7, "", ""),
     ("raise SystemExit('words')", "", 1, "", "words\n"),
     ("return 3", "", 3, "", ""),

@@ -29,7 +29,7 @@ def test_a_class_of_python_becomes_an_option_or_a_verb():
         (
             "evaluate",
             "dataset=x: unknown set. Type dataset=y",
-            "--dataset x: unknown set. Type dataset=y",
+            "--dataset x: unknown set. Type --dataset y",
         ),
         ("mine", "calibrate_on=x: of another kind", "--calibrate-on x: "),
         ("space", "maps=umap: unknown", "--maps umap: "),
@@ -40,6 +40,13 @@ def test_a_class_of_python_becomes_an_option_or_a_verb():
         ("shrink", "layers=9: expected a number from 1 to 4", "--layers 9: "),
         ("index", "chunk_tokens=200: expected a whole number", "--chunk-tokens 200: "),
         ("encode", "prompt=<text>", "--prompt <text>"),
+        (
+            "memory",
+            "hardware=gpu: unknown option. Type hardware=cuda",
+            "hardware=gpu: unknown option. Type hardware=cuda",
+        ),
+        ("mine", "x: no. Ask for a larger range_max", "x: no. Ask for a larger --range-max"),
+        ("mine", "the column range_max_2 of range_max.tsv", "the column range_max_2 of range_max.tsv"),
     ],
 )
 def test_a_parameter_becomes_the_option_of_the_verb(verb, message, start):

@@ -227,7 +227,7 @@ class ScoredRun(ScoredEncoder):
         names_of_kinds = " or ".join(filter(None, [", ".join(names), last]))
         if not fitting:
             raise UserError(
-                f"{self.folder}: was evaluated on no dev split of {names_of_kinds}. Run it with a suite that has one"
+                f"{self.folder}: was evaluated on no dev split of {names_of_kinds}. Score it on a set that has one"
             )
         for name in wanted or ():
             if name not in fitting:
@@ -531,7 +531,8 @@ class PairedRuns:
         shared = [column for column in shared if main_metric(Kind(self.runs[0].result.data[column]["kind"]))]
         if sets is not None:
             if absent := [name for name in sets if name not in {column.split("/")[1] for column in shared}]:
-                raise UserError(f"--sets {absent[0]}: not all of these runs were scored on it")
+                known = nearest(absent[0], [column.split("/")[1] for column in shared])
+                raise UserError(f"--sets {absent[0]}: not all of these runs were scored on it. {known}")
             shared = [column for column in shared if column.split("/")[1] in sets]
         if split in ("dev", "test"):
             shared = [column for column in shared if column.startswith(f"{split}/")]

@@ -11,6 +11,9 @@ from juzhen.core.errors import UserError
 from juzhen.core.file_guard import check_overwritable
 from juzhen.core.paths import DATASETS, is_table
 
+MOST_ABSENT = 6
+"""Splits without a file that are printed. The files list all of them."""
+
 
 def leaks(
     *,
@@ -89,5 +92,8 @@ def leaks(
         report = audit_pairs(*pair, sets.absent, threshold=threshold, detail=detail)
         markdown = written.pairs_markdown(report)
     paths = written.write_report(report, markdown, output, name)
+    if len(absent := report.get("absent", ())) > MOST_ABSENT:
+        few = [*absent[:MOST_ABSENT], f"and {len(absent) - MOST_ABSENT} more, which {paths[0]} lists"]
+        markdown = written.pairs_markdown(report | {"absent": few})
     print(markdown)
     print(f"written to {' and '.join(map(str, paths))}", file=sys.stderr)

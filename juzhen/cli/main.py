@@ -24,12 +24,12 @@ PROGRAM = "juzhen"
 PARAMETER = re.compile(
     r"(?<![\w.\"'{-])(?<!\+ )(dev|test|name|minutes|sources|on_bad_row|data_dir|config_dir|truncate_dim|prompt_name"
     r"|batch_tokens|long_texts|metric|threshold|range_min|range_max|num_negatives|relative_margin|absolute_margin|max_score|min_score"
-    r"|hard_share|weights|density|scale|method|prompt|device|filter|chunk_tokens|positive_reference|false_negative_rate|temperature|learning_rate|workers|overlap|calibrate_on|maps|layers|dim|^dataset)="
+    r"|hard_share|weights|density|scale|method|prompt|device|filter|chunk_tokens|positive_reference|false_negative_rate|temperature|learning_rate|workers|overlap|calibrate_on|maps|layers|dim|(?:^|(?<=Type ))(?:dataset|benchmark|hardware|index|corpus|query_prompt|document_prompt))="
 )
 """Parameters in library messages that are options of several verbs."""
 
-FIRST_WORD = re.compile(r"\A[a-z_]+(?=: )")
-"""A parameter that a library message begins with, and no value."""
+FIRST_WORD = re.compile(r"\A[a-z_]+(?=: | \()|(?<![\w./'\"{=-])[a-z]+(?:_[a-z]+)+(?![\w/=(:'\"])(?!\.\w)")
+"""A parameter without a value: the first word of a library message, or a word with an underscore."""
 
 ADVICE = re.compile(r",? or choose (?P<name>on_bad_row|data_dir)=[^.;]*")
 """Advice at the end of a sentence that only some entry points can follow."""
@@ -107,6 +107,10 @@ def in_flags(message: str, known: Collection[str]) -> str:
     other = "Name another encoder. juzhen score and evaluate open this one"
     message = without_loading(message, other, readers)
     message = ADVICE.sub(lambda found: found[0] if flag(found["name"]) in known else "", message)
+    if sets := next((option for option in ("--sets", "--dataset", "--data") if option in known), None):
+        message = re.sub("^set=", f"{sets} ", message)
+    if "--dataset" in known:
+        message = re.sub(r"'dataset=\[(\w+),(\w+)\]'", r"--dataset \1 --dataset \2", message)
     message = FIRST_WORD.sub(lambda found: flag(found[0]) if flag(found[0]) in known else found[0], message)
     return PARAMETER.sub(lambda found: f"{flag(found[1])} " if flag(found[1]) in known else found[0], message)
 
@@ -142,7 +146,13 @@ def _explained(error: typer.TyperException, arguments: Sequence[str]) -> str:
     elif parts and not usage and len(arguments) > 1:
         message = f"{part}: unknown command. {nearest(arguments[1], [each.split()[-1] for each in parts])}"
     elif usage.count(" ") > 3 and message.startswith("Missing argument"):
-        message += f". {usage}"
+        lists = [
+            flag
+            for param in parts[part if part in parts else name].params
+            for flag in param.opts
+            if flag in arguments and (param.metavar or "").endswith("…")
+        ]
+        message += f". {lists[0]} takes all words behind it" * bool(lists) + f". {usage}"
     elif message.startswith("Got unexpected"):
         tables = (word for word in arguments if is_table(word) and word in message)
         takes = (flag for flag in ("--data", "--file", "--train") if flag in flags(name, part))

@@ -72,6 +72,14 @@ def merge(
     juzhen merge runs/A runs/B runs/AB --method slerp --weights dev --dataset csts lcqmc
     """
     without_hub()
+    words = [*models, str(folder)] if weights else []
+    if loose := [word for word in words if number_or_nan(word) == number_or_nan(word)]:
+        given = " ".join([weights or "", *loose])
+        raise UserError(f"--weights {given}: is one word. Type --weights {given.replace(' ', ',')}")
+    if len(models) < 2 and len(dataset or ()) > 1:
+        raise UserError(
+            f"--dataset takes all words behind it, also {dataset[-1]}. Type RUN RUN OUT before it"
+        )
     numbers = _weights(weights)
     from juzhen.merging.merge import MergeRecipe
     from juzhen.merging.runs import merge_runs

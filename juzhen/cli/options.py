@@ -255,7 +255,7 @@ def refuse_file_names(texts: Sequence[str], remedy: str) -> None:
     Raises:
         UserError: One of them is.
     """
-    if files := [text for text in texts if is_table(text) and Path(text).is_file()]:
+    if files := [text for text in texts if text == "-" or (is_table(text) and Path(text).is_file())]:
         raise UserError(f"{files[0]}: is a file, where a text is expected. {remedy}")
 
 

@@ -102,6 +102,7 @@ def run_program(main: Callable[[], int | None], work: str = "") -> int:
     output = open_streams()
     quiet_libraries()
     warnings.formatwarning = _in_a_line
+    sys.unraisablehook = _keep_stop
     status = status_of(main, work or Path(sys.argv[0]).name)
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
@@ -154,6 +155,23 @@ def on_sigterm(signum: int, frame: object) -> None:
 
 
 _terminated_at = [-math.inf]
+
+
+def _keep_stop(raised: "sys.UnraisableHookArgs") -> None:
+    """Raise Ctrl-C and SIGTERM again that Python drops, because they came within a `__del__` or a callback of C."""
+    if not isinstance(raised.exc_value, KeyboardInterrupt | Terminated):
+        return sys.__unraisablehook__(raised)
+    _dropped.append(raised.exc_value)
+    signal.signal(signal.SIGALRM, _raise_dropped)
+    signal.setitimer(signal.ITIMER_REAL, 0.01)  # the hook itself must not raise
+
+
+def _raise_dropped(signum: int = 0, frame: object = None) -> None:
+    if _dropped:
+        raise _dropped.pop()
+
+
+_dropped: list[BaseException] = []
 
 
 def _in_a_line(
@@ -243,7 +261,9 @@ def status_of(main: Callable[[], int | None], work: str = "") -> int:
         The exit status.
     """
     try:
-        return main() or 0
+        status = main() or 0
+        _raise_dropped()
+        return status
     except Terminated as ended:
         return answer(ended)
     except SystemExit as ended:

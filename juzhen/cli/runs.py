@@ -7,6 +7,7 @@ from typer import Argument, Option
 
 from juzhen.cli import options
 from juzhen.core.atomic_write import write_text
+from juzhen.core.errors import UserError
 from juzhen.core.file_guard import check_overwritable
 from juzhen.core.progress import tell
 from juzhen.core.text import counted
@@ -40,6 +41,8 @@ def table(
     juzhen table runs --split test --csv matrix.csv
     """
     if picture is not None:
+        if picture.suffix not in (".svg", ".png"):
+            raise UserError(f"--picture {picture}: expected .svg or .png. Give such a name")
         options.require_matplotlib(", or leave out --picture")
     check_overwritable(*filter(None, (markdown, csv, picture)))
     matrix = read_matrix(folder, metric=metric, split=split, debug=debug)

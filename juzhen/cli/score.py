@@ -120,7 +120,9 @@ def score(
     scorer = Scorer(
         encoder, fuse, calibration, scaling, backend, cache, batch_tokens, decide, threshold, truncate_dim
     )
-    if pair and file is None:
+    if pair and file is not None:
+        raise UserError("--file FILE takes the place of the two sentences. Leave out one of them")
+    if pair:
         refuse_file_names(pair, "--file FILE scores a table of pairs")
         table.reading.require_unread("a pair")
         if output is not None or score_column != "score":
@@ -140,7 +142,7 @@ def score(
         print(line, *tokens, sep="\n")
     elif words:
         raise UserError("--words shows the tokens of one pair. Give two sentences")
-    elif file is not None and not pair:
+    elif file is not None:
         written = score_table(scorer, file, table.reading, output=output, score_column=score_column)
         print(f"written to {written}", file=sys.stderr)
     else:

@@ -133,6 +133,8 @@ def check_overwritable(*paths: str | Path, are_folders: bool = False) -> None:
                 f"{path}: is a folder, where a file would be written. Name a file, such as {path / 'out'}"
             )
         root = path if path.is_dir() else path.parent
+        if _is_marked(path):
+            raise not_overwritable(path, "is the folder of a run or a cache")
         listed = _listed(root)
         if root != path and path.exists() and WHOLE.strip("# \n") in listed:
             raise not_overwritable(path, "is part of a folder that was written as a whole")

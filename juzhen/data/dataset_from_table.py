@@ -22,7 +22,7 @@ from juzhen.core.file_guard import check_overwritable
 from juzhen.core.kinds import Kind
 from juzhen.core.paths import DATASETS
 from juzhen.core.safe_open import csv_text, open_regular_file, read_bytes, read_text
-from juzhen.core.text import name_fault, short, text_fault
+from juzhen.core.text import counted, name_fault, short, text_fault
 from juzhen.data.headers import language_of
 from juzhen.data.leaks.matching import normalize
 from juzhen.data.row_kinds import Guess, RawTable
@@ -91,7 +91,7 @@ def make_set(
         why = (
             f"{joined} of {count} rows share sentences and must be in one split"
             if joined > 1
-            else f"there are only {count} rows"
+            else f"the file has {counted(count, 'rows')}"
         )
         raise UserError(
             f"{table.place}: no row is left for {' and '.join(empty)}, because {why}. Add rows, or type --dev 0 "

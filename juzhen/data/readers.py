@@ -553,8 +553,12 @@ def _utf16_by_zeros(raw: bytes) -> str | None:
 
 
 def _decoded(raw: bytes) -> tuple[str, dict[int, str]]:
-    """The text without byte order mark, and the lines that are not UTF-8 with the first bad byte of each."""
-    raw = raw.removeprefix(BYTE_ORDER_MARK)
+    """The text without byte order marks, and the lines that are not UTF-8 with the first bad byte of each.
+
+    Carriage returns end lines where no line feed does, as in the oldest spreadsheets.
+    """
+    raw = raw.removeprefix(BYTE_ORDER_MARK).removeprefix(BYTE_ORDER_MARK)
+    raw = raw if b"\n" in raw.rstrip(b"\n") else raw.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     try:
         return raw.decode("utf-8"), {}
     except UnicodeDecodeError:

@@ -165,9 +165,12 @@ def _content(path: Path) -> UInt8[np.ndarray, "bytes"]:
             f"{path}: a layout with `window` reads plain text. Expected .txt, .txt.zst or .txt.gz"
         )
     content = np.frombuffer(decompressed(path) if packed else mapped(path), dtype=np.uint8)
-    mark = content[: len(BYTE_ORDER_MARK)].tobytes()
-    require_utf8(path, mark + content[3:4].tobytes())
-    content = content[len(mark) :] if mark == BYTE_ORDER_MARK else content
+    start = content[:BLOCK_BYTES].tobytes()
+    require_utf8(path, start)
+    plain = start.removeprefix(BYTE_ORDER_MARK).removeprefix(BYTE_ORDER_MARK)
+    if b"\r" in plain.strip(b"\r\n") and b"\n" not in plain.strip(b"\r\n"):
+        raise UserError(f"{path}:1: carriage returns are no line ends. Save the file with line feeds")
+    content = content[len(start) - len(plain) :]
     if not len(content):
         raise UserError(f"{path}: the file is empty. Give another file")
     return content

@@ -114,13 +114,18 @@ def parse_columns(words: str | Sequence[str] | None, fields: Sequence[str] = ())
     {'text_a': '问题', 'text_b': '2'}
     """
     listed = [words] if isinstance(words, str) else list(words or ())
-    if fields and len(listed) == len(fields) and not any("=" in word for word in listed):
-        return dict(zip(fields, listed, strict=True))
-    parts = [part.partition("=") for word in listed for part in word.split(",")]
+    split = [part for word in listed for part in word.split(",")]
+    in_order = fields and not any("=" in word for word in listed)
+    for named in (listed, split) if in_order else ():
+        if len(named) == len(fields):
+            return dict(zip(fields, named, strict=True))
+    parts = [part.partition("=") for part in split]
     said = {key.strip(): column.strip() for key, _, column in parts}
     if len(said) < len(parts) or not all([*said, *said.values()]):
         expected = "FIELD=COLUMN, each field once, as in text=问题, or text_a=问题,text_b=相似问,label=3"
-        raise UserError(f"--columns {','.join(listed)}: expected {expected}")
+        if in_order and listed:
+            expected = f"a column for each of {' and '.join(fields)}, as in --columns 1 2"
+        raise UserError(f"--columns {' '.join(listed)}: expected {expected}")
     return said
 
 

@@ -288,7 +288,7 @@ class CrossEncoder(PairEncoder):
         folder = locate_folder(path) or download(path, revision)
         if not scores_pairs(folder):
             raise UserError(
-                f"{source}: holds an encoder of single sentences and no {HEAD_FILE}. Name a run of a cross-encoder or "
+                f"{source}: is not a cross-encoder, which reads two texts at once. Name a run of a cross-encoder or "
                 "a cross-encoder of sentence-transformers, or load it with SentenceEncoder.load(…)"
             )
         if gives_answers(folder):

@@ -448,6 +448,9 @@ def mine(
     _check(ranking, sources, options, calibrate_on, is_judged=cross_encoder is not None)
     if cache is not None and not any(isinstance(source, SentenceEncoder) for source in sources):
         raise UserError("cache: stores vectors of texts, and no source computes any. Leave it out")
+    if (prompt := query_prompt or document_prompt) and {*map(type, sources)} == {str}:
+        name = "query_prompt" if query_prompt else "document_prompt"
+        raise UserError(f"{name}={prompt}: is for encoders, and {BM25} is none. Leave it out")
     cache, judge = cache or EmbeddingCache(folder), cross_encoder
     options_of_encoders: dict[str, Any] = {
         "index": options.index,

@@ -19,6 +19,7 @@ from juzhen.data import readers
 from juzhen.data.readers import read_table
 from juzhen.data.source import load_examples
 from juzhen.data.spec import DatasetConfig, HubConfig, LayoutConfig
+from juzhen.data.tables import TableReading, read_own_table
 
 ROWS = [
     ("一个男人在弹吉他。", "一个人在弹吉他。", 1),
@@ -143,6 +144,29 @@ def test_byte_order_mark_crlf_and_outer_whitespace_are_tolerated(tmp_path):
     plain = as_tsv([(f" {a}　", b, label) for a, b, label in ROWS])
     name = written(tmp_path, "train.tsv", b"\xef\xbb\xbf" + plain.replace("\n", "\r\n").encode())
     assert load(dataset(name), tmp_path).texts("text_a") == [row[0] for row in ROWS]
+
+
+@pytest.mark.parametrize("mark", ["", "\ufeff", "\ufeff\ufeff"])
+@pytest.mark.parametrize(("line_end", "last"), [("\r", "\r"), ("\r", ""), ("\r\n", ""), ("\n", "\n")])
+@pytest.mark.parametrize("quoted", [False, True])
+def test_line_ends_and_marks_are_read_as_in_tables(tmp_path, mark, line_end, last, quoted):
+    text = mark + "甲\u2028乙\t丙\x85丁\t1\n戊\t己\t0\n庚\t辛\t1".replace("\n", line_end) + last
+    name = written(tmp_path, "train.tsv", text.encode())
+    rows = load(dataset(name, header=False, columns=BY_POSITION, quoted=quoted), tmp_path)
+    assert rows.texts("text_a") == ["甲\u2028乙", "戊", "庚"]
+    assert rows.texts("text_b") == ["丙\x85丁", "己", "辛"]
+    assert rows.targets.tolist() == [1, 0, 1]
+    assert rows.lines.tolist() == [1, 2, 3]
+    table = read_own_table(tmp_path / name, TableReading(header=False))
+    assert [list(map(str, column)) for column in table.columns][0] == rows.texts("text_a")
+
+
+@pytest.mark.parametrize("reads", [True, False])
+def test_a_carriage_return_within_a_line_is_part_of_its_text(tmp_path, reads):
+    name = written(tmp_path, "train.tsv", "甲\r乙\t丙\t1\n戊\t己\t0\n".encode())
+    table = read_own_table(tmp_path / name, TableReading(header=False))
+    rows = load(dataset(name, header=False, columns=BY_POSITION), tmp_path).texts("text_a")
+    assert (rows if reads else list(table.columns[0])) == ["甲\r乙", "戊"]
 
 
 def test_quoted_field_may_span_lines_and_lines_stay_right(tmp_path):

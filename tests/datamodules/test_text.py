@@ -7,6 +7,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
+from juzhen.core.errors import UserError
 from juzhen.data import running_text
 from juzhen.data.loading import cut as sampled
 from juzhen.data.running_text import TextTable
@@ -120,6 +121,23 @@ def test_a_limit_draws_windows_and_keeps_the_file_as_it_is(tmp_path):
     assert cut.lines.tolist() == [
         int(one.removeprefix("这是第").removesuffix("行文字。")) + 1 for one in cut.texts("text")
     ]
+
+
+@pytest.mark.parametrize("mark", ["\ufeff", "\ufeff\ufeff"])
+def test_marks_are_no_text_and_other_separators_end_no_line(tmp_path, mark):
+    rows = load(tmp_path, config(tmp_path, mark + "今天天\u2028气\r很好\r\n明天\x85下雨吧\n", window=20))
+    assert rows.texts("text") == ["今天天\u2028气\r很好", "明天\x85下雨吧"]
+    assert rows.lines.tolist() == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "content", ["今天天气\r明天下雨\r", "今天天气\r明天下雨", "\ufeff今天天气\r明天下雨\n"]
+)
+def test_carriage_returns_alone_are_refused_as_in_other_files_of_lines(tmp_path, content):
+    with pytest.raises(UserError, match=r"some\.txt:1: .* line feeds"):
+        load(tmp_path, config(tmp_path, content))
+    one = load(tmp_path, config(tmp_path, "今天天气很好\r\n"))
+    assert one.texts("text") == ["今天天气很好"]
 
 
 def test_undecodable_lines_may_be_left_out(tmp_path):
