@@ -324,7 +324,8 @@ def require_same_job(config: DictConfig, job: JobConfig) -> None:
             if changed:
                 raise UserError(
                     f"{folder}: {', '.join(changed)}: the code has changed since this run began. Restore it, give the "
-                    f"new run another folder (run_dir=…), or start again with resume=never"
+                    f"new run another folder (run_dir=…), or start again with resume=never. If the change keeps the "
+                    f'numbers, such as an upgrade of juzhen, remove "code" from {JOB_FILE} to go on'
                 )
             continue
         changes = list(differences(_plain(settings), _plain(deciding)))

@@ -1,5 +1,6 @@
 """Slips on the command line of a verb: one line that says what to type, status 2, and nothing written."""
 
+import re
 import shutil
 
 import numpy as np
@@ -218,6 +219,13 @@ RUNS = {
     "mine demo_qmc {run} {copy} --limit 5 --out {empty}/of_tests_m.tsv": "once",
     "index build {copy} {copy} {good}": "copy-index",
     "advise demo_sts --out {run}": "folder of a run",
+    "advise demo_sts --out {foreign}": "--out {foreign}: holds a run",
+    "advise demo_sts --answers {pairs}": "Type --corpus <their table>",
+    "export {run} {other}": "is the folder of a run or a cache",
+    "table {run} --picture {empty}/x.txt": ("--picture ", ".svg or .png"),
+    "memory training.batch_size=999999999": "training.batch_size=999999999: ",
+    "index search {index} -": "-: is a file, where a text is expected",
+    "push {run} a/b/c": "error: a/b/c: not the name of a repository",
     "report {run} --debug --into {empty}/none.md": "none.md",
     "serve {run} --threshold nan": "error: --threshold nan: neither a score",
     "characters mini_zh": "builtin/mini_zh",
@@ -251,10 +259,13 @@ def places(f: Fixtures, tmp_path):
         found |= {"twice": tmp_path / "twice.json", "own": tmp_path / "own"}
         found |= {"index": tmp_path / "index", "ranges": tmp_path / "ranges.npy"}
         found |= {"empty": tmp_path / "empty", "encoder": f.encoder_folder}
-        if "{run}" in words or "{copy}" in words:
+        if {*re.findall("{(run|copy|foreign)}", words)}:
             first, second = f.two_runs
             (tmp_path / "link").symlink_to(first)
             shutil.copytree(first, tmp_path / "copy")
+            (tmp_path / "foreign").mkdir()
+            shutil.copy(first / "result.json", tmp_path / "foreign")
+            found |= {"foreign": tmp_path / "foreign"}
             found |= {"run": first, "other": second, "link": tmp_path / "link", "copy": tmp_path / "copy"}
         return found
 
@@ -282,5 +293,5 @@ def test_a_slip_is_met_with_what_to_type(words, told, places, tmp_path, capsys):
     assert output.err.count("\n") == 1
     assert "{" in words or output.out == ""
     for part in (told,) if isinstance(told, str) else told:
-        assert part in output.err
+        assert part.format(**found) in output.err
     assert all_below(tmp_path) == before

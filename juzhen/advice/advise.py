@@ -36,6 +36,7 @@ from juzhen.core.examples import JUDGED, Examples, Kind
 from juzhen.core.file_guard import check_overwritable, require_outside
 from juzhen.core.kinds import metric_title
 from juzhen.core.paths import is_table
+from juzhen.core.result import RESULT_FILE
 from juzhen.core.text import counted, markdown_table, time_in_words
 from juzhen.data.spec import Source
 from juzhen.data.tables import TableReading
@@ -418,6 +419,8 @@ def advise(
             raise UserError(f"sources={source}: is named twice. Name it once")
     if out is not None:
         require_outside(out / "runs")
+        if (out / RESULT_FILE).exists():  # of another computer, without the marker of a run
+            raise UserError(f"out={out}: holds a run. Choose another folder")
         check_overwritable(*(out / name for name in ANSWER_FILES))
     require_vectors(encoder)  # all sources are read before it is loaded
     require_number("minutes", minutes, 0, open_low=True)
@@ -433,7 +436,7 @@ def advise(
     if corpus is None and not any(map(is_table, [str(target), *(sources or ())])):
         reading.table.require_unread(str(target))
     if corpus is None and answers is not None:
-        raise UserError("answers: it needs the documents. Give their table as corpus")
+        raise UserError("answers: needs the documents. Type corpus=<their table>")
     if corpus is None:
         read = read_target(str(target), reading)
     else:

@@ -26,7 +26,7 @@ from scipy.stats import norm, rankdata
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from juzhen.advice.target import Target, TrainingSet
-from juzhen.advice.trials import OWN, Recipe, Trial, Trials, passes
+from juzhen.advice.trials import OWN, Recipe, TimeIsUpError, Trial, Trials, passes
 from juzhen.core.examples import Examples
 from juzhen.core.text import time_in_words
 from juzhen.encoders.sentence_encoder import SentenceEncoder
@@ -200,6 +200,7 @@ class Search:
     ) -> None:
         self.trials, self.order, self.seeds, self.report = trials, list(order), tuple(seeds), report
         self.begun, self.minutes = time.monotonic() if begun is None else begun, minutes
+        trials.deadline = self.begun + 60 * minutes
         self.stopped_by = "the answer is clear"
         self.curve: Curve | None = None
         self.not_tried: list[str] = []
@@ -222,7 +223,7 @@ class Search:
                 self.stopped_by = "all planned trainings are made"
         except KeyboardInterrupt:
             self.stopped_by = "Ctrl-C"
-        except _TimeIsUpError:
+        except TimeIsUpError:
             self.stopped_by = "the time is up"
 
     # Statistics of what was made.
@@ -373,14 +374,15 @@ class Search:
 
     def _make(self, stages: Stages, seed: int, *, with_panel: bool = False) -> Trial:
         rows = sum(passes(name, count) * count for name, count in stages)
-        expected = self.trials.seconds_per_row * rows + self.trials.scoring_seconds * (2 if with_panel else 1)
+        per_row = self.trials.seconds_per_row or self._usual_seconds_per_row
+        expected = per_row * rows + self.trials.scoring_seconds * (2 if with_panel else 1)
         recipe = Recipe(stages, seed)
         if (
             self.trials.made
             and RESERVE * expected > self.left
             and not self.trials.knows(recipe, with_panel=with_panel)
         ):
-            raise _TimeIsUpError
+            raise TimeIsUpError
         known, reused = len(self.trials.made), self.trials.num_reused
         trial = self.trials.make(recipe, with_panel=with_panel)
         if len(self.trials.made) > known or with_panel:
@@ -390,6 +392,11 @@ class Search:
             reached += " (of an earlier call)" if self.trials.num_reused > reused else ""
             self.report(f"{named}: {reached}; {time_in_words(max(self.left, 0))} left")
         return trial
+
+    @property
+    def _usual_seconds_per_row(self) -> float:
+        """Four forward passes, of two texts a row, as the target was just scored."""
+        return 4 * self.trials.scoring_seconds / max(len(self.trials.target.scored), 1)
 
     def _has_time(self, stages: Stages, *, until: float, seed: int | None = None) -> bool:
         if self.trials.knows(Recipe(stages, self.seeds[0] if seed is None else seed)):
@@ -401,15 +408,14 @@ class Search:
     def _first_rows(self, names: Sequence[str], seconds: float) -> int:
         """Rows of the first round, so that all sources are tried in half of the time for sources, where that is enough.
 
-        Those of an earlier call are taken again. A step of training costs about four forward passes, of two texts a
-        row, and the target was just scored.
+        Those of an earlier call are taken again.
         """
         for known in range(LEAST_FIRST, FIRST_ROWS + 1, ROWS_STEP):
             long = [name for name in names if len(self.trials.sources[name].rows) > known]
             if any(self.trials.knows(Recipe(((name, known),), self.seeds[0])) for name in long):
                 return known
-        per_row = 4 * self.trials.scoring_seconds / max(len(self.trials.target.scored), 1)
-        rows = (seconds / 2 / max(len(names), 1) - self.trials.scoring_seconds) / max(per_row, 1e-6)
+        per_row = max(self._usual_seconds_per_row, 1e-6)
+        rows = (seconds / 2 / max(len(names), 1) - self.trials.scoring_seconds) / per_row
         return int(np.clip(rows // ROWS_STEP * ROWS_STEP, LEAST_FIRST, FIRST_ROWS))
 
     def _choose_sources(self) -> list[Stages]:
@@ -493,10 +499,6 @@ class Search:
         return {
             name: float(np.mean([each[name] for each in after])) - value for name, value in before[0].items()
         }
-
-
-class _TimeIsUpError(Exception):
-    """The next training would end after the time that was given."""
 
 
 GAINS = Path(__file__).parent / "prior.csv"

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import time
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
@@ -138,6 +139,10 @@ def passes(name: str, rows: int) -> int:
     return 1 if name != OWN or rows > 3000 else 2 if rows > 1000 else 3
 
 
+class TimeIsUpError(Exception):
+    """A training would end, or is running, after the time that was given (`Trials.deadline`)."""
+
+
 class Trials:
     """Makes trainings from one encoder, scores them on the target and on the panel, and keeps all of them.
 
@@ -179,6 +184,7 @@ class Trials:
         self.made: list[Trial] = []
         self._digests: dict[str, str] = {}
         self.num_reused, self.seconds_per_row, self.scoring_seconds = 0, 0.0, 0.0
+        self.deadline = math.inf
 
     def make(self, recipe: Recipe, *, with_panel: bool = False) -> Trial:
         """Train by a recipe and score the result.
@@ -228,6 +234,8 @@ class Trials:
     def _trained(self, recipe: Recipe, with_panel: bool) -> Trial:
         since = time.monotonic()
         encoder = deepcopy(self.base)
+        if self.made:
+            encoder.register_forward_pre_hook(self._stop_in_time)
         torch.manual_seed(recipe.seed)
         for number, (name, count) in enumerate(recipe.stages):
             source = self.sources[name]
@@ -255,6 +263,10 @@ class Trials:
         if self.folder is not None:
             trial.folder = self._written(trial, scored, ended - trained, has_panel=with_panel)
         return trial
+
+    def _stop_in_time(self, *_: object) -> None:
+        if time.monotonic() > self.deadline:
+            raise TimeIsUpError
 
     def _trial(
         self, recipe: Recipe, scores: Mapping[str, Score], rows: Mapping[str, SetRows], *, has_panel: bool

@@ -22,9 +22,14 @@ from juzhen.core.text import short
 PROGRAM = "juzhen"
 
 PARAMETER = re.compile(
-    r"(?<![\w.\"'{-])(?<!\+ )(dev|test|name|minutes|sources|on_bad_row|data_dir|config_dir|truncate_dim|prompt_name"
-    r"|batch_tokens|long_texts|metric|threshold|range_min|range_max|num_negatives|relative_margin|absolute_margin|max_score|min_score"
-    r"|hard_share|weights|density|scale|method|prompt|device|filter|chunk_tokens|positive_reference|false_negative_rate|temperature|learning_rate|workers|overlap|calibrate_on|maps|layers|dim|(?:^|(?<=Type ))(?:dataset|benchmark|hardware|index|corpus|query_prompt|document_prompt))="
+    r"(?<![\w.\"'{-])(?<!\+ )("
+    r"dev|test|name|minutes|sources|on_bad_row|data_dir|config_dir|truncate_dim|prompt_name|batch_tokens"
+    r"|long_texts|metric|threshold|range_min|range_max|num_negatives|relative_margin|absolute_margin"
+    r"|max_score|min_score|hard_share|weights|density|scale|method|prompt|device|filter|chunk_tokens"
+    r"|positive_reference|false_negative_rate|temperature|learning_rate|workers|overlap|calibrate_on|maps"
+    r"|layers|dim"
+    r"|(?:^|(?<=Type ))"
+    r"(?:dataset|benchmark|hardware|index|corpus|out|query_prompt|document_prompt))="
 )
 """Parameters in library messages that are options of several verbs."""
 

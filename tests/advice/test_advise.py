@@ -3,6 +3,7 @@
 import csv
 import json
 import shlex
+import time
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -156,6 +157,35 @@ def test_ctrl_c_gives_the_answer_so_far(made_before, encoder_folder, faq, tmp_pa
     if made_before == 1:
         assert not answer.is_decided
         assert answer.statements[0].startswith("Undecided")
+
+
+@pytest.mark.parametrize("minutes", [0.05, 0.2])
+def test_the_limit_of_time_is_kept(minutes, encoder_folder, faq, reading, monkeypatch):
+    """By its own clock: no training begins that cannot end in time, and one that is slow is stopped."""
+    clock = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    target = read_target(str(faq), reading)
+    sources, _ = read_sources(["demo_qmc", "demo_sts"], target, reading)
+    trials = Trials(str(encoder_folder), target, sources)
+    begun, stopped = [], []
+    made, forward = Trials._trained, type(trials.base).forward
+
+    def trained(self, recipe, *given):
+        begun.append(clock[0])
+        return made(self, recipe, *given)
+
+    def slow(self, *given, **options):
+        clock[0] += 0.5 if self.training else 0.01  # a step takes far longer than scoring lets expect
+        return forward(self, *given, **options)
+
+    monkeypatch.setattr(Trials, "_trained", trained)
+    monkeypatch.setattr(type(trials.base), "forward", slow)
+    search = Search(trials, ["demo_qmc", "demo_sts"], minutes=minutes, report=stopped.append)
+    search.run()
+    assert search.stopped_by == "the time is up"
+    assert 60 * minutes <= clock[0] < 60 * minutes + 1  # one step of training
+    assert len(begun) > len(trials.made) == len(stopped)
+    assert search.recipes == [()]
 
 
 def test_a_clear_winner_is_named_and_a_tie_is_not(encoder_folder, faq, reading):

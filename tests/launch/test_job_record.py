@@ -4,12 +4,13 @@ import json
 from types import SimpleNamespace
 
 import pytest
-from jobs import compose_job, interrupt, run_job
+from jobs import compose_job, interrupt, run_job, weights
 
 import train
 from hydra_plugins.juzhen_sweeps.sweeper import _require_own_folders
 from juzhen.core.errors import UserError
 from juzhen.core.result import PROGRESS_FILE, RESULT_FILE, Result
+from launch import run_folder
 from launch.job import deciding_settings, read_job
 from launch.run_folder import (
     JOB_FILE,
@@ -130,6 +131,52 @@ def test_changed_code_of_a_loss_is_not_resumed(tmp_path, monkeypatch):
     assert target in message
     assert "resume=never" in message
     assert changed_code(folder, read_job(config)) == [target]
+
+
+LONGER_LAST = (*CURRICULUM, "+schedule.stages.demo_sts.training.duration=8 steps")
+OWN_LOSS = "launch.run_folder._digest_of_code"
+"""What tells the code of a loss: another answer is another file."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("stages", "step"), [((), 3), (LONGER_LAST, 6)])
+def test_a_loss_that_changes_within_a_run_stops_it_until_its_owner_has_decided(
+    tmp_path, tiny_backbone, monkeypatch, capsys, stages, step
+):
+    """The loss of an unfinished run, and that of a stage before: refused, gone on, and shown with a warning."""
+    words = (*stages, "resume=auto", "training.duration=4 steps")
+    whole = run_job(tmp_path / "whole", tiny_backbone, *words)
+    words = (*words, f"run_dir={tmp_path / 'run'}")
+    assert interrupt(tmp_path / "cut", tiny_backbone, step, "SIGINT", *words) == 130
+    record = tmp_path / "run" / JOB_FILE
+    losses = list(json.loads(record.read_text("utf-8"))["code"])
+    losses.sort(key=lambda loss: not loss.endswith(".SoftmaxClassifier"))  # of the first stage
+    real = run_folder._digest_of_code
+    of_first_stage = losses[0].rpartition(".")[0]
+    monkeypatch.setattr(OWN_LOSS, lambda module: "changed" if module == of_first_stage else real(module))
+    before = weights_below(tmp_path / "run")
+    with pytest.raises(UserError, match="code") as caught:
+        run_job(tmp_path / "cut", tiny_backbone, *words)
+    assert losses[0] in str(caught.value)
+    assert 'remove "code" from job.json' in str(caught.value)
+    assert weights_below(tmp_path / "run") == before
+    described = json.loads(record.read_text("utf-8"))
+    record.write_text(json.dumps({key: value for key, value in described.items() if key != "code"}), "utf-8")
+    folder = run_job(tmp_path / "cut", tiny_backbone, *words)
+    assert weights(folder) == weights(whole)
+    assert json.loads(record.read_text("utf-8"))["code"][losses[0]] == "changed"
+    monkeypatch.setattr(OWN_LOSS, real)
+    capsys.readouterr()
+    assert run_job(tmp_path / "cut", tiny_backbone, *words) == folder
+    shown = capsys.readouterr()
+    assert "already finished" in shown.out
+    assert shown.err.startswith(f"warning: {losses[0]}")
+    assert shown.err.endswith("the code has changed since\n")
+    assert weights(folder) == weights(whole)
+
+
+def weights_below(folder):
+    return {path: path.read_bytes() for path in sorted(folder.rglob("*.safetensors"))}
 
 
 def test_a_node_that_one_job_lacks_is_named_once():
