@@ -115,15 +115,14 @@ def parse_columns(words: str | Sequence[str] | None, fields: Sequence[str] = ())
     """
     listed = [words] if isinstance(words, str) else list(words or ())
     split = [part for word in listed for part in word.split(",")]
-    in_order = fields and not any("=" in word for word in listed)
-    for named in (listed, split) if in_order else ():
-        if len(named) == len(fields):
-            return dict(zip(fields, named, strict=True))
+    in_order = bool(fields and listed) and not any("=" in word for word in listed)
+    if in_order and len(fields) in (len(listed), len(split)):
+        return dict(zip(fields, listed if len(listed) == len(fields) else split, strict=True))
     parts = [part.partition("=") for part in split]
     said = {key.strip(): column.strip() for key, _, column in parts}
     if len(said) < len(parts) or not all([*said, *said.values()]):
         expected = "FIELD=COLUMN, each field once, as in text=问题, or text_a=问题,text_b=相似问,label=3"
-        if in_order and listed:
+        if in_order:
             expected = f"a column for each of {' and '.join(fields)}, as in --columns 1 2"
         raise UserError(f"--columns {' '.join(listed)}: expected {expected}")
     return said
@@ -292,8 +291,7 @@ def _even_columns(lines: Sequence[str], delimiter: str) -> tuple[list[list[str]]
 
 def _delimited(path: Path, text: str, encoding: str, candidates: str, reading: TableReading) -> FileTable:
     text = text.replace("\r\n", "\n")
-    if "\n" not in text.rstrip("\n"):
-        text = text.replace("\r", "\n")  # line ends of the oldest spreadsheets
+    text = text if "\n" in text.rstrip("\n") else text.replace("\r", "\n")  # the oldest spreadsheets
     if said := re.match(r'"?sep=(.)"?(?=\n)', text, re.IGNORECASE):  # a line that Excel writes
         if said[1] not in DELIMITER_NAMES:
             known = ", ".join(DELIMITER_NAMES.values())
