@@ -178,6 +178,7 @@ def delete_rooms(copy, gone):
     for path in (copy / "tests").rglob("test_*.py"):
         if any(name in deleted for statement in import_statements(path) for name in statement):
             path.unlink()
+            traces.append(f"No module named '{path.stem}'")
     for path in deleted.values():
         path.unlink()
         if not any(path.parent.rglob("*.py")):
