@@ -5,7 +5,7 @@ from pathlib import Path
 
 import yaml
 
-from juzhen.core.errors import UserError, setting
+from juzhen.core.errors import UserError, command, setting
 from juzhen.core.paths import is_table
 
 DATA_WORD = "data="
@@ -51,14 +51,16 @@ def with_data_set(words: Sequence[str], *, config_dir: str | None = None, write:
     if not file.suffix and not file.exists():
         raise UserError(f"data={file}: expected a file. A set of conf/dataset is chosen by dataset={file}")
     from juzhen.cli.dataset import set_of_file, training_words
+    from juzhen.data.rows import set_name
 
     typed = dict(word.lstrip("+~").split("=", 1) for word in words if "=" in word)
     folder, tree = ((path and Path(path.strip("'\""))) for path in (typed.get("data_dir"), config_dir))
-    name, kind, description = set_of_file(file, data_dir=folder, config_dir=tree, write=write)
     if "dataset" in typed:
         raise UserError(
-            f"data={file} dataset={typed['dataset']}: give one of the two. For both type dataset=[{name},…]"
+            f"data={file} dataset={typed['dataset']}: give one of the two. For both first make a set, "
+            f"{command('juzhen', 'dataset', file)}, then type dataset=[{set_name(file)},…]"
         )
+    name, kind, description = set_of_file(file, data_dir=folder, config_dir=tree, write=write)
     chosen = {*typed, *(("loss",) if typed.keys() & set(BRING_LOSSES) else ())}
     added = training_words(name, kind, model=typed.get("model", "biencoder"))
     if description:

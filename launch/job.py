@@ -157,10 +157,13 @@ def read_job(config: DictConfig) -> JobConfig:
                 f"{field.name}={word}: a group of keys, not a choice. Type {field.name}.<key>=<value>"
             )
     for group in ("dataset", "evaluate"):
-        for name in (name for name, node in (written.get(group) or {}).items() if node is None):
-            raise ConfigError(
-                f"{group}.{name}=null: a set is a group of keys. Type '~{group}.{name}' to leave it out"
-            )
+        for name, node in (written.get(group) or {}).items():
+            if node is None:
+                raise ConfigError(
+                    f"{group}.{name}=null: a set is a group of keys. Type '~{group}.{name}' to leave it out"
+                )
+            if isinstance(node, dict) and not {"name", "kind"} & node.keys():
+                raise ConfigError(f"{group}.{name}: has keys, but {name} is not among the sets. Name it too")
     try:
         nodes = {key: config[key] for key in names}
         plain = {

@@ -320,6 +320,10 @@ class Groups:
             if first.setdefault(key, word) != word:
                 raise UserError(f"{first[key]} {word}: {key} is chosen twice. Keep one of them")
             value = override.value()
+            if isinstance(value, dict):
+                raise UserError(
+                    f"{word}: expected the name of an option, or a list of names. See conf/{key}/"
+                )
             if key in ONE_OF and isinstance(value, list) and len(value) > 1:
                 each = command("train.py", "-m", f"{key}={','.join(map(str, value))}")
                 raise UserError(f"{word}: a job has one {key}. For one run each type {each}")
@@ -345,7 +349,7 @@ class Groups:
             )
         if value.endswith(","):
             return f"{word}: a value is missing after the comma. Type all in quotes: '{key}=[{value}<second value>]'"
-        texts = [each.strip(" '\"") for each in value.strip("[]").split(",")]
+        texts = [each.strip(" '\"") for each in value.strip("[]").split(",") if each.strip()]
         meant = command(setting(key, texts if value.startswith("[") else value.strip("'\"")))
         why = "" if "Exception" in reason else f" ({reason.partition(' expecting ')[0]})"
         return f"{word}: cannot be read{why}. Write {meant}"

@@ -72,7 +72,9 @@ ADVICE = {
 }
 """Error number → advice."""
 
-MISTAKES = ADVICE.keys() - {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EPERM}
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+
+MISTAKES = ADVICE.keys() - {*NO_ROOM, errno.EFBIG, errno.EPERM}
 """Errors that the same command would meet again."""
 
 LONGEST_REASON = 400
@@ -296,8 +298,9 @@ def answer(error: BaseException, work: str = "") -> int:
         return MISTAKE_STATUS
     task = ", ".join(filter(None, (work, *reversed(getattr(error, "__notes__", [])))))
     line = f"{task}: {reason_of(error)}" if task else reason_of(error)
-    # A refusal of the system with a file name says all that a traceback would.
-    is_plain = isinstance(error, OSError) and error.errno in ADVICE and _is_name(error.filename)
+    # A refusal of the system with a file name, or of a full disk, says all that a traceback would.
+    is_plain = isinstance(error, OSError) and error.errno in ADVICE
+    is_plain = is_plain and (_is_name(error.filename) or error.errno in NO_ROOM)
     log = None if is_plain else _logged(error)
     line = f"{line}. The traceback is in {log}" if log else line
     try:

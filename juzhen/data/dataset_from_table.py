@@ -377,7 +377,9 @@ def write_described(path: Path, description: str, texts: Mapping[Path, str], *, 
         return read_bytes(file) != text.encode()
 
     if not path.exists() and any(file.is_file() and differs(file, text) for file, text in texts.items()):
-        raise UserError(f"{folder}: holds the rows of another set. Choose another: --name {folder.name}_2")
+        raise UserError(
+            f"{folder}: holds the rows of another set. Choose another: juzhen dataset <file> --name {folder.name}_2"
+        )
     texts = {**texts, path: description}
     check_overwritable(*texts)
     for file, text in texts.items():

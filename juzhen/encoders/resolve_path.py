@@ -230,6 +230,7 @@ def check_files(folder: Path, *, needs_weights: bool, shown: str) -> None:
         )
     elif not (folder / "config.json").is_file() and not is_static(folder):
         fault = "config.json is missing. Expected an encoder in transformers layout"
+        fault += f", such as {folder / ENCODER_FOLDER}" * (folder / ENCODER_FOLDER).is_dir()
     elif not has_tokenizer(folder):
         fault = f"no tokenizer. Expected one of {', '.join(_TOKENIZERS)}"
     elif needs_weights and not has_weights(folder):

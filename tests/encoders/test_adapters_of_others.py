@@ -122,6 +122,7 @@ def test_keys_that_change_no_number_are_passed_over(bert_folder, tmp_path):
 NO_NUMBERS = [
     ("r", -4),
     ("r", 0),
+    ("r", 10**9),
     ("r", "8"),
     ("r", 4.5),
     ("r", True),

@@ -96,8 +96,10 @@ def test_what_a_file_cannot_stand_for(desk, made, typed, message):
         assert ("loss=info_nce" in words("data=desk_faq.csv")) == bool(made)
         with (desk / "desk_faq.csv").open("ab") as file:
             file.write(b"\nhow,what,1")
+    before = {path: path.is_file() and path.read_bytes() for path in desk.rglob("*")}
     with pytest.raises(UserError, match=message):
         words(*typed)
+    assert {path: path.is_file() and path.read_bytes() for path in desk.rglob("*")} == before
 
 
 def test_a_set_is_made_once_and_again_when_its_file_has_changed(desk):

@@ -143,13 +143,16 @@ WRONG = {
     "dataset=upside_down": "[0, 5]",
     "hardware.threads=100000": "less than 1025",
     'output_dir=""': "output_dir=: expected a folder. Type output_dir=.",
-    "+dataset.demo_sts.labels.a=1": "dataset.demo_sts.labels: a scored_pair has none",
+    "+dataset.demo_sts.labels.a=1": "dataset.demo_sts.labels: not read for a scored_pair",
     "backbone.pooling={a:1}": "backbone.pooling={'a': 1}: expected 'mean'",
     "hydra.output_subdir=../../x": "hydra.output_subdir: expected .hydra",
     "augmentation.views=[[]]": "augmentation.views[0]=[]: expected 'translation'",
     # completeness and references
     "backbone=local": "backbone.path is not set. For example: python train.py backbone=local backbone.path=",
     "~loss": "python train.py loss=cosent",
+    "+dataset.msmarco.limit=3": "dataset.msmarco: has keys, but msmarco is not among the sets",
+    "dataset={demo_sts:1}": "dataset={demo_sts:1}: expected the name of an option, or a list of names",
+    "dataset=[demo_sts,]": "Write 'dataset=[demo_sts]'",
     "~training.batch_size": "training.batch_size is not set",
     "data_dir=${oc.env:NOWHERE_SET}": "NOWHERE_SET",
     # targets
