@@ -386,7 +386,9 @@ def evaluate(
     benchmark: Annotated[
         str | None, Option("--benchmark", "--suite", help="also the sets of conf/benchmark/NAME.yaml")
     ] = None,
-    dataset: Annotated[list[str] | None, Option(help="also conf/dataset/NAME.yaml. May be repeated")] = None,
+    dataset: Annotated[
+        list[str] | None, Option(help="also this set of conf/dataset. May be repeated")
+    ] = None,
     config_dir: Annotated[
         str | None, Option(metavar="FOLDER", help="a further folder of dataset/ and benchmark/ files")
     ] = None,
@@ -400,7 +402,7 @@ def evaluate(
         bool,
         Option(
             "--without-leaks",
-            help="look for rows that training has seen, and score sets that have some without them, too",
+            help="also score each set without the rows that training has seen",
         ),
     ] = False,
     data_dir: Annotated[
@@ -435,7 +437,7 @@ def evaluate(
     ] = None,
     on_bad_row: Annotated[
         Literal["error", "drop"] | None,
-        Option(help="what faulty rows do: end the work, or are left out", show_default="error"),
+        Option(help="end the work at a faulty row, or leave it out", show_default="error"),
     ] = None,
     queries: Annotated[
         Path | None,
@@ -468,14 +470,16 @@ def evaluate(
     out: Annotated[
         Path | None,
         Option(
-            metavar="FOLDER", help="for the numbers", show_default="analysis/ in the run, or the second one"
+            metavar="FOLDER",
+            help="for the numbers",
+            show_default="analysis/ of the run, or of the second stage",
         ),
     ] = None,
 ) -> None:
     """Scores finished runs on sets for which they have no score, with their saved encoders.
 
-    These are sets whose files came after the run, and sets that were added to its suite. The scores are added to the
-    run's result; nothing is trained, and existing scores stay as they are.
+    These are sets whose files came after the run, and sets that were added to its benchmark. The scores are added to
+    the run's result. Nothing is trained. Without --again existing scores stay.
 
     juzhen evaluate runs                         # files that have come since
     juzhen evaluate runs --dataset mine          # and a set of conf/dataset that the runs did not know
@@ -483,19 +487,17 @@ def evaluate(
     juzhen evaluate runs --without-leaks         # scores without the rows that training has seen
     juzhen evaluate runs/some-run --again        # everything once more; says what moved
 
-    With --retrieve and --rerank no result is touched: both stages are measured together, quality and time at each
-    depth.
+    --retrieve and --rerank measure both stages together, with quality and time at each depth. No result changes.
 
     juzhen evaluate --retrieve runs/BI --rerank runs/CE --top 100 --dataset lcqmc_retrieval
 
-    With --long-texts chunk no result is touched either: runs are scored with long texts cut and with the mean of their
-    chunks, side by side; of two stages the first one reads them so.
+    --long-texts chunk scores each run twice: with long texts cut, and with the mean of their chunks. With --retrieve
+    only the first stage uses chunks. No result changes.
 
     juzhen evaluate runs/BI --long-texts chunk --dataset t2_retrieval
 
-    Encoders, servers and runs are measured side by side, and no result is touched, where what is named is not of runs
-    alone, where files of rows are named, or where the tables of a search are given: queries, documents, and which
-    answers which.
+    With an encoder, a server, a file of rows, or the tables of a search, everything named is compared in one table. No
+    result changes.
 
     juzhen evaluate builtin/mini_zh pairs.csv
     juzhen evaluate builtin/mini_zh bm25 http://127.0.0.1:8000 --dataset demo_retrieval

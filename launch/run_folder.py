@@ -1,7 +1,7 @@
 """Folder of a run: its lock, its contents, and the records of its job and of the rows that it has read.
 
-A finished run of the same command over the same data is shown again within a second. The same command over other rows
-is another run. Needs no torch.
+With `resume=auto` a finished run of the same command over the same data is shown again within a second. The same
+command over other rows is another run. Needs no torch.
 """
 
 import ast

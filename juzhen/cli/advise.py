@@ -66,10 +66,12 @@ def advise(
 ) -> None:
     """Says which data to train on for a target: sources, order, rows of each, gain and loss, with intervals.
 
-    Sources are tried by small trainings from the same encoder, on the same rows of the target. The better ones get more
-    rows. Own rows are tried alone and after the best sources. Rows of a source that the target has too are left out.
-    Ctrl-C gives the answer so far. The same command continues from the trainings that were made. Written are the runs,
-    advice.json, advice.md and index.html.
+    Sources are the sets with files below --data-dir, or --sources. Each is tried by a small training from the same
+    encoder and scored on the target. The better ones get more rows. 60 % of the target's own rows are tried as training
+    data, alone and after the best sources, and scored on the other rows. Rows of a source that the target has too are
+    left out.
+    Ctrl-C gives the answer so far. Repeat the command to continue. It writes the runs, advice.json, advice.md and
+    index.html.
 
     juzhen advise faq.csv
     juzhen advise queries.csv --corpus documents.csv --answers answers.csv

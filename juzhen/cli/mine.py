@@ -40,7 +40,7 @@ def mine(
         int | None,
         Option(
             min=1,
-            help="most queries, drawn at random. The corpus then has the texts of these queries",
+            help="at most N queries, drawn at random. The corpus then has the texts of these queries",
             show_default="all",
         ),
     ] = None,
@@ -58,11 +58,14 @@ def mine(
     ] = None,
     calibrate_on: Annotated[
         str | None,
-        Option(metavar="SET", help="fit the maximal score on the 0/1 pairs of this set's dev split"),
+        Option(metavar="SET", help="fit --max-score on the 0/1 pairs of this set's dev split"),
     ] = None,
     false_negative_rate: Annotated[
         float | None,
-        Option(help="share of the pairs with label 1 that a fitted threshold keeps", show_default="0.05"),
+        Option(
+            help="share of the pairs with label 1 that the fitted --max-score wrongly keeps",
+            show_default="0.05",
+        ),
     ] = None,
     exclude_from: Annotated[
         list[str] | None,
@@ -81,8 +84,8 @@ def mine(
 
     The verb writes a table of queries, positives and negatives, its configuration, and a parquet file of all candidates
     with rank, score, and the reason why each was kept or dropped. To resume an interrupted command, repeat it. In sets
-    of 0/1 pairs, the queries are all sentences with a duplicate. Candidates with a known label measure how many of the
-    kept ones are false negatives.
+    of 0/1 pairs, the queries are all sentences with a duplicate. The share of false negatives is estimated from
+    candidates with a known label.
 
     juzhen mine lcqmc runs/NAME bm25 --out mined/lcqmc_hard.tsv
     juzhen mine demo_qmc builtin/mini_zh --out mined/demo_hard.tsv --cross-encoder runs/CROSS --calibrate-on demo_qmc

@@ -275,8 +275,8 @@ def _print_version(is_asked: bool) -> None:
 
 
 @app.callback(
-    epilog="juzhen VERB --help shows the options of a verb. To train: juzhen.fit, from Python, or the suite in a clone "
-    "of the project."
+    epilog="juzhen VERB --help shows the options of a verb. To train: juzhen.fit from Python, or the experiments in "
+    "a clone of the project."
 )
 def juzhen(
     version: Annotated[
