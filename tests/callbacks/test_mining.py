@@ -46,6 +46,13 @@ def test_when_it_is_due():
     assert shares == pytest.approx([0.3, 0.4, 0.5, 0.6, 0.7, 0.9])
 
 
+@pytest.mark.parametrize("name", ["static", "dynamic", "ance"])
+def test_the_limit_of_hard_negatives_cuts_no_share(name):
+    mining = chosen(f"mining={name}")
+    most = max(mining.phases.hard_share(step, 100) for step in range(101))
+    assert mining.hard_at_most >= round(most * mining.options.num_negatives)
+
+
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory, tiny_backbone):
     """A run that is left alone, what its batches held, and whether mining changed a generator."""

@@ -269,7 +269,7 @@ def test_options_of_mining_are_taken_by_their_earlier_names(capsys):
     # Keys and digests of runs are made of the earlier names, in the order of the file.
     dynamic = with_old_keys({"callbacks": {"mining": read_yaml(CONF / "mining" / "dynamic.yaml")}})
     assert [*dynamic["callbacks"]["mining"].items()][5:] == [
-        *{"negatives": 8, "hard_at_most": 5, "beside": False, "until_easy": False, "sets": None}.items(),
+        *{"negatives": 8, "hard_at_most": None, "beside": False, "until_easy": False, "sets": None}.items(),
         *{"stages": None, "depth": 100, "index": "exact", "first_rank": 1, "share": 0.95}.items(),
         *{"share_of": "lowest", "margin": None, "temperature": None}.items(),
     ]
