@@ -123,7 +123,9 @@ def repeat(numbers_of_words: np.ndarray, share: float, generator: np.random.Gene
 
 
 def cutoff(numbers_of_words: np.ndarray, share: float, generator: np.random.Generator) -> np.ndarray:
-    """Drop a random run of words, and keep at least one.
+    """Drop a random run of words, and keep at least one: span cutoff (Shen et al. 2020, https://arxiv.org/abs/2009.13818).
+
+    Their token cutoff removes single words anywhere, as `delete` does here. No word is replaced by a mask.
 
     Args:
         numbers_of_words: Number of each word, in the order of the sentence. At least one.

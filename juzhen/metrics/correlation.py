@@ -24,7 +24,7 @@ CELLS_PER_CHUNK = 100_000
 
 
 def spearman(scores: np.ndarray, grades: np.ndarray) -> float | None:
-    """Compute Spearman's rank correlation in [-1, 1]. Ties share their mean rank.
+    """Compute Spearman's rank correlation in [-1, 1]: Pearson's correlation of the ranks. Ties share their mean rank.
 
     Both sides are compared in float32, the precision of a model's scores at evaluation. Coarser formats tie
     scores that differ and so change the ranks.
