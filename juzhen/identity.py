@@ -389,11 +389,9 @@ def deciding_set(described: Mapping[str, Any]) -> dict[str, Any]:
         settings["learning"] = {
             key: value for key, value in settings["learning"].items() if value is not None
         }
-    return (
-        settings
-        if settings.get("learning")
-        else {key: value for key, value in settings.items() if key != "learning"}
-    )
+    if not settings.get("learning"):
+        settings.pop("learning", None)
+    return settings
 
 
 def deciding_backbone(backbone: Mapping[str, Any]) -> dict[str, Any]:

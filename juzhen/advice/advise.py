@@ -5,11 +5,9 @@ rows takes less time than the start of a job.
 """
 
 import json
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -36,6 +34,7 @@ from juzhen.core.examples import JUDGED, Examples, Kind
 from juzhen.core.file_guard import check_overwritable, require_outside
 from juzhen.core.kinds import metric_title
 from juzhen.core.paths import is_table
+from juzhen.core.progress import tell
 from juzhen.core.result import RESULT_FILE
 from juzhen.core.text import counted, markdown_table, time_in_words
 from juzhen.data.spec import Source
@@ -424,7 +423,7 @@ def advise(
         check_overwritable(*(out / name for name in ANSWER_FILES))
     require_vectors(encoder)  # all sources are read before it is loaded
     require_number("minutes", minutes, 0, open_low=True)
-    say, begun = report or partial(print, file=sys.stderr, flush=True), time.monotonic()
+    say, begun = report or tell, time.monotonic()
     reading = Reading(
         Path(data_dir),
         config_dir,

@@ -525,11 +525,8 @@ def expected_gain(source: str, target: str) -> float:
     if source not in gains.index:
         return np.nan
     of_source = gains.loc[source]
-    return (
-        float(of_source[target])
-        if target in of_source and pd.notna(of_source[target])
-        else float(of_source.mean())
-    )
+    found = of_source.get(target, np.nan)
+    return float(of_source.mean() if pd.isna(found) else found)
 
 
 def mean_tfidf(sets: Sequence[Examples]) -> np.ndarray:

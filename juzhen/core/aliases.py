@@ -4,12 +4,13 @@ In `SETTINGS`, {value} is the typed value, {percent} is 100 times it, and {inver
 """
 
 import re
-import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import wraps
 from typing import Any, TypeVar
+
+from juzhen.core.progress import tell
 
 Taker = TypeVar("Taker", bound=Callable[..., Any])
 
@@ -450,11 +451,7 @@ def note_once(old: str, new: str) -> None:
     """
     if old not in _noted:
         _noted.add(old)
-        print(
-            f"note: {old} is {new} since 0.3. Type the new name. The old one goes in 0.4",
-            file=sys.stderr,
-            flush=True,
-        )
+        tell(f"note: {old} is {new} since 0.3. Type the new name. The old one goes in 0.4")
 
 
 _noted: set[str] = set()

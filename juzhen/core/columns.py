@@ -56,10 +56,7 @@ def table_columns(values: Any) -> list[str] | None:
     Returns:
         None if it is not a table.
     """
-    for attribute in (
-        "column_names",
-        "columns",
-    ):  # look at the class: a Series may have a row with that label
+    for attribute in ("column_names", "columns"):  # of the class: a Series may have a row with that label
         if hasattr(type(values), attribute):
             return [str(name) for name in getattr(values, attribute)]
     names = getattr(getattr(values, "dtype", None), "names", None)

@@ -58,9 +58,8 @@ def _control_groups(controller: str) -> Iterator[tuple[Path, bool]]:
             roots = (CGROUPS, CGROUPS / "unified") if is_v2 else (CGROUPS / controllers, CGROUPS / controller)
             parts = [part for part in path.split("/") if part not in ("", "..")]
             for root in roots:
-                for depth in range(
-                    len(parts) + 1
-                ):  # in a container its own group is the root, whatever `path` is
+                # In a container its own group is the root, whatever `path` is.
+                for depth in range(len(parts) + 1):
                     yield root.joinpath(*parts[:depth]), is_v2
 
 

@@ -29,15 +29,7 @@ from juzhen.data.headers import language_of
 from juzhen.data.label_words import NO_LABEL, nli_classes, pair_classes, settled_classes
 from juzhen.data.readers import FileTable
 from juzhen.data.row_checks import listed, verified
-from juzhen.data.row_kinds import (
-    Guess,
-    RawTable,
-    finite_numbers,
-    guess,
-    least_labels,
-    odd_labels,
-    text_cells,
-)
+from juzhen.data.row_kinds import Guess, RawTable, finite_numbers, guess, least_labels, odd_labels, text_cells
 from juzhen.data.source import load_examples, load_named
 from juzhen.data.spec import (
     DatasetConfig,

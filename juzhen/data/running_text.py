@@ -19,13 +19,7 @@ from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
 from juzhen.core.paths import COMPRESSIONS
 from juzhen.core.text import NUL_FAULT
-from juzhen.data.readers import (
-    BYTE_ORDER_MARK,
-    decompressed,
-    mapped,
-    require_utf8,
-    undecodable_lines,
-)
+from juzhen.data.readers import BYTE_ORDER_MARK, decompressed, mapped, require_utf8, undecodable_lines
 from juzhen.data.spec import LayoutConfig, SplitRequest
 
 SHORTEST = 4

@@ -31,13 +31,7 @@ from juzhen.encoders.resolve_path import locate_folder
 from juzhen.encoders.search import Best
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.tokens import ReadSentences, characters
-from juzhen.evaluation.encoding_plan import (
-    NOTHING,
-    EmbeddingEvaluator,
-    EncodingPlan,
-    Evaluator,
-    Sets,
-)
+from juzhen.evaluation.encoding_plan import NOTHING, EmbeddingEvaluator, EncodingPlan, Evaluator, Sets
 from juzhen.evaluation.evaluators import VectorEvaluator, embedding_cache_dir
 from juzhen.evaluation.scoring import Evaluation, assemble_outputs, measure
 from juzhen.evaluation.settings import EvaluationSettings, HardwareConfig, require_device
@@ -175,10 +169,8 @@ def unknown_in_training(
     counts = {}
     for name, examples in sets.items():
         if not isinstance(examples.sentences, TextTable):
-            used, read = (
-                np.unique(np.stack(list(examples.columns.values()))),
-                collate.read_sentences(examples),
-            )
+            used = np.unique(np.stack(list(examples.columns.values())))
+            read = collate.read_sentences(examples)
             counts[f"train/{name}"] = read.counted(examples.sentences, used, encoder.inner.tokenizer)
     return counts
 

@@ -28,13 +28,7 @@ from juzhen.data.leaks import Seen
 from juzhen.data.rankings import RankingSet, StandardQuestions
 from juzhen.evaluation.encoding_plan import CosinePlan, EncodingPlan, Evaluator, require_finite
 from juzhen.metrics.classification import class_mean_accuracy, classify, v_measure
-from juzhen.metrics.correlation import (
-    mean_interval,
-    pearson,
-    score_distribution,
-    spearman,
-    spearman_interval,
-)
+from juzhen.metrics.correlation import mean_interval, pearson, score_distribution, spearman, spearman_interval
 from juzhen.metrics.metric_support import NO_OTHERS, OF_THRESHOLDS, undefined_reason
 from juzhen.metrics.ranking import (
     COSINE_TEMPERATURE,

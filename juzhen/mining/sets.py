@@ -103,14 +103,9 @@ def training_command(table: Path, description: Path, loss: str, data_dir: Path) 
     Returns:
         Two lines.
     """
-    arguments = (
-        "--config-dir",
-        description.parents[1],
-        f"dataset=[{table.stem}]",
-        loss,
-        setting("data_dir", data_dir),
-    )
-    return f"train on it:\n  {command('python', 'train.py', *arguments)}"
+    words = (f"dataset=[{table.stem}]", loss, setting("data_dir", data_dir))
+    line = command("python", "train.py", "--config-dir", description.parents[1], *words)
+    return f"train on it:\n  {line}"
 
 
 def write_description(

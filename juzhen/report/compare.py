@@ -468,12 +468,7 @@ def claim_lines(compared: Iterable[Comparison]) -> list[tuple[str, ...]]:
     body: list[tuple[str, ...]] = []
     for entry in compared:
         if (claim := entry.published) is not None:
-            ours = (
-                entry.row,
-                heading(entry.column),
-                percent(entry.ours.mean),
-                entry.verdict,
-            )
+            ours = (entry.row, heading(entry.column), percent(entry.ours.mean), entry.verdict)
             if entry.reason:  # named, not compared
                 ours = (MISSING, heading(entry.column), MISSING, f"{entry.verdict}; {entry.reason}")
             body.append((f"{claim.metric} {figure_text(claim)}", claim.place, *ours, claim.note))

@@ -8,15 +8,7 @@ from juzhen.report.build import Report
 from juzhen.report.html_shell import STEPS, part, render, rules, step_of
 from juzhen.report.matrix import BELOW, LEAKY, Cell, Row
 from juzhen.report.page_data import column_names, drawn_columns, page_data, panels
-from juzhen.report.table import (
-    MISSING,
-    Words,
-    interval,
-    mean_and_deviation,
-    of_measures,
-    percent,
-    undefined,
-)
+from juzhen.report.table import MISSING, Words, interval, mean_and_deviation, of_measures, percent, undefined
 
 SCRIPTS = ("page.js", "figure.js", "grid.js", "figures.js", "panel.js", "tables.js")
 """Files that form one program, in order."""

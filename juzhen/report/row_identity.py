@@ -432,12 +432,8 @@ def differing_settings(results: Sequence[Result]) -> list[tuple[str, ...]]:
             str(facts.get(f"{key.partition('.')[0]}.name")) for facts in every
         }
         goes_without_saying = len(names - {ABSENT}) > 1 and not key.endswith(".name") and ABSENT in values
-        of_parents = is_merged and key.partition(".")[0] in (
-            *TRAINING_ONLY,
-            "dataset",
-            "schedule",
-            "callbacks",
-        )
+        of_training = (*TRAINING_ONLY, "dataset", "schedule", "callbacks")
+        of_parents = is_merged and key.partition(".")[0] in of_training
         if len({*values}) > 1 and not (goes_without_saying or of_parents):
             lines.append((key, *("–" if value == ABSENT else value for value in values)))
     return lines

@@ -462,12 +462,8 @@ def make_app(service: Service) -> FastAPI:
     post("/search", schemas.SearchReply, service.search, "The nearest texts of the index")
     get("/index", schemas.IndexReply, lambda: (service.index_facts(),), "What is searched", refused=(404,))
     get("/info", schemas.InfoReply, lambda: (service.info(),), "The model, its limits and its threshold")
-    get(
-        "/models",
-        schemas.InfinityModelsReply,
-        lambda: (clients.models(),),
-        "What is served, as Infinity has it",
-    )
+    about = "What is served, as Infinity has it"
+    get("/models", schemas.InfinityModelsReply, lambda: (clients.models(),), about)
     get("/v1/models", schemas.ModelsReply, lambda: (service.listed(),), "What is served")
 
     @app.get(
@@ -484,9 +480,8 @@ def make_app(service: Service) -> FastAPI:
         return json_response(cards[model])
 
     get("/health", schemas.StateReply, lambda: _health(service), "Whether the process works", 503)
-    get(
-        "/ready", schemas.StateReply, lambda: _readiness(service), "Whether requests should be sent here", 503
-    )
+    about = "Whether requests should be sent here"
+    get("/ready", schemas.StateReply, lambda: _readiness(service), about, 503)
     _add_rest(app, service)
     _add_page(app)
     _add_tables(app)
@@ -544,11 +539,9 @@ async def _body(request: Request, kind: type[BaseModel], limits: Limits) -> Any:
 
 
 def _health(service: Service) -> tuple[dict[str, str], int]:
-    return (
-        ({"status": "ok"}, 200)
-        if service.batcher.is_alive
-        else ({"status": "the thread of batches has ended"}, 503)
-    )
+    if service.batcher.is_alive:
+        return {"status": "ok"}, 200
+    return {"status": "the thread of batches has ended"}, 503
 
 
 def _readiness(service: Service) -> tuple[dict[str, str], int]:
