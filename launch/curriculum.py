@@ -32,6 +32,7 @@ from juzhen.core.errors import (
     UserError,
 )
 from juzhen.core.examples import Examples, Kind
+from juzhen.core.kinds import RANKED
 from juzhen.core.machine import describe_environment, limit_threads
 from juzhen.core.result import Result, Score, weights_digest
 from juzhen.core.row_scores import ROWS_FILE, RowScores, SetRows
@@ -162,6 +163,7 @@ class StageRun:
         step: int | None = None
         for line in getattr(module.encoder, "load_warnings", ()) if stage.index == 0 else ():
             _say(f"backbone: {line}", trainer)
+        _say(_prompts_line(module.encoder, data.train), trainer)
         cut = cut_in_training(module.encoder, module.collate, data.train)
         _say(cut_line(cut, "training"), trainer)
         unknown = unknown_in_training(module.encoder, module.collate, data.train)
@@ -441,6 +443,18 @@ def _trained_line(training: Mapping[str, Any]) -> str | None:
     return (
         f"{parameters['learnt']:,} of {parameters['all']:,} parameters were trained ({share}). Memory {before:,.0f} "
         f"MiB before the first step, {peak:,.0f} at most"
+    )
+
+
+def _prompts_line(encoder: Any, training: Mapping[str, Examples]) -> str | None:
+    """Name the training sets that leave out the encoder's prompts for queries and documents, if there are any."""
+    sides = getattr(encoder, "sides", None)
+    names = [name for name, rows in training.items() if rows.kind in RANKED and rows.symmetric is None]
+    if not names or sides is None or not sides.any() or encoder.prompt:
+        return None
+    return (
+        f"{', '.join(names)}: the prompts of the encoder for queries and documents are left out. If the first text "
+        f"of a row asks, type ++dataset.{names[0]}.symmetric=false"
     )
 
 

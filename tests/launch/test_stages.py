@@ -1,9 +1,13 @@
 """Stages of a job: which there are, what each has of its own, and what is refused before anything runs."""
 
+from dataclasses import replace
+
 import pytest
-from jobs import compose_job
+from jobs import compose_job, tiny_encoder
 
 from datamodules.datamodule import loss_weights
+from juzhen.data.rows import as_examples
+from launch import curriculum
 from launch.job import history, plan_job, read_job
 from lightning_modules.loss_factory import chosen_losses
 
@@ -117,3 +121,21 @@ UNMEANT = [
     (("schedule.temperature=0",), "greater than 0"),
     (("schedule.sample_by=sizes",), "Did you mean size"),
 ]
+
+
+@pytest.mark.parametrize(
+    ("rows", "symmetric", "prompts", "named"),
+    [
+        ([("怎么退货", "东西想退掉")], None, {"query": "问：", "document": "答："}, True),
+        ([("怎么退货", "东西想退掉", "何时发货")], None, {"query": "问："}, True),
+        ([("怎么退货", "东西想退掉")], False, {"query": "问：", "document": "答："}, False),
+        ([("怎么退货", "东西想退掉")], None, {}, False),
+        ([("怎么退货", "东西想退掉", 0.5)], None, {"query": "问："}, False),
+    ],
+)
+def test_prompts_that_no_row_reads_are_said_before_training(tiny_backbone, rows, symmetric, prompts, named):
+    encoder = tiny_encoder(tiny_backbone)
+    encoder.prompts = prompts
+    examples = replace(as_examples(rows), symmetric=symmetric)
+    line = curriculum._prompts_line(encoder, {"faq": examples})
+    assert ("++dataset.faq.symmetric=false" in (line or "")) == named
