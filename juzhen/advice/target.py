@@ -84,8 +84,11 @@ class Reading:
         columns = ",".join(f"{field}={column}" for field, column in self.table.columns.items())
         values: dict[str, object] = {"columns": columns, "sheet": self.table.sheet}
         values |= {"split-cells": self.table.split_cells, "config-dir": self.config_dir}
-        header = () if self.table.header is None else ("--header" if self.table.header else "--no-header",)
-        return (*header, *(word for key, value in values.items() if value for word in (f"--{key}", value)))
+        chosen = {
+            name: value for name in ("header", "quoted") if (value := getattr(self.table, name)) is not None
+        }
+        switches = [f"--{'no-' * (not value)}{name}" for name, value in chosen.items()]
+        return (*switches, *(word for key, value in values.items() if value for word in (f"--{key}", value)))
 
     def split(self, config: DatasetConfig, split: str) -> Examples | None:
         """Read a split of a set, or the head of its file.

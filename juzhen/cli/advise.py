@@ -6,15 +6,13 @@ from typing import Annotated
 from typer import Argument, Option
 
 from juzhen.cli.options import (
+    AS_IT_LOOKS,
     SEED,
-    Columns,
     ConfigDir,
     DataDir,
-    Header,
     OnBadRow,
     Seed,
-    Sheet,
-    SplitCells,
+    TableOptions,
     data_folder,
 )
 from juzhen.core.process import without_hub
@@ -57,10 +55,7 @@ def advise(
     ] = None,
     data_dir: DataDir = None,
     config_dir: ConfigDir = None,
-    columns: Columns = None,
-    header: Header = None,
-    sheet: Sheet = None,
-    split_cells: SplitCells = None,
+    table: TableOptions = AS_IT_LOOKS,
     on_bad_row: OnBadRow = "drop",
     seed: Seed = SEED,
 ) -> None:
@@ -81,15 +76,7 @@ def advise(
     without_hub()
     from juzhen.advice.advise import advise as find_out
     from juzhen.data.rows import set_name
-    from juzhen.data.tables import TableReading, parse_columns
 
-    table = TableReading(
-        columns=parse_columns(columns),
-        header=header,
-        sheet=sheet,
-        split_cells=split_cells,
-        on_bad_row=on_bad_row,
-    )
     folder = out or Path("advice") / set_name(Path(target))
     answer = find_out(
         target,
@@ -100,7 +87,7 @@ def advise(
         sources=sources,
         data_dir=data_folder(data_dir),
         config_dir=config_dir,
-        table=table,
+        table=table.reading,
         out=folder,
         learning_rate=learning_rate,
         seed=seed,
