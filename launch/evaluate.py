@@ -32,7 +32,7 @@ from juzhen.core.kinds import (
 )
 from juzhen.core.lazy_names import offered
 from juzhen.core.machine import describe_environment
-from juzhen.core.paths import CONFIGURATION, files_below, is_table
+from juzhen.core.paths import CONFIGURATION, DATASETS, files_below, is_table
 from juzhen.core.process import caches_below
 from juzhen.core.result import RESULT_FILE, WITHOUT_LEAKS, Result, Score, weights_digest
 from juzhen.core.text import counted, markdown_table
@@ -255,7 +255,9 @@ def _asks_for_two_stages(options: SimpleNamespace) -> bool:
         *options.runs,
         *(f"--{name.replace('_', '-')}" for name in OF_RUNS if getattr(options, name)),
     ]:
-        raise UserError(f"{unread[0]}: is for runs that are filled in. With --{flags[0]} leave it out")
+        raise UserError(
+            f"{unread[0]}: with --{flags[0]} only --retrieve and --rerank name encoders. Leave it out"
+        )
     if options.retrieve is None or options.rerank is None:
         raise UserError(f"--{flags[0]}: two stages need --retrieve <run> and --rerank <run>")
     if not options.dataset and options.benchmark is None:
@@ -549,7 +551,12 @@ def _today(options: SimpleNamespace) -> "JobConfig":
 def _add_all(options: SimpleNamespace) -> None:
     from juzhen.evaluation.saved_run import saved_runs
 
-    runs = saved_runs([*map(Path, options.runs)])
+    runs, sets = options.runs, options.dataset
+    if names := [
+        name for name in runs if sets and not Path(name).exists() and (DATASETS / f"{name}.yaml").exists()
+    ]:
+        raise UserError(f"{names[0]}: is a set, not a run. Type --dataset {sets[0]} --dataset {names[0]}")
+    runs = saved_runs([*map(Path, runs)])
     today = _today(options)
     plain = asdict(today)
     columns = cache(partial(_columns, options, today))  # loads torch, for the first run that lacks something

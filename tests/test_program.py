@@ -89,6 +89,7 @@ Part()
 """
 SIGNS = "print('今天 × é')\nprint('错误', file=sys.stderr)"
 FULL = "done\nerror: the output could not be written: No space left on device\n"
+FULL_DISK = "error: script.py: No space left on device. Free some space, or choose a folder on another disk\n"
 ENDS = [
     (LINES, "| head -1", 0, "line 0\n", "done\n"),
     (LINES, "2>&1 | head -1", 0, "line 0\n", ""),
@@ -105,6 +106,7 @@ ENDS = [
     (DROPPED.format(name="SIGINT") + "time.sleep(60)", "", 130, "", "stopped by Ctrl-C\n"),
     (DROPPED.format(name="SIGINT"), "", 130, "", "stopped by Ctrl-C\n"),
     (DROPPED.format(name="SIGTERM") + "time.sleep(60)", "", 143, "", SIGTERM_LINE),
+    ("raise OSError(28, 'No space left on device')", "", 1, "", FULL_DISK),
     ("raise SystemExit(7)", "", 7, "", ""),
     ("raise SystemExit('words')", "", 1, "", "words\n"),
     ("return 3", "", 3, "", ""),

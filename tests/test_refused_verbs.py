@@ -211,6 +211,7 @@ RUNS = {
     "merge {run} {other} {empty}/out --dataset demo_sts": "--dataset (without --weights dev): ",
     "evaluate {run} --dataset LCQMC": "--dataset LCQMC: unknown set. Type --dataset lcqmc",
     "evaluate {run} --dataset sts-b": "--dataset sts-b: unknown set. Type --dataset stsb_en (Chinese: csts)",
+    "evaluate {run} --dataset csts lcqmc": "lcqmc: is a set, not a run. Type --dataset csts --dataset lcqmc",
     "evaluate {run} --dataset nli": "(English: --dataset snli --dataset mnli)",
     "evaluate {run} --dataset demo_sts --hardware gpu": "--hardware gpu: unknown option. Type --hardware cuda",
     "evaluate {run} --benchmark mteb": "--benchmark mteb: unknown option",

@@ -132,7 +132,7 @@ def test_the_verb_prints_a_table_and_writes_its_numbers(encoder, reader, tmp_pat
         ([*words[:3], *over], "two stages need --retrieve <run> and --rerank <run>"),
         (
             ["evaluate", "runs", *words[1:]],
-            "runs: is for runs that are filled in. With --retrieve leave it out",
+            "runs: with --retrieve only --retrieve and --rerank name encoders. Leave it out",
         ),
         (["evaluate"], "missing: runs, or --retrieve and --rerank"),
         ([*words, *out, *over, "--top", "99999"], "Expected 1 to 1,0"),
