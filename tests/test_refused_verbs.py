@@ -42,6 +42,7 @@ SLIPS = {
     "table a split=dev": ("split=dev", "Type --split dev. See juzhen table --help"),
     "table a b": "(b)",
     "table a -5度": "after --",
+    "table a -s dev": ("-s: unknown option", "--split"),
     "help encode": "juzhen --help",
     "version": "juzhen --version",
     "download BAAI/bge-m3": "hf download",

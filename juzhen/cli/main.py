@@ -146,7 +146,8 @@ def _explained(error: typer.TyperException, arguments: Sequence[str]) -> str:
         ]:
             hint = f"It is an option of {', '.join(owners)}. {usage}".strip(". ")
         elif not flag.startswith("--"):
-            hint = "Type a text that begins with a dash after --"
+            long = [each for each in known if each[2:3] == flag[1:2]]
+            hint = f"Type {', or '.join([*long, 'a text that begins with a dash after --'])}"
         message = f"{flag}: unknown option. {hint}".strip(". ")
     elif parts and not usage and len(arguments) > 1:
         message = f"{part}: unknown command. {nearest(arguments[1], [each.split()[-1] for each in parts])}"

@@ -19,8 +19,6 @@ from juzhen.core.text import text_fault
 MOST_PROCESSES = 64
 """On a machine with fewer cores. Each process loads its own models."""
 
-LOCAL = ("127.0.0.1", "::1", "localhost")
-
 
 def serve(
     encoder: Annotated[str, Argument(help="run, or folder of an encoder. A link is followed at each load")],
@@ -96,16 +94,16 @@ def serve(
         if value is not None and (fault := text_fault(value)):
             raise UserError(f"{option}: {fault}. Leave it out, or see juzhen serve --help")
     require_packages("juzhen serve", "fastapi", "uvicorn", "prometheus_client", extra="serve")
-    from juzhen.serving.settings import Keys, Limits
+    from juzhen.serving.settings import KEYS_VARIABLE, Keys, Limits, is_loopback
 
     keys = Keys.read(api_keys)
-    if api_keys is not None and no_keys:
-        raise UserError("--api-keys, --no-keys: give one of the two")
+    if keys and no_keys:
+        raise UserError(f"{'--api-keys' if api_keys else KEYS_VARIABLE}, --no-keys: give one of the two")
     host = host.lower()
     is_ip = re.fullmatch(r"[\d.]+|[\da-f.]*:[\da-f.:]*(%\w+)?", host)
     if not is_ip and not re.fullmatch(r"[\w.-]+", host):
         raise UserError(f"--host {host}: not an address. Give one such as 127.0.0.1, and the port by --port")
-    if host not in LOCAL and not host.startswith("127.") and not keys and not no_keys:
+    if not is_loopback(host) and not keys and not no_keys:
         raise UserError(
             f"--host {host}: everybody who reaches this address could use the server. Give keys (--api-keys FILE, or "
             "JUZHEN_API_KEYS), or type --no-keys"

@@ -32,7 +32,7 @@ from juzhen.serving import schemas
 from juzhen.serving.errors import ErrorReply, RequestError, json_response, naming, written, wrong_field
 from juzhen.serving.models import ServedModels, require_model
 from juzhen.serving.service import RequestLog, Service, packed
-from juzhen.serving.settings import Limits
+from juzhen.serving.settings import Limits, is_loopback
 
 
 def _body_schemas(kinds: Sequence[type[BaseModel]], models: ServedModels) -> dict[str, Any]:
@@ -376,7 +376,6 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
     500: {"model": ErrorReply, "description": "the server has failed"},
     503: {"model": ErrorReply, "description": "not answered in time, or the server stops"},
 }
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
 ELSEWHERE = ("origin", "x-forwarded-for", "forwarded", "x-real-ip", "via")
 """Headers of a page, or of a proxy of this machine that passes on what others ask."""
 
@@ -516,7 +515,7 @@ def _add_rest(app: FastAPI, service: Service) -> None:
 
     @app.post("/admin/reload", include_in_schema=False)
     async def reload(request: Request) -> Response:
-        is_local = request.client is not None and request.client.host in LOOPBACK
+        is_local = request.client is not None and is_loopback(request.client.host)
         if not is_local or any(name in request.headers for name in ELSEWHERE):
             raise RequestError(403, "only a program of this machine may load a model")
         if service.limits.processes > 1:

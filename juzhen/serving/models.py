@@ -507,12 +507,12 @@ def load_models(
         if Path(compare).resolve() == Path(encoder).resolve():
             raise UserError(f"--compare {compare}: this is the served encoder. Name another run")
         further += (Embedder(SentenceEncoder.load(compare, device=device), model_name(compare), backend),)
-    names = [embedder.name, *(each.name for each in further)]
-    if repeated := sorted({each for each in names if names.count(each) > 1}):
-        raise UserError(f"several are called {', '.join(repeated)}. Rename the folders, or give --name")
     reranker = None
     if rerank is not None:
         reranker = Reranker(CrossEncoder.load(rerank, device=device), model_name(rerank))
+    names = [each.name for each in (embedder, *further, reranker) if each is not None]
+    if repeated := sorted({each for each in names if names.count(each) > 1}):
+        raise UserError(f"several are called {', '.join(repeated)}. Rename the folders, or give --name")
     corpus = None if index is None else open_corpus(index, embedder.encoder)
     corpora = {}
     if compare is not None:

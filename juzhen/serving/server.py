@@ -32,12 +32,12 @@ from juzhen.core.errors import UserError
 from juzhen.core.machine import limit_threads, num_cores
 from juzhen.core.process import freeze_objects
 from juzhen.core.secrets import redacted
-from juzhen.serving.app import LOOPBACK, PAGE_FILES, make_app
+from juzhen.serving.app import PAGE_FILES, make_app
 from juzhen.serving.batching import COUNTS_VARIABLE
 from juzhen.serving.errors import RequestError, too_busy
 from juzhen.serving.models import ServedModels
 from juzhen.serving.service import RequestLog, Service
-from juzhen.serving.settings import MOST_CONNECTIONS, Keys, Limits
+from juzhen.serving.settings import MOST_CONNECTIONS, Keys, Limits, is_loopback
 
 KEPT_ALIVE = 75
 """Seconds that a connection may be idle after an answer, more than those of most clients' pools."""
@@ -184,8 +184,6 @@ PROBES = ("/health", "/ready")
 OPEN_PATHS = (*PROBES, *PAGE_FILES)
 """Answered without a key: a probe has none, and the page, which tells nothing, asks for it."""
 
-LOCAL_NAMES = ("127.0.0.1", "localhost", "[::1]")
-
 UNKNOWN_HEADER = b"x-unknown-texts"
 """How many texts of a request hold characters that the model does not know; absent where it knows all."""
 
@@ -313,7 +311,7 @@ class RequestMiddleware:
         headers = dict(scope["headers"])
         host = headers.get(b"host", b"").decode("latin-1")
         name = host if host.endswith("]") else host.rpartition(":")[0] if ":" in host else host
-        if self._is_local and not self._keys and host and name.lower() not in LOCAL_NAMES:
+        if self._is_local and not self._keys and host and not is_loopback(name.lower()):
             raise RequestError(403, "without API keys this server answers to 127.0.0.1 and localhost alone")
         is_open = scope["path"] in OPEN_PATHS and scope["method"] in ("GET", "HEAD")
         if self._keys and not is_open:
@@ -393,7 +391,7 @@ class Server(uvicorn.Server):
         app = make_app(self.service)
         self._host, self._port = bound.getsockname()[:2]
         paths = {str(getattr(route, "path", "")) for route in app.routes}
-        middleware = RequestMiddleware(app, self.service, keys, paths=paths, is_local=self._host in LOOPBACK)
+        middleware = RequestMiddleware(app, self.service, keys, paths=paths, is_local=is_loopback(self._host))
         self.shared = Connections(limits.seconds, min(limits.connections, most_connections()))
         super().__init__(
             uvicorn.Config(

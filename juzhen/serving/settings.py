@@ -4,6 +4,7 @@ import hmac
 import os
 from dataclasses import dataclass
 from hashlib import sha256
+from ipaddress import ip_address
 from pathlib import Path
 
 from juzhen.core.errors import UserError
@@ -63,6 +64,14 @@ class Limits:
         return max(MOST_VALUES, self.queue_tokens)
 
 
+def is_loopback(host: str) -> bool:
+    """True for a name or an address that this machine alone reaches. A name that only looks like one is not."""
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
 class Keys:
     """API keys, stored as digests. Without keys every request is accepted.
 
@@ -84,7 +93,7 @@ class Keys:
             The keys.
         """
         try:
-            text = os.environ.get(KEYS_VARIABLE, "") if file is None else read_text(file)
+            text = os.environ.get(KEYS_VARIABLE, "") if file is None else read_text(file, "utf-8-sig")
         except UnicodeDecodeError:
             text = "?"  # no key
         keys = text.replace(",", " ").split()

@@ -17,12 +17,13 @@ def serving(
     *,
     adapters=(),
     compare=None,
+    host="127.0.0.1",
     keys=(),
     change=lambda server: None,
     **limits,
 ):
     """The address of a server that runs while the block does; `change` sees it before it starts."""
-    bound, started, servers = bind("127.0.0.1", 0), threading.Event(), []
+    bound, started, servers = bind(host, 0), threading.Event(), []
 
     def load():
         return load_models(
@@ -50,7 +51,7 @@ def serving(
     thread.start()
     started.wait()
     try:
-        yield f"http://127.0.0.1:{bound.getsockname()[1]}"
+        yield f"http://{host}:{bound.getsockname()[1]}"
     finally:
         server, loop = servers[0]
         loop.call_soon_threadsafe(server.stop)

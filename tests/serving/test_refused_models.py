@@ -12,11 +12,12 @@ from juzhen.index import Rows, build
 for package in ("fastapi", "uvicorn", "httptools", "prometheus_client"):
     pytest.importorskip(package)
 from juzhen.serving.models import load_models  # noqa: E402  # needs those packages
+from juzhen.serving.settings import Keys  # noqa: E402
 
 
-def served(model, index=None, **options):
+def served(model, index=None, rerank=None, **options):
     options = {"name": None, "device": "cpu", "backend": "torch"} | options
-    load_models(str(model), None, index, **options)
+    load_models(str(model), rerank, index, **options)
 
 
 def verb(f, *words):
@@ -72,11 +73,20 @@ REFUSED = [
             ("--host", "256.1.1.1", "--no-keys"): "--host 256.1.1.1.*127.0.0.1",
             ("--host", "8.8.8.8", "--no-keys"): "--host 8.8.8.8.*127.0.0.1",
             ("--host", "0.0.0.0"): "--host 0.0.0.0.*--no-keys",
+            ("--host", "127.evil.example"): "--host 127.evil.example.*--no-keys",
             ("--api-keys", "BYTES"): "bytes.*16 ASCII",
             ("--api-keys", "KEYS", "--no-keys"): "--api-keys, --no-keys",
         }.items()
     ),
+    (
+        lambda f: (f.monkeypatch.setenv("JUZHEN_API_KEYS", "k" * 20), verb(f, "--no-keys")),
+        "JUZHEN_API_KEYS, --no-keys",
+    ),
     (lambda f: served(folder := adapter(f), adapters=[str(folder)]), "several are called faq"),
+    (
+        lambda f: served(f.prompted_folder, rerank=str(f.cross_folder), name=f.cross_folder.name),
+        "several are called judge.*--name",
+    ),
     *(
         (lambda f, word=word: served(deciding(f), threshold=word), told)
         for word, told in {
@@ -94,6 +104,13 @@ REFUSED = [
         [(words, words.split()[0]) for words in ("--proxy localhost:80", "--timeout inf", "--timeout nan")],
     ),
 ]
+
+
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+def test_a_file_of_keys_may_come_from_windows(tmp_path, mark):
+    (tmp_path / "keys").write_bytes(mark + b"0123456789abcdef\r\nfedcba9876543210\r\n")
+    keys = Keys.read(tmp_path / "keys")
+    assert [keys.number(f"Bearer {key}") for key in ("0123456789abcdef", "fedcba9876543210")] == [0, 1]
 
 
 @pytest.mark.parametrize(("call", "told"), REFUSED)

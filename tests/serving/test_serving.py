@@ -313,6 +313,13 @@ def test_strangers_at_the_loopback_are_kept_out(address):
             connection.sendall(b"a" * 10**8)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have 127.0.0.1 alone")
+def test_every_address_of_the_loopback_keeps_strangers_out(prompted_folder):
+    with serving(prompted_folder, host="127.0.0.2") as address:
+        for host, status in (("127.0.0.2", 200), ("localhost", 200), ("127.evil.example", 403)):
+            assert httpx.get(f"{address}/v1/models", headers={"Host": host}).status_code == status
+
+
 @pytest.mark.slow
 def test_a_full_queue_and_late_answers(prompted_folder, monkeypatch):
     """With the thread of batches held, what comes next is refused, or ends in time."""
