@@ -435,13 +435,9 @@ def make_app(service: Service) -> FastAPI:
         async def endpoint() -> Response:
             return json_response(*answer())
 
-        responses: dict[int | str, dict[str, Any]] = {
-            200: {"model": reply},
-            401: REFUSALS[401],
-            403: REFUSALS[403],
-        }
+        responses: dict[int | str, dict[str, Any]] = {200: {"model": reply}}
+        responses |= {status: REFUSALS[status] for status in (401, 403, *refused)}
         responses |= {status: {"model": reply, "description": "not now"} for status in statuses}
-        responses |= {status: REFUSALS[status] for status in refused}
         app.add_api_route(path, endpoint, methods=["GET"], summary=about, responses=responses)
 
     post("/v1/embeddings", schemas.EmbeddingsReply, service.embeddings, "Embeddings, as OpenAI has it")

@@ -82,7 +82,7 @@ class ServedThreshold:
             if chosen is not None:
                 told = str(error).removeprefix(f"threshold={chosen}: ")
                 raise UserError(f"--threshold {chosen}: {told}") from error
-            return cls(reason=str(error))
+            return cls(reason=str(error).replace(" threshold=", " --threshold "))
         return cls(value, name)
 
     def facts(self) -> dict[str, Any]:

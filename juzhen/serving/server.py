@@ -266,7 +266,7 @@ class RequestMiddleware:
             held += size
             self._body_bytes += size
             if held > limits.body_bytes:
-                raise RequestError(413, f"the body has more than {limits.body_bytes:,} bytes")
+                raise RequestError(413, f"a body of over {limits.body_bytes:,} bytes. Send less at a time")
             if self._body_bytes > limits.bodies_bytes:
                 raise too_busy(self._service.batcher.retry_after())
             return message

@@ -506,11 +506,9 @@ class Service:
         self, models: ServedModels, body: RerankBody, texts: list[str], facts: RequestLog
     ) -> tuple[np.ndarray, list[str]]:
         """Scores of documents where there is no cross-encoder, and what is to be said of it."""
-        cut = body.truncate
-        query = ReadBody(input_type="query", truncate=cut)
-        vector = await self._vectors(models, [body.query], query, facts, param="query")
-        documents = ReadBody(input_type="document", truncate=cut)
-        vectors = await self._vectors(models, texts, documents, facts, param="documents")
+        sides = [ReadBody(input_type=side, truncate=body.truncate) for side in ("query", "document")]
+        vector = await self._vectors(models, [body.query], sides[0], facts, param="query")
+        vectors = await self._vectors(models, texts, sides[1], facts, param="documents")
         scores = models.embedder.encoder.similarity(vector[0], vectors)
         return scores, [BY_COSINE.format(models.embedder.name)]
 

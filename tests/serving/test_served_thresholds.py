@@ -190,3 +190,9 @@ def test_the_threshold_of_other_weights_is_not_used(folders, tmp_path):
     models = load_models(str(place), None, None, name=None, device="cpu", backend="torch")
     assert models.embedder.threshold.value is None
     assert "other weights" in models.embedder.threshold.reason
+
+
+def test_a_missing_threshold_is_given_by_the_option_of_the_verb(prompted_folder):
+    encoder = SentenceEncoder.load(prompted_folder)
+    assert " --threshold 0." in (served := ServedThreshold.of_encoder(encoder)).reason
+    assert served.value is None

@@ -243,7 +243,9 @@ def test_keys_sizes_names_of_hosts_and_logs(prompted_folder, capfd):
         wrong = {"Authorization": f"Bearer {KEY}x"}
         assert httpx.get(f"{address}/metrics", headers=wrong).status_code == 401
         assert httpx.get(f"{address}/health").json() == {"status": "ok"}
-        assert "10,000 bytes" in problem(own.post("/embed", json={"texts": "a" * 20_000}), 413)["message"]
+        message = problem(own.post("/embed", json={"texts": "a" * 20_000}), 413)["message"]
+        assert "10,000 bytes" in message
+        assert "Send less" in message
         assert problem(own.post("/admin/reload", headers={"Origin": "http://evil.example"}), 403)
         page = own.get("/metrics").text
         assert 'juzhen_requests_total{path="/embed",status="200"} 1.0' in page
