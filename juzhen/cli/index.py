@@ -64,10 +64,8 @@ def build(
     file: Texts,
     *,
     kind: Annotated[
-        Literal["flat", "hnsw", "ivf_pq", "int8", "binary"],
-        Option(
-            help="exact vectors · neighbour graph · codes in lists · bytes · bits (the last three are small)"
-        ),
+        Literal["flat", "hnsw", "ivf", "ivf_pq", "int8", "binary"],
+        Option(help="exact · neighbour graph · vectors in lists · small: codes in lists · bytes · bits"),
     ] = "flat",
     text: TextColumn = None,
     id_column: IdColumn = None,

@@ -16,7 +16,8 @@ from juzhen.encoders.peer_options import takes_peer_options
 from juzhen.encoders.pooled_encoder import PooledEncoder
 from juzhen.encoders.pooling import require_finite_vectors, unit
 
-MADE_OF = {"flat": "Flat", "hnsw": "HNSW32", "ivf_pq": "IVF{lists},PQ{codes}np", "int8": "SQ8"}
+LISTS = {"ivf": "IVF{lists},Flat", "ivf_pq": "IVF{lists},PQ{codes}np"}
+MADE_OF = {"flat": "Flat", "hnsw": "HNSW32", "int8": "SQ8", **LISTS}
 """FAISS factory strings. Without `np`, FAISS spends minutes on an order of codes that nothing uses."""
 
 QUERIES_AT_ONCE = 256
@@ -297,7 +298,8 @@ class ApproximateIndex:
     Args:
         documents: Document embeddings.
         kind: flat: exact search of FAISS · hnsw: neighbour graph (Malkov and Yashunin 2016,
-            https://arxiv.org/abs/1603.09320) · ivf_pq: one byte for about four dimensions, in lists (Jégou et al. 2011,
+            https://arxiv.org/abs/1603.09320) · ivf: vectors in lists, of which a search reads an eighth · ivf_pq: the
+            same lists with one byte for about four dimensions (Jégou et al. 2011,
             https://doi.org/10.1109/TPAMI.2010.57).
         encoder: Encoder of the embeddings. A search with another one is an error. None checks only the size.
     """
@@ -367,7 +369,7 @@ class ApproximateIndex:
         require_finite_vectors(queries, "queries")
         if self._kind == "hnsw":
             self._index.hnsw.efSearch = 2 * k
-        elif self._kind == "ivf_pq":
+        elif self._kind in LISTS:
             self._index.nprobe = max(self._lists // 8, 1)
         distinct, numbers = self._index.search(queries, k)
         if self._equal is not None:

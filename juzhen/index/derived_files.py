@@ -24,11 +24,11 @@ from juzhen.core.file_guard import claim_dir
 from juzhen.core.machine import num_cores
 from juzhen.core.progress import progress_bar
 from juzhen.core.safe_open import open_regular_file, require_file
-from juzhen.encoders.search import DOCUMENTS_AT_ONCE, QUERIES_AT_ONCE, Best, made_of, quantize
+from juzhen.encoders.search import DOCUMENTS_AT_ONCE, LISTS, QUERIES_AT_ONCE, Best, made_of, quantize
 from juzhen.index.store import DATABASE, Store
 from juzhen.metrics.lexical import BM25
 
-DEPTHS = {"flat": 1, "hnsw": 2, "ivf_pq": 10, "int8": 4, "binary": 20}
+DEPTHS = {"flat": 1, "hnsw": 2, "ivf": 1, "ivf_pq": 10, "int8": 4, "binary": 20}
 """Kind → places that are looked up for each text that is asked for."""
 
 SPARE = 22
@@ -42,7 +42,7 @@ LEAST = 256
 
 EF_SEARCH = 64
 PROBED = 8
-"""Of the lists of ivf_pq one in so many is read."""
+"""Of the lists of ivf and ivf_pq one in so many is read."""
 
 Portions = Iterable[tuple[Int[np.ndarray, "some"], Float[np.ndarray, "some dim"]]]
 
@@ -143,7 +143,7 @@ class _Faiss:
             options["sel"] = faiss.IDSelectorBitmap(len(allowed), faiss.swig_ptr(bits))
         if self._kind == "hnsw":
             parameters = faiss.SearchParametersHNSW(efSearch=max(EF_SEARCH, 2 * depth), **options)
-        elif self._kind == "ivf_pq":
+        elif self._kind in LISTS:
             parameters = faiss.SearchParametersIVF(nprobe=max(self.index.nlist // PROBED, 1), **options)
         else:
             parameters = faiss.SearchParameters(**options)
@@ -180,7 +180,7 @@ def write_dense(
 
     Args:
         file: File open for writing.
-        kind: Kind of the index: flat, binary, hnsw or ivf_pq.
+        kind: Kind of the index: flat, binary, hnsw, ivf or ivf_pq.
         portions: Yields all vectors in order, batch by batch. It is called once for each pass.
         count: Number of vectors.
         dim: Dimensions of a vector.
@@ -203,8 +203,9 @@ def write_dense(
         index = faiss.index_factory(dim, made_of(kind, dim, count), faiss.METRIC_INNER_PRODUCT)
     if kind == "hnsw":
         index.hnsw.efConstruction = 100
-    if kind == "ivf_pq":  # it would tell on stderr of each of its many small clusterings
-        index.cp.min_points_per_centroid = index.pq.cp.min_points_per_centroid = 1
+    if kind in LISTS:  # it would tell on stderr of each of its many small clusterings
+        for clustered in (index, getattr(index, "pq", index)):
+            clustered.cp.min_points_per_centroid = 1
     if not index.is_trained:
         step = max(count // TRAINED_ON, 1)
         index.train(np.concatenate([vectors[::step] for _, vectors in portions()]))

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, NotRequired
+from typing import Any, Literal, NamedTuple, NotRequired, get_args
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -23,8 +23,8 @@ from juzhen.core.text import short
 from juzhen.encoders.chunks import Passages
 from juzhen.metrics.lexical import TOKENS
 
-Kind = Literal["flat", "hnsw", "ivf_pq", "int8", "binary"]
-KINDS: tuple[Kind, ...] = ("flat", "hnsw", "ivf_pq", "int8", "binary")
+Kind = Literal["flat", "hnsw", "ivf", "ivf_pq", "int8", "binary"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
 
 DATABASE = "index.sqlite"
 APPLICATION = 0x6A757A68

@@ -332,7 +332,8 @@ def overlap(shared: Shared, first: np.ndarray, second: np.ndarray, *, method: st
     """Compute the overlap of two texts: shared terms by all terms (Jaccard), or by their mean number (Dice).
 
     0 if neither text has terms. Dice orders pairs as Jaccard does: D = 2J / (1 + J). Their Pearson
-    correlations differ.
+    correlations differ. Shared terms by those of the larger text are not offered: they equal Dice if both texts have
+    equally many terms.
 
     Args:
         shared: Number of shared terms.

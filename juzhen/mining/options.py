@@ -7,7 +7,7 @@ from typing import Literal, get_args
 from juzhen.core.aliases import RENAMED_MINING, accept_renamed
 from juzhen.core.errors import UserError, require_choice, require_number
 
-IndexKind = Literal["exact", "flat", "hnsw", "ivf_pq"]
+IndexKind = Literal["exact", "flat", "hnsw", "ivf", "ivf_pq"]
 INDEXES = get_args(IndexKind)
 """How documents are searched: all of them, or with an index of FAISS (`juzhen.encoders.search`)."""
 
@@ -32,7 +32,7 @@ class MiningOptions:
 
     Args:
         range_max: Candidates of each source for each query.
-        index: exact, or an index of FAISS: flat, hnsw, ivf_pq.
+        index: exact, or an index of FAISS: flat, hnsw, ivf, ivf_pq.
         range_min: Number of nearest candidates to skip.
         relative_margin: Drop candidates scoring above p − relative_margin · |p|, where p is the score of a positive.
             0.05 keeps negatives at most 95 % as similar as the positive. None: no such rule.
