@@ -52,7 +52,7 @@ def require_repository_name(repo_id: str) -> None:
         validate_repo_id(repo_id or "")
     except HFValidationError as error:
         raise UserError(
-            f"{repo_id}: not the name of a repository. Give owner/name: letters, digits, '-', '_' and "
+            f"push_to_hub({repo_id!r}): not the name of a repository. Give owner/name: letters, digits, '-', '_' and "
             "'.', at most 96 of them"
         ) from error
 
