@@ -45,6 +45,10 @@ class UserError(Exception):
         super().__init__(in_a_line(message))
 
 
+class CallError(UserError, TypeError):
+    """A call that lacks an argument, or has one that nobody takes."""
+
+
 LOADING = re.compile(r"(?P<start>, or l|\. L)oad it with (?P<reader>\w+)\.load\(…\)")
 """Advice of the library to those who call it from Python."""
 

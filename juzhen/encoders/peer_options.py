@@ -14,7 +14,7 @@ from transformers import PreTrainedTokenizerBase
 
 from juzhen.core.aliases import setting_meant
 from juzhen.core.columns import described
-from juzhen.core.errors import UserError, nearest
+from juzhen.core.errors import CallError, UserError, nearest
 from juzhen.core.text import short
 
 Given = ParamSpec("Given")
@@ -296,10 +296,6 @@ def takes_peer_options(method: Callable[Given, Result]) -> Callable[Given, Resul
         return method(*args, **options)
 
     return call
-
-
-class CallError(UserError, TypeError):
-    """A call that lacks an argument, or has one that nobody takes."""
 
 
 def _classes(annotation: Any) -> tuple[type, ...]:

@@ -6,16 +6,18 @@ broadcast.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import wraps
-from inspect import signature
+from functools import cache, wraps
+from inspect import Signature, signature
 from typing import Annotated, Any, get_args
 
-from pydantic import AfterValidator, Field
+import torch
+from pydantic import AfterValidator, BaseModel, Field, create_model
 from torch import Tensor
 
+from juzhen.core.aliases import setting_meant
 from juzhen.core.batch import TENSORS
-from juzhen.core.errors import UserError
-from juzhen.core.schema import Number
+from juzhen.core.errors import CallError, UserError
+from juzhen.core.schema import STRICT, Number, fitting
 
 
 def _rising(ends: Sequence[float]) -> tuple[float, ...]:
@@ -55,6 +57,15 @@ Range = Annotated[Sequence[Weight], Field(min_length=2, max_length=2), AfterVali
 GOLD = ("targets", "labels", "classes", "grades", "teacher_scores")
 """Arguments that come from data, where NaN is a missing value."""
 
+LIMITS: Mapping[Any, Any] = {
+    float: Number,
+    float | None: Number | None,
+    int: Count,
+    int | None: Count | None,
+    bool: bool,
+}
+"""Annotation of a number of a loss function → its type here."""
+
 LEAST = {"batch": 1, "negatives": 1, "documents": 2, "classes": 2}
 """Axis → smallest useful size."""
 
@@ -72,32 +83,74 @@ def checks_arguments(function: Callable[..., Any], *, tokens: bool = False) -> C
     Returns:
         The wrapped function, which raises UserError for other tensors.
     """
-    parameters = signature(function).parameters
-    names = tuple(parameters)
-    axes = {name: _axes(name, parameter.annotation) for name, parameter in parameters.items()}
+    form = signature(function)
+    axes = {name: _axes(name, parameter.annotation) for name, parameter in form.parameters.items()}
+    is_method = "self" in axes
 
     @wraps(function)
     def checked(*tensors: Any, **named: Any) -> Any:
-        values = dict(zip(names, tensors, strict=False)) | named
-        if len(values) != len(tensors) + len(named):
-            return function(*tensors, **named)  # Python names the surplus argument
-        sizes: dict[str, tuple[int, str]] = {}
+        called = f"{type(tensors[0]).__name__}()" if is_method else function.__name__
+        values = bound(called, form, tensors, named)
+        if not is_method:  # those of a class were checked when it was made
+            limits = _limits(function)
+            fitting(limits, {name: values[name] for name in limits.model_fields})
+        sizes: dict[str, tuple[Any, str]] = {}
         for name, expected in axes.items():
-            if expected and values.get(name) is not None:
+            if expected and (values[name] is not None or form.parameters[name].default is not None):
                 has_tokens = (
                     tokens and expected[-1] == "dim" and getattr(values[name], "ndim", 0) > len(expected)
                 )
                 of_tokens = (*expected[:-1], f"length of {name}", "dim") if has_tokens else expected
-                values[name] = _fitting(name, values[name], of_tokens, sizes)
+                values[name] = _fitting(called, name, values[name], of_tokens, sizes)
         return function(**values)
 
     return checked
 
 
-def fitting_tensors(named: Mapping[str, Any]) -> dict[str, Tensor]:
+def bound(called: str, form: Signature, values: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a call by name, with defaults.
+
+    Args:
+        called: What is called, for the message.
+        form: Its signature. The first parameter may be `self`.
+        values: Arguments by position.
+        named: Arguments by name.
+
+    Returns:
+        Name → value.
+
+    Raises:
+        CallError: An argument is missing, unknown, or given twice.
+    """
+    try:
+        given = form.bind(*values, **named)
+    except TypeError as error:
+        known = {name: each for name, each in form.parameters.items() if name != "self"}
+        listed = [f"{name}=…" if each.kind is each.KEYWORD_ONLY else name for name, each in known.items()]
+        unknown = next((name for name in named if name not in known), "")
+        meant = (setting_meant(unknown, str(named.get(unknown))) or "").removeprefix("loss.")
+        way = meant if meant.partition("=")[0] in known else f"{called}({', '.join(listed)})"
+        raise CallError(f"{called}: {error}. Type {way}.") from None
+    given.apply_defaults()
+    return given.arguments
+
+
+@cache
+def _limits(function: Callable[..., Any]) -> type[BaseModel]:
+    """Model of the numbers of a loss function."""
+    kinds: dict[str, Any] = {
+        name: (Temperature if name.endswith("temperature") else LIMITS[each.annotation], ...)
+        for name, each in signature(function).parameters.items()
+        if each.annotation in LIMITS
+    }
+    return create_model(function.__name__, __config__=STRICT, **kinds)
+
+
+def fitting_tensors(called: str, named: Mapping[str, Any]) -> dict[str, Tensor]:
     """Check tensors by their names in `TENSORS`, as `checks_arguments` does, and drop None values.
 
     Args:
+        called: What is called, for the message.
         named: Name in `TENSORS` → tensor or None.
 
     Returns:
@@ -106,9 +159,11 @@ def fitting_tensors(named: Mapping[str, Any]) -> dict[str, Tensor]:
     Raises:
         UserError: An axis has another size than in another tensor, a gold value is NaN, or classes are not whole.
     """
-    sizes: dict[str, tuple[int, str]] = {}
+    sizes: dict[str, tuple[Any, str]] = {}
     present = {name: values for name, values in named.items() if values is not None}
-    return {name: _fitting(name, values, TENSORS[name].axes, sizes) for name, values in present.items()}
+    return {
+        name: _fitting(called, name, values, TENSORS[name].axes, sizes) for name, values in present.items()
+    }
 
 
 def _axes(name: str, annotation: Any) -> tuple[str, ...]:
@@ -120,10 +175,18 @@ def _axes(name: str, annotation: Any) -> tuple[str, ...]:
     return () if "*" in axes else tuple(axes.split())
 
 
-def _fitting(name: str, values: Any, axes: tuple[str, ...], sizes: dict[str, tuple[int, str]]) -> Tensor:
+def _fitting(
+    called: str, name: str, values: Any, axes: tuple[str, ...], sizes: dict[str, tuple[Any, str]]
+) -> Tensor:
     """Check one argument. `sizes`: axis → its size, and the argument that fixed it."""
-    if not isinstance(values, Tensor):
-        raise UserError(f"{name}: expected a tensor ({', '.join(axes)}), not {type(values).__name__}")
+    expected = f"Expected ({', '.join(axes)})"
+    if not isinstance(values, Tensor) or values.layout is not torch.strided or values.is_complex():
+        kind = type(values).__name__ if not isinstance(values, Tensor) else f"{values.layout} {values.dtype}"
+        raise UserError(
+            f"{called}: {name}: expected a tensor, not {kind}. {expected}, as in torch.tensor({name})"
+        )
+    if values.dtype == torch.bool and name in GOLD:
+        values = values.long() if name == "classes" else values.float()
     if axes == ("batch",) and values.ndim == 2 and values.shape[1] == 1:
         values = values.squeeze(1)
     named = dict(zip(axes, values.shape, strict=False))
@@ -134,16 +197,23 @@ def _fitting(name: str, values: Any, axes: tuple[str, ...], sizes: dict[str, tup
     if not fits:
         seen = [f"{axis} = {sizes[axis][0]} in {sizes[axis][1]}" for axis in axes if axis in sizes]
         raise UserError(
-            f"{name} has the shape {tuple(values.shape)}. Expected ({', '.join(axes)})"
-            + (f", {', '.join(seen)}" if seen else "")
+            f"{called}: {name} has the shape {tuple(values.shape)}. {', '.join([expected, *seen])}"
         )
     for axis, size in named.items():
         if size < LEAST.get(axis, 0):
-            expected = f"{LEAST[axis]} {axis} or more"
-            raise UserError(f"{name} has the shape {tuple(values.shape)}. Expected {expected}")
+            raise UserError(
+                f"{called}: {name} has the shape {tuple(values.shape)}. Expected {LEAST[axis]} {axis} or more"
+            )
+    device, first = sizes.setdefault("", (values.device, name))
+    if device != values.device:
+        raise UserError(
+            f"{called}: {name} is on {values.device}, {first} on {device}. Type {name}.to({first}.device)"
+        )
     if name in GOLD and values.device.type == "cpu":
         if count := int(values.isnan().sum()):
-            raise UserError(f"{name}: {count} of {values.numel()} are NaN. Leave these rows out")
+            raise UserError(f"{called}: {name}: {count} of {values.numel()} are NaN. Leave these rows out")
         if name == "classes" and (values % 1).any():
-            raise UserError("classes: expected whole numbers from 0, not grades")
+            raise UserError(
+                f"{called}: classes: expected whole numbers from 0, not grades. Other losses read grades as targets"
+            )
     return values

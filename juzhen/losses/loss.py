@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import StrEnum
-from functools import cache
+from functools import cache, wraps
 from inspect import signature
 from typing import (
     Annotated,
@@ -26,7 +26,7 @@ from juzhen.core.aliases import LOSS_FLAGS
 from juzhen.core.batch import TENSORS
 from juzhen.core.examples import Kind
 from juzhen.core.schema import STRICT, fitting
-from juzhen.losses.arguments import checks_arguments
+from juzhen.losses.arguments import bound, checks_arguments
 
 LossOutput = tuple[Float[Tensor, ""], dict[str, Tensor]]
 """The scalar to minimise, and named scalars to log (detached)."""
@@ -139,6 +139,14 @@ class Loss(nn.Module, ABC):
             check = checks_arguments(cls.with_logs, tokens=cls.reads_tokens)
             cls.with_logs = check  # type: ignore[method-assign]
         dataclass(kw_only=True, eq=False, repr=False)(cls)
+        build = cls.__init__
+
+        @wraps(build)
+        def init(self: Any, *values: Any, **options: Any) -> None:
+            bound(type(self).__name__, signature(build), (self, *values), options)
+            build(self, *values, **options)
+
+        cls.__init__ = init  # type: ignore[method-assign]
 
     def __post_init__(self) -> None:
         """Initialise the module and check its numbers."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import InitVar
+from inspect import Parameter, Signature
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -10,7 +11,17 @@ from torch import Tensor
 
 from juzhen.core.batch import TENSORS, text_tensors
 from juzhen.core.errors import UserError
-from juzhen.losses.arguments import Count, Counts, Shares, Temperature, Weight, Weights, fitting_tensors
+from juzhen.core.text import short
+from juzhen.losses.arguments import (
+    Count,
+    Counts,
+    Shares,
+    Temperature,
+    Weight,
+    Weights,
+    bound,
+    fitting_tensors,
+)
 from juzhen.losses.in_batch_negatives import InfoNCEInBatch
 from juzhen.losses.loss import Contrast, Loss, LossOutput
 from juzhen.losses.scores import full_precision, row_cosine
@@ -20,6 +31,10 @@ MADE_OF = {
     "document_scores": ("anchors", "positives", "negatives", "text_ids"),
 }
 """What is computed again of shorter embeddings → what it is made of."""
+
+
+OPTIONAL = ("second", "negatives", "text_ids", "teacher_scores")
+"""Tensors that rows may lack. The inner loss names those that it needs."""
 
 
 def doubling_dims(smallest: int, full: int) -> tuple[int, ...]:
@@ -63,6 +78,8 @@ class Modifier(Loss):
 
     def __post_init__(self, of: Loss) -> None:
         super().__post_init__()
+        if not isinstance(of, Loss):
+            raise UserError(f"of={short(repr(of), 40)}: expected an object of a loss. Type of=CoSENT()")
         is_fixed = of.has_parameters and not self.takes_heads
         if is_fixed or of.input_type not in self.takes:
             reason = "owns a head of one size of embedding" if is_fixed else f"reads {of.input_type}"
@@ -103,7 +120,14 @@ class Modifier(Loss):
         Returns:
             All arguments by name.
         """
-        return fitting_tensors({**dict(zip(self.inputs, tensors, strict=False)), **named})
+        called, first = f"{type(self).__name__}()", dict(zip(self.inputs, tensors, strict=False))
+        form = Signature([Parameter(name, Parameter.KEYWORD_ONLY) for name in self.inputs])
+        needed = MADE_OF["scores"] if "scores" in self.inner.inputs else ()
+        absent: dict[str, Any] = dict.fromkeys(
+            name for name in OPTIONAL if name in self.inputs and name not in needed
+        )
+        surplus = tensors[len(self.inputs) :]
+        return fitting_tensors(called, bound(called, form, surplus, {**absent, **first, **named}))
 
     def value_of(self, tensors: Mapping[str, Tensor]) -> LossOutput:
         """The loss itself, with the scores that it reads made of the embeddings in `tensors`.

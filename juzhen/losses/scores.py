@@ -71,9 +71,9 @@ def all_cosines(
     with torch.autocast(anchors.device.type, enabled=False):
         if anchors.ndim == 3:
             return offered("scores", "all_maxsims")(full_precision(anchors), full_precision(candidates))
-        return (
-            F.normalize(full_precision(anchors), dim=-1) @ F.normalize(full_precision(candidates), dim=-1).T
-        )
+        kind = torch.promote_types(anchors.dtype, candidates.dtype)
+        first, second = (full_precision(each.to(kind)) for each in (anchors, candidates))
+        return F.normalize(first, dim=-1) @ F.normalize(second, dim=-1).T
 
 
 @torch.no_grad()

@@ -9,7 +9,7 @@ from loss_cases import encoded_rows, read_by
 
 from conf.own_classes import own_class
 from juzhen import losses
-from juzhen.core.errors import UserError
+from juzhen.core.errors import CallError, UserError
 from juzhen.core.examples import Kind
 from juzhen.losses.arguments import GOLD
 from juzhen.losses.scores import choice_accuracy, sign_accuracy
@@ -77,6 +77,49 @@ def test_no_tensor_of_a_loss_is_broadcast(name):
             loss(**tensors | {argument: values[:1]})
     with pytest.raises(UserError, match="Expected 1 batch or more"):
         loss(**{argument: values[:0] for argument, values in tensors.items()})
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_wrong_call_is_refused_by_the_name_of_the_loss_and_by_the_right_form(name):
+    loss, tensors = call(name)
+    own = type(loss).__name__
+    with pytest.raises(TypeError, match=rf"^{own}: .* Type {own}\(|'(odd|dim)'$"):  # typeguards bind first
+        type(loss)(odd=1)
+    for wrong in ((), (*tensors.values(),) * 20):
+        with pytest.raises(CallError, match=rf"^{own}\(\): .* Type {own}\(\)\("):
+            loss(*wrong)
+    with pytest.raises(CallError, match="'odd'"):
+        loss(**tensors, odd=tensors[next(iter(tensors))])
+    first, *others = tensors
+    if not hasattr(loss, "inner"):
+        with pytest.raises(UserError, match=rf"^{own}\(\): {first}: expected a tensor"):
+            loss(**tensors | {first: tensors[first].tolist()})
+    for other in others:
+        with pytest.raises(UserError, match=f"{other} .*on meta|on meta. Type"):
+            loss(**tensors | {other: tensors[other].to("meta")})
+
+
+def test_numbers_of_functions_have_the_limits_of_the_classes():
+    scores, targets = torch.tensor([0.9, 0.2, 0.4]), torch.tensor([1.0, 0.0, 1.0])
+    for wrong in ("x", math.nan, 0.0, -1.0, True, None):
+        with pytest.raises(UserError, match="temperature="):
+            losses.cosent(scores, targets, temperature=wrong)
+    for wrong in ("x", 1.5, 0, True):
+        with pytest.raises(UserError, match="num_extremes="):
+            losses.cosent_extremes(scores, targets, num_extremes=wrong)
+    with pytest.raises(UserError, match="symmetric="):
+        losses.info_nce(torch.eye(3), symmetric="no")
+    with pytest.raises(CallError, match=r"Type temperature=0\.05"):
+        losses.CoSENT(scale=20)
+
+
+def test_labels_of_true_and_false_and_vectors_of_two_precisions_have_their_numbers():
+    scores, targets = torch.tensor([0.9, 0.2, 0.4]), torch.tensor([1.0, 0.0, 1.0])
+    for loss in (losses.CoSENT(), losses.Contrastive(), losses.BinaryCrossEntropy()):
+        assert loss(scores, targets.bool()) == loss(scores, targets)
+    vectors = torch.randn(4, 8, generator=torch.Generator().manual_seed(1))
+    mixed = losses.InfoNCE()(vectors.double(), vectors + 1)
+    assert mixed.item() == pytest.approx(losses.InfoNCE()(vectors, vectors + 1).item(), abs=1e-5)
 
 
 def test_functions_are_as_strict_as_modules():
