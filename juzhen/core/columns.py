@@ -58,6 +58,8 @@ def table_columns(values: Any) -> list[str] | None:
     """
     for attribute in ("column_names", "columns"):  # of the class: a Series may have a row with that label
         if hasattr(type(values), attribute):
+            if getattr(values, attribute) is None:  # of a stream whose columns nobody has seen
+                return None
             return [str(name) for name in getattr(values, attribute)]
     names = getattr(getattr(values, "dtype", None), "names", None)
     return None if names is None else list(names)

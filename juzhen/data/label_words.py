@@ -1,6 +1,7 @@
 """Words of class labels in users' tables: equal meaning or not, and the classes of NLI."""
 
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
@@ -10,10 +11,10 @@ from juzhen.data.headers import NUMBER
 _ENTAILS = "entail(s|ment)?|蕴[含涵]"
 YES = (
     "1|true|yes|y|t|same|similar|duplicate|paraphrase|equivalent|match(ed|es)?|positive|related|relevant|是|是的|对|相同|相似"
-    f"|同义|真|一致|匹配|等价|相关|正例|正样本|√|{_ENTAILS}"
+    f"|同义|真|一致|一样|匹配|等价|相关|重复|正例|正样本|√|✓|✔|✅|{_ENTAILS}"
 )
 NO = (
-    "0|false|no|n|f|different|negative|否|不是|错|不同|假|负例|负样本|×|"
+    "0|false|no|n|f|diff(erent)?|negative|否|不是|错|不同|假|无关|负例|负样本|×|✗|✘|❌|"
     f"(不|非|不太|无|not[_ -]?|non[_ -]?|un|dis|dis-|ir|mis)({YES})"
 )
 NLI_WORDS = (_ENTAILS, "neutral|中[立性]", "contradict(s|ion|ory)?|矛盾")
@@ -111,7 +112,7 @@ def plain_label(label: str) -> str:
     Returns:
         Lower case without spaces around it and without ".0" at its end.
     """
-    return label.removesuffix(".0").strip().lower()
+    return unicodedata.normalize("NFKC", label).strip().lower().removesuffix(".0")
 
 
 def is_label(value: str) -> bool:

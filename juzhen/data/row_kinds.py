@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 import pandas as pd
@@ -294,6 +295,9 @@ def guess(table: RawTable, *, kind: Kind | None = None, columns: Mapping[str, st
                 table.faults.setdefault(line, f"{target} is empty, and {values[0]} in {rows}")
             kind = Kind.POSITIVE_PAIR
     if target is None and kind is None and len(texts) == 2:
+        for name in table.names:
+            if TARGET_NAMES.fullmatch(name) and not cells[name].any():
+                refuse_missing(table, name)
         notes += _unread_labels(table, [*texts, *scores])
     if kind is None:
         kind = _kind(table, texts, target)
@@ -335,6 +339,15 @@ def _unread_labels(table: RawTable, read: Sequence[str]) -> list[str]:
             raise UserError(f"{table.place}: {found}. Write 1 and 0, or numbers. {_advice(table)}")
         notes += [f"{found}, and is not read"] if is_few and not TOPIC_NAMES.fullmatch(name) else []
     return notes
+
+
+def refuse_missing(table: RawTable, name: str) -> NoReturn:
+    """Raise UserError for labels that are missing in all rows: without them, negatives would be read as positives."""
+    way = table.reading.spell("columns", {"anchor": table.names[0], "positive": table.names[1]})
+    raise UserError(
+        f"{table.place}: {name} is missing in all {counted(len(table.cells), 'rows')}. Fill it in, or say that "
+        f"all pairs belong together: {way}"
+    )
 
 
 def find_columns(table: RawTable) -> tuple[list[str], str | None]:
@@ -537,7 +550,9 @@ def _classified(table: RawTable, kind: Kind, columns: dict[str, str], notes: Seq
         if scores.empty and signs:
             raise UserError(f"{where}: {signs[0]} is not a plain number. Write 0.05 for 5% and for 0,05")
         if scores.empty or scores.min() == scores.max():
-            raise UserError(f"{where}. Expected labels, or scores that differ. {_advice(table)}")
+            raise UserError(
+                f"{where}. Expected labels such as 1 and 0, or scores that differ. {_advice(table)}"
+            )
         return Guess(kind, columns, None, (math.floor(scores.min()), math.ceil(scores.max())), tuple(notes))
     if kind is Kind.LABELLED_TEXT:
         if len(values) > len(column) / 2:

@@ -29,7 +29,16 @@ from juzhen.data.headers import language_of
 from juzhen.data.label_words import NO_LABEL, nli_classes, pair_classes, settled_classes
 from juzhen.data.readers import FileTable
 from juzhen.data.row_checks import listed, verified
-from juzhen.data.row_kinds import Guess, RawTable, finite_numbers, guess, least_labels, odd_labels, text_cells
+from juzhen.data.row_kinds import (
+    Guess,
+    RawTable,
+    finite_numbers,
+    guess,
+    least_labels,
+    odd_labels,
+    refuse_missing,
+    text_cells,
+)
 from juzhen.data.source import load_examples, load_named
 from juzhen.data.spec import (
     DatasetConfig,
@@ -64,7 +73,7 @@ def as_examples(
     rows: Rows,
     *,
     columns: Mapping[str, str | int] | None = None,
-    sheet: str | None = None,
+    sheet: str | int | None = None,
     header: bool | None = None,
     split_cells: str | None = None,
     on_bad_row: str = "error",
@@ -113,22 +122,29 @@ def as_examples(
         raise UserError(
             f"score_range={score_range!r}: expected the lowest and then the highest score. Give such as (0, 5)."
         )
-    if isinstance(rows, Examples):
-        return rows
-    if isinstance(rows, str | Path) and not Path(rows).suffix:
-        return load_named(str(rows), split, data_dir=data_dir, on_bad_row=on_bad_row)
     reading = TableReading(
         columns=columns or {},
         header=header,
-        sheet=sheet,
+        sheet=None if sheet is None else str(sheet),
         split_cells=split_cells,
         on_bad_row=on_bad_row,
         spell=in_python,
     )
+    if isinstance(rows, Examples):
+        reading.require_unread("an object of Examples")
+        return rows
+    if isinstance(rows, str | Path) and not Path(rows).suffix:
+        reading.require_unread(f"the set {rows}")
+        return load_named(str(rows), split, data_dir=data_dir, on_bad_row=on_bad_row)
     if isinstance(rows, str | Path):
         return own_set(Path(rows), reading, split, score_range=score_range)[1]
+    replace(reading, columns={}, split_cells=None).require_unread(
+        "a list of rows", "Leave it out, or give the file"
+    )
     table = table_of_rows(rows)
     raw = text_cells(table, reading)
+    if table.names is None and len(table.columns) == 3 and len(raw.names) == 2 and not columns:
+        refuse_missing(raw, "column 3")
     found = _by_position(raw) if table.names is None and not columns else guess(raw)
     for (
         field
@@ -294,6 +310,10 @@ def table_of_rows(rows: Iterable[Any], name: str = "rows") -> FileTable:
 def _columns_of(rows: Any, name: str) -> tuple[list[str] | None, list[list[Any]], dict[str, list[str]]]:
     if hasattr(rows, "read_all"):  # a stream of Arrow
         rows = rows.read_all()
+    if hasattr(rows, "collect_schema") and hasattr(rows, "collect"):  # a plan of polars
+        rows = rows.collect()
+    if hasattr(rows, "iloc") and any(isinstance(level, str) for level in getattr(rows.index, "names", ())):
+        rows = rows.reset_index()  # a label may be the index
     if isinstance(rows, Mapping):
         if any(table_columns(value) is not None for value in rows.values()):
             first = next(iter(rows))
@@ -413,6 +433,11 @@ def _by_position(raw: RawTable) -> Guess:
             return Guess(Kind.NLI_PAIR, premise, classes, notes=noted(Kind.NLI_PAIR))
         if any(not math.isnan(number_or_nan(value)) for value in column.unique()):
             return Guess(Kind.SCORED_PAIR, pair | {"score": names[2]}, notes=noted(Kind.SCORED_PAIR))
+    for name in names[:2]:
+        if (values := [value for value in raw.cells[name].unique() if value]) and pair_classes(values):
+            raise UserError(
+                f"{raw.place}: {name} holds {listed(values[:4])}, which are labels. Give two texts and then their label"
+            )
     fields = ["anchor", "positive", *negative_columns(len(names) - 2)]
     return Guess(Kind.TRIPLET, dict(zip(fields, names, strict=True)), notes=_odd_negatives(raw, names[2]))
 

@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import wraps
+from numbers import Integral, Real
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, ClassVar, ParamSpec, TypeVar, Union, get_args, get_origin
@@ -188,6 +189,17 @@ MADE_BY = {
 }
 """Class of an argument → the call that gives one."""
 
+PLAIN: Mapping[Any, tuple[Any, str]] = {
+    optional: (kind, called)
+    for own, kind, called in (
+        (int, Integral, "a whole number"),
+        (float, Real, "a number"),
+        (str, str | Path, "a text"),
+    )
+    for optional in (own, own | None)
+}
+"""Annotation → what its values are, and how that is called."""
+
 _HARMLESS: Sequence[tuple[str, tuple[Any, ...]]] = (
     (
         "activation_fct activation_fn cache_folder chunk_size default_prompt_name keep_in_fp32_modules",
@@ -231,8 +243,8 @@ def takes_peer_options(method: Callable[Given, Result]) -> Callable[Given, Resul
     """Lets a function or a method take options by the names of other toolkits.
 
     An option that means something else here raises UserError with what to type instead. So does an option that is
-    neither True nor False where one of them is expected, an argument of another class than the signature names, and a
-    missing or an unknown one.
+    neither True nor False where one of them is expected, an argument of another class than the signature names, a
+    number or a text that is none, and a missing or an unknown one.
 
     Args:
         method: A function, a method or `__init__`. Its signature names the known options.
@@ -243,6 +255,7 @@ def takes_peer_options(method: Callable[Given, Result]) -> Callable[Given, Resul
     known = inspect.signature(method).parameters
     flags = {name for name, one in known.items() if one.annotation in (bool, bool | None)}
     kinds = {name: found for name, one in known.items() if (found := _classes(one.annotation))}
+    plain = {name: one for name, one in known.items() if one.annotation in PLAIN}
     passes_on = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in known.values())
     places = [
         name for name, one in known.items() if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)
@@ -280,6 +293,8 @@ def takes_peer_options(method: Callable[Given, Result]) -> Callable[Given, Resul
         for name, value in given.items():
             if name in kinds and not isinstance(value, kinds[name]):
                 raise UserError(_of_another_class(name, value, kinds[name]))
+            if name in plain:
+                _require_plain(plain[name], value)
         if len(args) > len(places):
             least, most = int(is_method), len(places)
             raise CallError(
@@ -296,6 +311,19 @@ def takes_peer_options(method: Callable[Given, Result]) -> Callable[Given, Resul
         return method(*args, **options)
 
     return call
+
+
+def _require_plain(known: inspect.Parameter, value: Any) -> None:
+    """Raise UserError if a value is not the number or the text of its annotation. True and NaN are no numbers."""
+    kind, called = PLAIN[known.annotation]
+    if isinstance(value, kind) and (
+        isinstance(value, str | Path) or (not isinstance(value, bool) and value == value)
+    ):
+        return
+    if value is not None or not (isinstance(known.annotation, UnionType) or known.annotation is str):
+        default = None if known.default is known.empty else known.default
+        way = f"Give {called}" if default is None else f"Type {known.name}={default!r}, or leave it out"
+        raise UserError(f"{known.name}={short(str(value), 40)}: expected {called}. {way}.")
 
 
 def _classes(annotation: Any) -> tuple[type, ...]:

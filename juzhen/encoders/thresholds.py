@@ -14,6 +14,7 @@ from juzhen.core.errors import UserError, nearest, require_number
 from juzhen.core.result import weights_digest
 from juzhen.core.safe_open import read_shaped
 from juzhen.core.schema import Number, Text
+from juzhen.core.text import short
 
 THRESHOLDS_FILE = "thresholds.json"
 NO_THRESHOLD = (
@@ -186,7 +187,12 @@ class ThresholdMixin(nn.Module):
             UserError: As in `score` and `threshold`.
         """
         if threshold is None or isinstance(threshold, str):
-            limit = self.threshold(threshold)
+            try:
+                limit = self.threshold(threshold)
+            except UserError as error:
+                if threshold is None or str(error).startswith("threshold"):
+                    raise
+                raise UserError(f"threshold={short(threshold, 40)}: {error}") from None
         else:
             limit = require_reachable("threshold", threshold, self)
         same = np.asarray(self.score(pairs, second, **options), dtype=np.float64) >= limit  # type: ignore[operator]

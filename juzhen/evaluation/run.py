@@ -423,7 +423,7 @@ def evaluate(
     sets: Any,
     *,
     columns: Mapping[str, str | int] | None = None,
-    sheet: str | None = None,
+    sheet: str | int | None = None,
     on_bad_row: str = "error",
     score_range: tuple[float, float] = (0.0, 1.0),
     data_dir: str | Path = "data",

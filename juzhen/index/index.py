@@ -10,13 +10,13 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.special import expit
 
-from juzhen.core.columns import as_text_list
+from juzhen.core.columns import as_text_list, as_vectors, described
 from juzhen.core.errors import UserError, require_choice
 from juzhen.core.examples import Side
 from juzhen.core.text import short
 from juzhen.encoders.embedding_cache import encoder_digest
 from juzhen.encoders.pair_encoder import PairEncoder
-from juzhen.encoders.peer_options import takes_peer_options
+from juzhen.encoders.peer_options import check_count, takes_peer_options
 from juzhen.encoders.pooling import require_finite_vectors, sides, truncate_vectors
 from juzhen.encoders.search import Best, in_order, pair_products
 from juzhen.encoders.sentence_encoder import SentenceEncoder
@@ -192,9 +192,13 @@ class Index:
         self.store, self.folder, self._encoder = store, folder, encoder
         self._lock = threading.Lock()
         self._state: View | None = None
-        facts = self.view().facts
-        if encoder is not None:
-            self._encoder = check_encoder(facts, encoder, str(folder))
+        try:
+            facts = self.view().facts
+            if encoder is not None:
+                self._encoder = check_encoder(facts, encoder, str(folder))
+        except BaseException:
+            store.close()
+            raise
 
     @classmethod
     @takes_peer_options
@@ -259,8 +263,7 @@ class Index:
             UserError: Metadata that no text has, or `per_document` in an index of whole texts.
         """
         view, queries = self.view(), as_text_list(queries, "queries")
-        if not isinstance(top_k, int | np.integer) or top_k < 1:
-            raise UserError(f"top_k={short(repr(top_k), 40)}: expected a whole number, at least 1")
+        check_count("top_k", int(top_k))
         require_choice("mode", mode, MODES)
         if not queries:
             return []
@@ -271,10 +274,17 @@ class Index:
             )
         if where:
             allowed = allowed & np.isin(view.numbers, self.store.matching(where))
+        if options and (vectors is not None or mode == "bm25"):
+            said = "vectors are given" if vectors is not None else "mode='bm25' counts terms"
+            raise UserError(f"{next(iter(options))}: no query is encoded, because {said}. Leave it out")
         if mode != "bm25":
             if vectors is None:
                 vectors = self._require_encoder().encode_query(queries, **options)
             vectors = prepare_queries(self._require_encoder(), vectors, view.facts["dim"])
+            if len(vectors) != len(queries):
+                raise UserError(
+                    f"vectors: {len(vectors):,} rows for {len(queries):,} queries. Give those of encode_query(queries)"
+                )
         if not per_document:
             return self._hits(view, queries, top_k, mode, vectors, allowed)
         if not view.facts.get("passages"):
@@ -462,10 +472,11 @@ def prepare_queries(
         vectors: Output of `encode_query`.
         dim: First dimensions to keep.
     """
-    if vectors.ndim != 2 or vectors.shape[1] < dim:
-        raise UserError(
-            f"vectors: got the shape {vectors.shape}. Give those of encode_query, (queries, {dim})"
-        )
+    found = as_vectors(vectors)
+    if found is None or found.ndim != 2 or found.shape[1] < dim:
+        given = described(vectors) if found is None else f"the shape {found.shape}"
+        raise UserError(f"vectors: got {given}. Give those of encode_query, (queries, {dim})")
+    vectors = found
     require_finite_vectors(vectors, "vectors")
     if dim < vectors.shape[1]:
         vectors = truncate_vectors(vectors, dim, normalize=encoder.normalize)

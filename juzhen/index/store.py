@@ -6,8 +6,9 @@ import math
 import os
 import sqlite3
 import threading
+import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, NotRequired, get_args
 
@@ -129,6 +130,7 @@ class Store:
                 raise OSError(code, os.strerror(code), str(path))
         with self._answered():
             self._connection = _open_database(path, writes=writes, patience=patience)
+        self.close = weakref.finalize(self, _close, self._connection, None if writes else path)
         try:
             if path is None or (writes and not self._number("schema_version")):
                 with self.transaction():
@@ -146,9 +148,6 @@ class Store:
         except BaseException:
             self.close()
             raise
-
-    def close(self) -> None:
-        self._connection.close()
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -541,6 +540,22 @@ class Store:
             raise self.damaged(f"no JSON: {short(str(text))}") from error
 
 
+def _close(connection: sqlite3.Connection, path: Path | None) -> None:
+    """Close a database. `path` of one that was only read, whose journal SQLite leaves behind."""
+    connection.close()
+    journal = None if path is None else path.with_name(f"{path.name}-wal")
+    with suppress(OSError, sqlite3.Error):
+        if (
+            path is not None
+            and journal is not None
+            and not journal.stat().st_size
+            and os.access(path, os.W_OK)
+        ):
+            last = sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=0)
+            last.execute("PRAGMA schema_version")
+            last.close()  # the last one that may write removes an empty journal, if nobody else reads
+
+
 def require_index(folder: Path) -> None:
     """Raise UserError if a folder holds no index.
 
@@ -573,7 +588,12 @@ def filter_choices(name: str, value: Any, fields: Sequence[str]) -> list[Any]:
     Raises:
         UserError: A name that no text has, or a value of another type.
     """
-    require_choice("filter", short(name), fields)
+    if not fields:
+        raise UserError(
+            f"filter={short(str(name))}: the texts of this index have no metadata. Leave it out, or build the index "
+            "with some"
+        )
+    require_choice("filter", name if isinstance(name, str) else repr(name), fields)
     choices = value if isinstance(value, list) else [value]
     if not choices or not all(map(is_value, choices)):
         raise UserError(

@@ -70,6 +70,18 @@ class Rows:
     dropped: int = 0
     notes: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "texts", as_text_list(self.texts, "texts"))
+        for name in ("ids", "metadata"):
+            values = getattr(self, name)
+            if values is not None and len(values) != len(self.texts):
+                raise UserError(
+                    f"{name}: {len(values):,} for {len(self.texts):,} texts. Give one for each text"
+                )
+        if not self.fields:
+            fields = dict.fromkeys(key for record in self.metadata or () for key in record)
+            object.__setattr__(self, "fields", [*fields])
+
     def part(self, rows: slice) -> "Rows":
         """Return some of the rows, with their ids and metadata.
 

@@ -1,6 +1,7 @@
 """Fine-tuning in plain PyTorch: `fit`. Its steps equal those of `train.py`, for one set on one device."""
 
 import inspect
+import re
 import sys
 import warnings
 from collections.abc import Mapping
@@ -24,6 +25,7 @@ from juzhen.core.examples import NLI_CLASSES, Examples, Kind
 from juzhen.core.kinds import UNSCORED, choose_conversion, chooses, metric_title
 from juzhen.core.lazy_names import offered
 from juzhen.core.machine import open_device
+from juzhen.core.paths import is_table
 from juzhen.core.progress import progress_bar
 from juzhen.core.schema import validated
 from juzhen.core.text import counted
@@ -90,7 +92,7 @@ def fit(
     bf16: bool = False,
     dev: Rows | None = None,
     columns: Mapping[str, str | int] | None = None,
-    sheet: str | None = None,
+    sheet: str | int | None = None,
     on_bad_row: str = "error",
     score_range: tuple[float, float] = (0.0, 1.0),
     progress: bool | None = None,
@@ -162,7 +164,8 @@ def fit(
         )
     reading: dict[str, Any] = {"columns": columns, "sheet": sheet, "on_bad_row": on_bad_row}
     reading["score_range"] = score_range
-    read_rows = as_examples(rows, **reading)
+    for_file = [isinstance(each, str | Path) and is_table(each) for each in (rows, dev)]
+    read_rows = as_examples(rows, **reading | {"sheet": sheet if for_file[0] or not for_file[1] else None})
     name = kind.__name__ if isinstance(kind, type) else type(kind).__name__
     if kind.input_type not in PROVIDES:
         raise UserError(
@@ -190,7 +193,16 @@ def fit(
     warmup_steps = max(round(warmup * stream.num_batches), 1) if warmup else 0
     rates = learning_rates(optimizer, decay, total_steps=stream.num_batches, warmup_steps=warmup_steps)
     rounded = torch.autocast(device.type, torch.bfloat16) if bf16 else nullcontext()
-    best = None if dev is None else _Best(encoder, rows_to_score(dev, **reading))
+    best = None
+    if dev is not None:
+        is_read = not isinstance(dev, Examples) and (not isinstance(dev, str | Path) or for_file[1])
+        try:
+            of_dev = (
+                reading | ({} if is_read else {"columns": None}) | ({} if for_file[1] else {"sheet": None})
+            )
+            best = _Best(encoder, rows_to_score(dev, **of_dev))
+        except UserError as error:
+            raise UserError(re.sub(r"^rows\b", "dev", str(error))) from error
     if best is not None and (shared := _num_seen(best.dev, read_rows)):
         warnings.warn(
             f"dev: {counted(shared, 'rows')} also in the training rows, or nearly equal to one, which flatters. "

@@ -6,6 +6,7 @@ from collections import namedtuple
 import datasets
 import numpy
 import pandas
+import polars
 import pyarrow
 import pytest
 import torch
@@ -32,6 +33,9 @@ AS_PEOPLE_HOLD_THEM = {
     "dicts": RECORDS,
     "dicts in another order": [dict(reversed(record.items())) for record in RECORDS],
     "dict of lists": {name: [record[name] for record in RECORDS] for name in NAMES},
+    "label as index": pandas.DataFrame(RECORDS).set_index("label"),
+    "plan of polars": polars.DataFrame(RECORDS).lazy(),
+    "stream of unseen columns": datasets.IterableDataset.from_generator(lambda: iter(RECORDS)),
     "dict of columns": {
         "text_a": pandas.Series([row["text_a"] for row in RECORDS]),
         "text_b": (row["text_b"] for row in RECORDS),
@@ -109,6 +113,11 @@ LABELS = {
     "同义 不同义": "labelled_pair",
     "similar dissimilar": "labelled_pair",
     "√ ×": "labelled_pair",
+    "✔ ✘": "labelled_pair",
+    "相关 无关": "labelled_pair",
+    "一样 不一样": "labelled_pair",
+    "重复 不重复": "labelled_pair",
+    "same diff": "labelled_pair",
     "entailment not_entailment": "labelled_pair",
     "蕴含 矛盾": "nli_pair",
     "entailment contradiction": "nli_pair",

@@ -65,6 +65,52 @@ CHANGES = [
 ]
 
 
+def searched(f, **options):
+    with Index.open(f.built(), f.encoder) as index:
+        index.search(QUERIES[:2], **options)
+
+
+SEARCHES = [
+    *((lambda f, k=k: searched(f, top_k=k), "top_k=") for k in ("x", 1.5, True, None, float("nan"), 0)),
+    (lambda f: searched(f, rescore=1.5), "rescore"),
+    *(
+        (
+            lambda f, n=n: searched(f, vectors=f.encoder.encode_query([*QUERIES] * 2)[:n]),
+            f"vectors: {n} .*2 queries",
+        )
+        for n in (0, 1, 3)
+    ),
+    *((lambda f, given=given: searched(f, vectors=given), "vectors: ") for given in ("x", [[0.1, 0.2]])),
+    (lambda f: searched(f, vectors=f.encoder.encode_query(QUERIES[:2]), prompt="x"), "prompt: "),
+    (lambda f: searched(f, mode="bm25", prompt="x"), "prompt: "),
+    (lambda f: Rows(["甲", "乙"], ["a"]), "ids: 1 for 2 texts"),
+    (lambda f: Rows(["甲", "乙"], None, [{}] * 3), "metadata: 3 for 2 texts"),
+    (
+        lambda f: writing.index_in_memory(f.encoder, Rows(["甲"])).search(["甲"], filter={"a": 1}),
+        "no metadata",
+    ),
+]
+
+
+def test_an_index_that_was_opened_or_refused_has_no_files_besides_its_own(f):
+    folder = f.built()
+    own = sorted(path.name for path in folder.iterdir())
+    with pytest.raises(UserError) as refused:
+        Index.open(folder, of_others(f))
+    assert refused
+    assert sorted(path.name for path in folder.iterdir()) == own
+    with Index.open(folder, f.encoder) as index, Index.open(folder, f.encoder) as other:
+        other.search(QUERIES)
+        other.store.close()
+        assert index.search(QUERIES)[0][0].id
+    assert sorted(path.name for path in folder.iterdir()) == own
+
+
+def test_metadata_can_be_filtered_by_without_a_list_of_its_names(f):
+    index = writing.index_in_memory(f.encoder, Rows(["甲", "乙"], None, [{"page": 1}, {"page": 2}]))
+    assert [hit.text for hit in index.search(["甲"], filter={"page": 2})[0]] == ["乙"]
+
+
 def damaged(f):
     folder = f.built()
     with closing(sqlite3.connect(folder / DATABASE, isolation_level=None)) as connection:
@@ -258,6 +304,7 @@ COLLECTIONS = [
 REFUSED = {
     "rows": ROWS,
     "a change": CHANGES,
+    "a search": SEARCHES,
     "a filter": FILTERS,
     "a door": DOORS,
     "a build": BUILDS,

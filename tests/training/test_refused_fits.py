@@ -49,6 +49,8 @@ OPTIONS = [
         ("learning_rate", 1e30),
         ("weight_decay", 1e30),
     ),
+    *((key, wrong) for key in ("epochs", "batch_size", "seed", "warmup") for wrong in ("x", True, None)),
+    *(("dev", []), ("dev", 5), ("dev", [(a, b, NAN) for a, b, _ in PAIRS]), ("sheet", "x")),
     *(("warmup", 2), ("loss", torch.nn.MSELoss()), ("loss", dict), ("device", "gpu"), ("adapter", "lorra")),
 ]
 REFUSED = {
@@ -64,6 +66,18 @@ REFUSED = {
                 {},
                 "several columns text",
             ),
+            *(
+                (given, {}, "^rows: (column 3|label) .*all 2 rows.*columns=")
+                for missing in (NAN, None, pd.NA)
+                for given in (
+                    [("今天", "明天", missing), ("今天", "后天", missing)],
+                    pd.DataFrame({"text_a": ["今", "天"], "text_b": ["明", "天"], "label": [missing] * 2}),
+                )
+            ),
+            ([("是", "今天", "明天"), ("否", "今天", "后天")], {}, "^rows: column 1 holds 是, 否"),
+            (PAIRS, {"sheet": 2}, "^sheet="),
+            (PAIRS, {"header": True}, "^header="),
+            ("demo_sts", {"columns": {"text_a": 1, "text_b": 2, "label": 3}}, "^columns="),
             (PAIRS, {"on_bad_row": "ignore"}, "^on_bad_row="),
             (PAIRS, {"score_range": (5, 0)}, "^score_range="),
             (PAIRS, {"score_range": (0, NAN)}, "^score_range="),
@@ -71,7 +85,7 @@ REFUSED = {
     ]
     + [(lambda f: as_examples(table(f, "a\tb\tlabel\n今天\t明天\t1\n今天\t\t0\n")), "rows.tsv:3")],
     "an option": [
-        (lambda f, key=key, value=value: trained(f, **{key: value}), f"^{key}=") for key, value in OPTIONS
+        (lambda f, key=key, value=value: trained(f, **{key: value}), f"^{key}[=:]") for key, value in OPTIONS
     ],
     "a choice": [
         (lambda f: trained(f, decay="liner"), "decay=liner: .*Did you mean linear"),
