@@ -14,7 +14,7 @@ YES = (
     f"|同义|真|一致|一样|匹配|等价|相关|重复|正例|正样本|√|✓|✔|✅|{_ENTAILS}"
 )
 NO = (
-    "0|false|no|n|f|diff(erent)?|negative|否|不是|错|不同|假|无关|负例|负样本|×|✗|✘|❌|"
+    "0|false|no|n|f|diff(erent)?|negative|否|不是|错|不同|假|负例|负样本|×|✗|✘|❌|"
     f"(不|非|不太|无|not[_ -]?|non[_ -]?|un|dis|dis-|ir|mis)({YES})"
 )
 NLI_WORDS = (_ENTAILS, "neutral|中[立性]", "contradict(s|ion|ory)?|矛盾")

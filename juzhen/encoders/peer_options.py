@@ -322,7 +322,7 @@ def _require_plain(known: inspect.Parameter, value: Any) -> None:
         return
     if value is not None or not (isinstance(known.annotation, UnionType) or known.annotation is str):
         default = None if known.default is known.empty else known.default
-        way = f"Give {called}" if default is None else f"Type {known.name}={default!r}, or leave it out"
+        way = "Give one" if default is None else f"Type {known.name}={default!r}, or leave it out"
         raise UserError(f"{known.name}={short(str(value), 40)}: expected {called}. {way}.")
 
 

@@ -546,10 +546,12 @@ def reranked(
         Hits with scores from 0 to 1 (the sigmoid of the logit), best first.
     """
     pairs = [(query, hit.text) for query, hits in zip(queries, found, strict=True) for hit in hits]
-    scores = expit(encoder.score(pairs)) if pairs else np.empty(0)
+    scores = np.asarray(encoder.score(pairs), dtype=np.float64) if pairs else np.empty(0)
     ends = np.cumsum([len(hits) for hits in found])[:-1]
     parts = np.split(scores, ends)
-    return [in_order_of(hits, part, top_k) for hits, part in zip(found, parts, strict=True)]
+    # Sorted before the sigmoid, which rounds high logits to 1.
+    ordered = [in_order_of(hits, part, top_k) for hits, part in zip(found, parts, strict=True)]
+    return [[hit._replace(score=float(expit(hit.score))) for hit in hits] for hits in ordered]
 
 
 def facts_of(index: Index) -> dict[str, Any]:

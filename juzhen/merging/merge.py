@@ -13,6 +13,7 @@ from scipy.optimize import minimize
 from juzhen.core.columns import as_column, require_finite_weights
 from juzhen.core.errors import UserError, require_choice, require_number
 from juzhen.core.kinds import main_metric_keys
+from juzhen.core.text import number_or_nan
 from juzhen.data.loading import load_job_data
 from juzhen.data.spec import configured_set
 from juzhen.encoders.base_weights import merged
@@ -371,7 +372,7 @@ class MergeRecipe:
             raise UserError(f"{name}: not read by method={self.method}. Leave it out")
         if self.needs_dev or self.weights is None:
             return
-        numbers = [float(weight) for weight in self.weights]
+        numbers = [number_or_nan(each) if isinstance(each, str) else each for each in self.weights]
         if len(numbers) != count:
             raise UserError(f"weights: {len(numbers)} for {count} models. Give one for each")
         for number in numbers:

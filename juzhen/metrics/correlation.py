@@ -8,6 +8,8 @@ import numpy as np
 import scipy  # its parts are loaded on first use: a training's first step needs none
 from jaxtyping import Float
 
+from juzhen.core.columns import as_numbers
+
 POSITIVE_ABOVE = 0.5
 """Pairs of a higher grade count as positives: label 1, entailment, the upper half of graded similarity."""
 
@@ -39,6 +41,7 @@ def spearman(scores: np.ndarray, grades: np.ndarray) -> float | None:
     Raises:
         ValueError: A row that is not finite. The message names the first one.
     """
+    scores, grades = as_numbers(scores=scores, grades=grades)
     scores, grades = finite(scores, "score"), finite(grades, "grade")
     if _is_constant(scores) or _is_constant(grades):
         return None
@@ -55,6 +58,7 @@ def pearson(scores: np.ndarray, grades: np.ndarray) -> float | None:
     Returns:
         The correlation, or None.
     """
+    scores, grades = as_numbers(scores=scores, grades=grades)
     scores, grades = finite(scores, "score"), finite(grades, "grade")
     if _is_constant(scores) or _is_constant(grades):
         return None

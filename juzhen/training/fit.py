@@ -178,6 +178,12 @@ def fit(
     torch.manual_seed(seed)
     classes = len(NLI_CLASSES) if examples.kind is Kind.NLI_PAIR else examples.num_classes
     sizes: dict[str, Any] = {"dim": encoder.dim, "num_classes": classes} if kind.has_parameters else {}
+    for size in sizes:
+        if isinstance(kind, Loss) and getattr(kind, size, sizes[size]) != sizes[size]:
+            raise UserError(
+                f"loss={name}: its {size} is {getattr(kind, size)}, and {sizes[size]} are needed here. Give the class, "
+                f"loss={name}, so that it gets its size"
+            )
     learner = nn.ModuleList([kind if isinstance(kind, Loss) else kind(**sizes), encoder]).to(device).train()
     criterion: Loss = learner[0]  # type: ignore[assignment]
     require_equal_lists(examples, criterion, f"loss={name}")

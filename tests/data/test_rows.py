@@ -114,7 +114,7 @@ LABELS = {
     "similar dissimilar": "labelled_pair",
     "√ ×": "labelled_pair",
     "✔ ✘": "labelled_pair",
-    "相关 无关": "labelled_pair",
+    "相关 不相关": "labelled_pair",
     "一样 不一样": "labelled_pair",
     "重复 不重复": "labelled_pair",
     "same diff": "labelled_pair",

@@ -15,6 +15,7 @@ from test_qdrant import DAMAGES, pushed  # noqa: F401, a fixture
 
 from juzhen.core.errors import UserError
 from juzhen.index import Index, PassageSettings, Rows, add, build, read_rows, remove, writing
+from juzhen.index.index import IndexHit, reranked
 from juzhen.index.store import DATABASE
 
 pytest.importorskip("faiss")
@@ -104,6 +105,17 @@ def test_an_index_that_was_opened_or_refused_has_no_files_besides_its_own(f):
         other.store.close()
         assert index.search(QUERIES)[0][0].id
     assert sorted(path.name for path in folder.iterdir()) == own
+
+
+def test_logits_that_the_sigmoid_rounds_to_1_keep_their_order():
+    class Reranker:
+        def score(self, pairs):
+            return np.array([20, 30, 40, -800], dtype=np.float32)
+
+    hits = [IndexHit(number, str(number), "甲", {}, 0.5, {}) for number in range(4)]
+    (found,) = reranked(Reranker(), ["乙"], [hits], 4)
+    assert [hit.index for hit in found] == [2, 1, 0, 3]
+    assert all(0 <= hit.score <= 1 for hit in found)
 
 
 def test_metadata_can_be_filtered_by_without_a_list_of_its_names(f):

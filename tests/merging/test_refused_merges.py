@@ -51,6 +51,7 @@ REFUSED = {
         for models, recipe, words in (
             (2, {"method": "ties"}, "as the base"),
             (3, {"method": "slerp"}, "method=slerp: 3 models .*Give 2"),
+            (2, {"weights": ["a", "b"]}, "weights="),
             (2, {"weights": [1.0]}, "1 for 2 models"),
             (2, {"weights": [0.0, 0.0]}, "not all 0"),
             (2, {"weights": [1e30, 1.0]}, "weights=1e.30: "),

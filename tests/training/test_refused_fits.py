@@ -6,7 +6,7 @@ import torch
 from refusals import rows
 from test_fit import PAIRS
 
-from juzhen import SentenceEncoder, fit
+from juzhen import SentenceEncoder, fit, losses
 from juzhen.core.errors import UserError
 from juzhen.data.rows import as_examples
 
@@ -96,6 +96,10 @@ REFUSED = {
             "loss=InfoNCE needs .*scored pairs.* Losses for rows: .*CoSENT",
         ),
         (lambda f: fit(broken(f.encoder), PAIRS), "^learning_rate="),
+        (
+            lambda f: trained(f, loss=losses.SoftmaxClassifier(dim=3, num_classes=2)),
+            "^loss=SoftmaxClassifier: its dim is 3",
+        ),
     ],
 }
 
