@@ -105,7 +105,7 @@ def test_what_cannot_be_measured_is_refused_by_its_row_or_name(error, call, told
 
 def test_correlations_of_texts_or_of_other_counts_are_refused_by_name():
     for function in (spearman, pearson):
-        with pytest.raises(UserError, match="^scores: expected a column of numbers"):
+        with pytest.raises(UserError, match=r"^scores: expected a column of numbers"):
             function(np.array(["a", "b"]), np.array([1.0, 0.0]))
         with pytest.raises(UserError, match="3 scores, 2 grades"):
             function(np.arange(3.0), np.arange(2.0))
