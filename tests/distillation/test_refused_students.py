@@ -73,7 +73,7 @@ def test_what_cannot_be_taught_is_refused(f, call, words):
         ("shrink builtin/mini_zh out", "--layers"),
         ("shrink builtin/mini_zh out --layers 1 --prompt 问：", "--dim below 256, or leave --prompt out"),
         ("shrink builtin/mini_zh out --layers 1 on_bad_row=drop", "Type --on-bad-row drop"),
-        ("distill nothing lcqm --out of_tests_x.tsv", "set=lcqm: unknown set. Did you mean lcqmc"),
+        ("distill nothing lcqm --out of_tests_x.tsv", "lcqm: unknown set. Did you mean lcqmc"),
         (
             "distill nothing lcqmc --out of_tests_x.tsv",
             "lcqmc/train: no file of it below nowhere. Type --data-dir",

@@ -138,7 +138,7 @@ VERBS = [
     *each(
         verb,
         [
-            ("lcqm bm25 --out of_tests_x.tsv", "set=lcqm: unknown set. Did you mean lcqmc"),
+            ("lcqm bm25 --out of_tests_x.tsv", "lcqm: unknown set. Did you mean lcqmc"),
             ("demo_sts bm25 --out of_tests_x.tsv", "demo_sts"),
             ("demo_qmc bm25 --out x.csv", "--out x.csv: expected a .tsv .* mined/demo_qmc_hard.tsv"),
             ("demo_qmc bm25 --out lcqmc.tsv", "lcqmc already. Choose lcqmc_hard.tsv"),
