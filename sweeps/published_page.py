@@ -55,11 +55,9 @@ def all_jobs() -> Iterator[Job]:
     for path in sorted((CONFIGURATION / "sweep").glob("*.yaml")):
         yield from sweep_jobs(path.stem)
     folder = CONFIGURATION / "experiment"
-    for path in sorted(folder.rglob("*.yaml")):
-        if path.stem != NO_RUN_BY_ITSELF:
-            name = path.relative_to(folder).with_suffix("").as_posix()
-            (config,) = _composed([[f"experiment={name}"]])
-            yield Job(f"experiment={name}", "", config)
+    paths = [path for path in sorted(folder.rglob("*.yaml")) if path.stem != NO_RUN_BY_ITSELF]
+    words = [f"experiment={path.relative_to(folder).with_suffix('').as_posix()}" for path in paths]
+    yield from map(Job, words, [""] * len(words), _composed([word] for word in words))
 
 
 def sweep_jobs(name: str, rows: Sequence[str] | None = None) -> list[Job]:
@@ -142,12 +140,17 @@ def stage_results(config: Mapping[str, Any]) -> list[Result]:
 
 
 def _scores(config: Mapping[str, Any], number: Published) -> bool:
-    """True if the job evaluates that split of that set, from a separate file, by that metric."""
-    described = {**config["evaluate"], **config["dataset"]}.get(number.dataset)
-    if described is None or number.split not in config["evaluation"]["splits"]:
-        return False
-    files = described["layouts"][described["layout"]]["files"]
-    return number.split in files and number.metric in MEASURES[Kind(described["kind"])]
+    """True if the job evaluates that split of that set, or of all that are averaged, by that metric, from own files."""
+    from juzhen.evaluation.scoring import STS_SETS
+
+    names = STS_SETS if number.dataset == "sts_mean" else (number.dataset,)
+    described = [{**config["evaluate"], **config["dataset"]}.get(name) for name in names]
+    return number.split in config["evaluation"]["splits"] and all(
+        each is not None
+        and number.split in each["layouts"][each["layout"]]["files"]
+        and number.metric in MEASURES[Kind(each["kind"])]
+        for each in described
+    )
 
 
 def _cell(params: Mapping[str, Any], row: Sequence[str]) -> list[str]:
@@ -209,9 +212,9 @@ def _counts(measured: Sequence[Published], offered: Sequence[Offer]) -> str:
     rows = []
     for source in dict.fromkeys(number.source for number in measured):
         given_by = [giving(number, offered) for number in measured if number.source == source]
-        small = sum(bool(offers) and all(offer.less for offer in offers) for offers in given_by)
-        none = sum(not offers for offers in given_by)
-        rows.append((source, str(len(given_by)), str(len(given_by) - none), str(small), str(none)))
+        given = [offers for offers in given_by if offers]
+        small = sum(all(offer.less for offer in offers) for offers in given)
+        rows.append((source, *map(str, (len(given_by), len(given), small, len(given_by) - len(given)))))
     return markdown_table(columns, rows, numbers=range(1, 5)) + "\n"
 
 

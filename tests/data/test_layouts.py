@@ -85,3 +85,18 @@ def test_a_piece_of_wiki1m_holds_out_a_dev_split(tmp_path):
     assert 5 < len(dev) < 60
     described = OmegaConf.load(ROOT / "conf" / "dataset" / "wiki1m.yaml")
     assert described.layouts.piece.files == {"train": "text/en_wiki1m_piece.txt.zst"}
+
+
+def test_the_pairs_of_simclue_are_read_as_their_authors_write_them(tmp_path):
+    """The words of conf/sweep/simclue.yaml. A further layout would give finished runs other keys."""
+    config = configured_set("simclue")
+    config.layouts["tsv"].files["train"] = "original/simclue-train_pair.json"
+    config.rows["train"] = None
+    (tmp_path / "original").mkdir()
+    (tmp_path / "original" / "simclue-train_pair.json").write_text(
+        '{"sentence1": "化妆水什么牌子的比较好？", "sentence2": "什么牌子的化妆水比较好呢？", "label": "1"}\n'
+        '{"sentence1": "怀孕能吃圆葱吗", "sentence2": "怀孕能吃甲鱼吗", "label": "0"}\n',
+        encoding="utf-8",
+    )
+    found = read(config, "train", tmp_path, "local")
+    assert (found.texts("text_b")[1], found.targets.tolist()) == ("怀孕能吃甲鱼吗", [1, 0])

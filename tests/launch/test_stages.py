@@ -97,6 +97,12 @@ def test_three_stages_have_the_numbers_of_the_recipe(name, of_tasks):
     assert loss_weights(first, list(first.dataset)) == loss_weights(last, list(last.dataset)) == {}
 
 
+def test_recipes_with_search_pairs_score_retrieval():
+    for words in ("experiment=three_stage", "experiment=four_tasks"):
+        last = plans(words)[-1].job
+        assert "retrieval" in {each.kind for each in last.evaluate.values()}, words
+
+
 UNMEANT = [
     (("+schedule.stages.demo_sts.optimizer.lr=1e-5",), "a mixture has one stage. Type schedule=serial"),
     ((*SERIAL, "schedule.order=[demo_nli]"), "no stage learns from demo_sts"),

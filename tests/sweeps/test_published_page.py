@@ -5,9 +5,10 @@ import csv
 import pytest
 from forks import ROOT
 
+from juzhen.evaluation.scoring import STS_SETS
 from juzhen.report.compare import MEASURED, load_published
 from juzhen.report.training import training_of
-from sweeps.published_page import all_jobs, giving, offers, page, reason, stage_results, sweep_jobs
+from sweeps.published_page import Job, all_jobs, giving, offers, page, reason, stage_results, sweep_jobs
 
 PAGE = ROOT / "docs" / "published.md"
 SOURCES = ("chinese_transfer", "cosent_cross_encoder")
@@ -91,6 +92,32 @@ def test_a_figure_finds_the_stage_that_gives_it(some_jobs, numbers):
     assert reason(unseen).startswith(
         "no row or experiment trains a biencoder on simclue[triplet] by the losses"
     )
+
+
+def test_an_average_of_seven_sets_is_given_by_a_job_that_scores_all_seven():
+    (average,) = [one for one in load_published() if one.model == "CoT-BERT" and one.standing == MEASURED]
+
+    def config(*evaluated):
+        described = {
+            "kind": "scored_pair",
+            "layout": "tsv",
+            "layouts": {"tsv": {"files": {"test": "test.tsv"}}},
+        }
+        sentences = described | {"kind": "sentence"}
+        return {
+            "model": {"_target_": "lightning_modules.cot.CotEncoder", "name": "cot"},
+            "loss": {"_target_": "juzhen.losses.in_batch_all.InfoNCEPool", "name": "info_nce_pool"},
+            "schedule": {"name": "mix", "order": None, "stages": {}, "sets": {}},
+            "dataset": {"wiki1m": sentences},
+            "evaluate": dict.fromkeys(evaluated, described),
+            "evaluation": {"splits": ["dev", "test"]},
+        }
+
+    def given(*evaluated):
+        return giving(average, offers([Job("experiment=x", "", config(*evaluated))]))
+
+    assert given(*STS_SETS)
+    assert not given(*STS_SETS[1:])
 
 
 def test_the_sizes_of_whole_sets_are_those_of_sets_that_hold_less_here():

@@ -77,6 +77,27 @@ def test_the_mixed_way_and_the_two_losses_are_what_their_comments_say():
     checked("experiment=ce_then_cosent")
 
 
+def test_one_task_against_four_is_scored_on_a_set_of_each_task():
+    rows = [dict(word.split("=", 1) for word in words) for words in checked("-m", "sweep=four_tasks")]
+    assert [row["sweep_row"].strip('"') for row in rows] == [
+        "retrieval",
+        "similarity",
+        "classes",
+        "clusters",
+        "four",
+    ]
+    assert {(row["benchmark"], row["backbone"]) for row in rows} == {("four_tasks", "bert_en")}
+
+
+def test_cross_encoders_learn_graded_pairs_by_each_loss_of_the_note():
+    rows = [
+        dict(word.split("=", 1) for word in words) for words in checked("-m", "sweep=cross_encoder_losses")
+    ]
+    graded = {row["loss"] for row in rows if row["dataset"] == "[csts]"}
+    assert graded == {"cosent", "ce", "mse", "huber", "quantile", "ce_mse"}
+    assert {row["model"] for row in rows} == {"crossencoder"}
+
+
 MINED = ("dataset=[demo_qmc]", "benchmark=none", "loss=info_nce")
 TWO_ROWS = {"plain": "loss=cosent", "mined": "mining=dynamic callbacks.mining.range_max=60"}
 
