@@ -299,9 +299,8 @@ def answer(error: BaseException, work: str = "") -> int:
     task = ", ".join(filter(None, (work, *reversed(getattr(error, "__notes__", [])))))
     line = f"{task}: {reason_of(error)}" if task else reason_of(error)
     # A refusal of the system with a file name, or of a full disk, says all that a traceback would.
-    is_plain = isinstance(error, OSError) and error.errno in ADVICE
-    is_plain = is_plain and (_is_name(error.filename) or error.errno in NO_ROOM)
-    log = None if is_plain else _logged(error)
+    known = isinstance(error, OSError) and error.errno in (ADVICE if _is_name(error.filename) else NO_ROOM)
+    log = None if known else _logged(error)
     line = f"{line}. The traceback is in {log}" if log else line
     try:
         print_error(UserError(line))
