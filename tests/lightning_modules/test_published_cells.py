@@ -153,6 +153,7 @@ def test_the_contrastive_trainer_has_the_numbers_of_its_chapter():
     optimizer = config.optimizer
     assert (optimizer.lr, optimizer.warmup, optimizer.decay) == (2e-5, "10 percent", "linear")
     assert optimizer.clip_norm == 1.0
+    read_job(compose_job("experiment=contrastive", "dataset=[demo_qmc]"))  # a set of one's own
 
 
 def test_the_chinese_project_goes_from_search_pairs_to_graded_ones():
