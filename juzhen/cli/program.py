@@ -163,6 +163,8 @@ def _keep_stop(raised: "sys.UnraisableHookArgs") -> None:
     """Raise Ctrl-C and SIGTERM again that Python drops, because they came within a `__del__` or a callback of C."""
     if not isinstance(raised.exc_value, KeyboardInterrupt | Terminated):
         return sys.__unraisablehook__(raised)
+    if sys.is_finalizing():
+        return
     _dropped.append(raised.exc_value)
     signal.signal(signal.SIGALRM, _raise_dropped)
     signal.setitimer(signal.ITIMER_REAL, 0.01)  # the hook itself must not raise
@@ -170,6 +172,7 @@ def _keep_stop(raised: "sys.UnraisableHookArgs") -> None:
 
 def _raise_dropped(signum: int = 0, frame: object = None) -> None:
     if _dropped:
+        signal.setitimer(signal.ITIMER_REAL, 0)  # an alarm would kill a program that ends
         raise _dropped.pop()
 
 
