@@ -211,6 +211,8 @@ RUNS = {
     "merge {run} {other} {empty}/out --weights dev --dataset LCQMC": "--dataset LCQMC: unknown set. Type lcqmc",
     "merge {run} {other} {empty}/out --dataset demo_sts": "--dataset (without --weights dev): ",
     "evaluate {run} --dataset LCQMC": "--dataset LCQMC: unknown set. Type --dataset lcqmc",
+    "serve {encoder} --index a --index b": "--index: given twice. Type it once",
+    "score {encoder} a b --threshold 0.5 --threshold 0.6": "--threshold: given twice",
     "evaluate {run} --dataset sts-b": "--dataset sts-b: unknown set. Type --dataset stsb_en (Chinese: csts)",
     "evaluate {run} --dataset csts lcqmc": "lcqmc: is a set, not a run. Type --dataset csts --dataset lcqmc",
     "evaluate {run} --dataset nli": "(English: --dataset snli --dataset mnli)",

@@ -113,8 +113,11 @@ class Verb(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         arguments = self._one_value_each(args)
-        values, _, _ = self.make_parser(ctx).parse_args(list(arguments))
+        values, _, order = self.make_parser(ctx).parse_args(list(arguments))
         param: Any
+        for number, param in enumerate(order):
+            if param in order[:number] and param.param_type_name == "option" and not param.multiple:
+                raise UserError(f"{max(param.opts)}: given twice. Type it once")
         for param in self.get_params(ctx):
             value, kind = values.get(param.name), param.type_descriptor.annotation
             is_option, is_path = param.param_type_name == "option", kind in (Path, list[Path])
