@@ -158,7 +158,8 @@ def _explained(error: typer.TyperException, arguments: Sequence[str]) -> str:
             for flag in param.opts
             if flag in arguments and (param.metavar or "").endswith("…")
         ]
-        message += f". {lists[0]} takes all words behind it" * bool(lists) + f". {usage}"
+        hint = f"{lists[0]} takes all words behind it. " if lists else ""
+        message += f". {hint}{usage}"
     elif message.startswith("Got unexpected"):
         tables = (word for word in arguments if is_table(word) and word in message)
         takes = (flag for flag in ("--data", "--file", "--train") if flag in flags(name, part))
