@@ -76,7 +76,7 @@ def merge(
     if loose := [word for word in words if number_or_nan(word) == number_or_nan(word)]:
         given = " ".join([weights or "", *loose])
         raise UserError(f"--weights {given}: is one word. Type --weights {given.replace(' ', ',')}")
-    if len(models) < 2 and len(dataset or ()) > 1:
+    if len(models) < 2 and dataset is not None and len(dataset) > 1:
         raise UserError(
             f"--dataset takes all words behind it, also {dataset[-1]}. Type RUN RUN OUT before it"
         )
