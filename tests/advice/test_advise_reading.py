@@ -96,7 +96,7 @@ def test_fewer_documents_keep_the_answers(tables, tmp_path, monkeypatch):
 
 
 def test_answers_without_documents_are_refused(tables, tmp_path):
-    with pytest.raises(UserError, match="answers: .*corpus="):
+    with pytest.raises(UserError, match=r"answers: .*corpus="):
         advise(tables["queries"], answers=tables["answers"], data_dir=tmp_path, report=lambda _: None)
 
 

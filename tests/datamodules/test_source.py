@@ -158,7 +158,7 @@ def test_line_ends_and_marks_are_read_as_in_tables(tmp_path, mark, line_end, las
     assert rows.targets.tolist() == [1, 0, 1]
     assert rows.lines.tolist() == [1, 2, 3]
     table = read_own_table(tmp_path / name, TableReading(header=False))
-    assert [list(map(str, column)) for column in table.columns][0] == rows.texts("text_a")
+    assert list(map(str, next(iter(table.columns)))) == rows.texts("text_a")
 
 
 @pytest.mark.parametrize("reads", [True, False])

@@ -21,8 +21,8 @@ def test_each_text_of_a_list_and_of_a_sweep_is_kept():
     assert typed_job(*as_typed(["logger.tags=[1e3,a,007]"])).logger.tags == ["1e3", "a", "007"]
     (override,) = OverridesParser.create().parse_overrides(as_typed(["name=1e3,b"]))
     assert list(override.sweep_string_iterator()) == ['"1e3"', "b"]
-    assert as_typed(["model.teacher=7e3", "callbacks.mining.index=1e2"]) == [
-        'model.teacher="7e3"',
+    assert as_typed(["backbone.revision=7e3", "callbacks.mining.index=1e2"]) == [
+        'backbone.revision="7e3"',
         'callbacks.mining.index="1e2"',
     ]
 
