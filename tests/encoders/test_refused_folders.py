@@ -645,7 +645,7 @@ def listed(folder, *kinds):
 KINDS = [
     (lambda f: PromptEncoder.load(f.bert_folder), r"holds no templates.*SentenceEncoder\.load"),
     (lambda f: SentenceEncoder.load(pairs(f)), r"holds a cross-encoder.*CrossEncoder\.load"),
-    (lambda f: CrossEncoder.load(f.bert_folder), r"encoder of single sentences.*SentenceEncoder\.load"),
+    (lambda f: CrossEncoder.load(f.bert_folder), r"not a cross-encoder.*SentenceEncoder\.load"),
     (lambda f: SentenceEncoder.load(answers(f)), r"CrossEncoder\.load"),
     (lambda f: tokens(f, query_length=900, expand_to=900), "query_length=900"),
     (lambda f: SentenceEncoder.load(tokens(f).save(f.tmp_path / "late")), r"MultiVectorEncoder\.load"),

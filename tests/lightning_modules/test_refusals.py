@@ -543,7 +543,7 @@ def test_a_metric_that_a_model_does_not_give_chooses_nothing_in_silence():
 
 MINE = "mine demo_retrieval {} --out {out}/of_tests.tsv --range-max 10 --limit 8 --num-negatives 1"
 VERBS = [
-    ("colbert", f"{MINE} --index hnsw", "one per token. Type index=exact"),
+    ("colbert", f"{MINE} --index hnsw", "one per token. Type --index exact"),
     ("colbert", f"{MINE} --index centroids", "exact"),
     ("colbert", f"{MINE} --cache {{out}}/kept", "cache: "),
     *((name, "encode {} {texts}", "") for name in ("colbert", "splade")),
