@@ -106,7 +106,9 @@ class DenseRetriever(Retriever):
         self._texts = ranking.queries, ranking.corpus
         self._how: dict[str, Any] = {"batch_tokens": batch_tokens, "cache": cache, "show_progress": progress}
         self._kind, self.indexed = index, index != "exact"
-        self.digest = " ".join(dict.fromkeys(encoder_digest(reader, BY_ITSELF) for reader in self._readers))
+        # Without prompts both readers are the encoder itself.
+        different = dict.fromkeys(self._readers)
+        self.digest = " ".join(dict.fromkeys(encoder_digest(reader, BY_ITSELF) for reader in different))
 
     @cached_property
     def _vectors(self) -> tuple[Float[np.ndarray, "queries dim"], Float[np.ndarray, "documents dim"]]:
