@@ -46,7 +46,11 @@ class UserError(Exception):
 
 
 class CallError(UserError, TypeError):
-    """A call that lacks an argument, or has one that nobody takes."""
+    """A call that lacks an argument, or has one that nobody takes.
+
+    Args:
+        message: Function, argument and the way out.
+    """
 
 
 LOADING = re.compile(r"(?P<start>, or l|\. L)oad it with (?P<reader>\w+)\.load\(…\)")

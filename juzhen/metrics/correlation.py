@@ -41,11 +41,20 @@ def spearman(scores: np.ndarray, grades: np.ndarray) -> float | None:
     Raises:
         ValueError: A row that is not finite. The message names the first one.
     """
-    scores, grades = as_numbers(scores=scores, grades=grades)
-    scores, grades = finite(scores, "score"), finite(grades, "grade")
+    scores, grades = _columns(scores, grades)
     if _is_constant(scores) or _is_constant(grades):
         return None
     return float(scipy.stats.spearmanr(scores, grades).statistic)
+
+
+def _columns(scores: np.ndarray, grades: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return finite columns of one length. Arrays of floats of one shape, which evaluation gives, are that already."""
+    given = scores, grades
+    if not all(
+        isinstance(each, np.ndarray) and each.dtype.kind == "f" and each.ndim == 1 for each in given
+    ) or len(scores) != len(grades):
+        scores, grades = as_numbers(scores=scores, grades=grades)
+    return finite(scores, "score"), finite(grades, "grade")
 
 
 def pearson(scores: np.ndarray, grades: np.ndarray) -> float | None:
@@ -58,8 +67,7 @@ def pearson(scores: np.ndarray, grades: np.ndarray) -> float | None:
     Returns:
         The correlation, or None.
     """
-    scores, grades = as_numbers(scores=scores, grades=grades)
-    scores, grades = finite(scores, "score"), finite(grades, "grade")
+    scores, grades = _columns(scores, grades)
     if _is_constant(scores) or _is_constant(grades):
         return None
     return float(scipy.stats.pearsonr(scores, grades).statistic)

@@ -65,7 +65,14 @@ class Limits:
 
 
 def is_loopback(host: str) -> bool:
-    """True for a name or an address that this machine alone reaches. A name that only looks like one is not."""
+    """Return True for a name or an address that this machine alone reaches.
+
+    Args:
+        host: Name or address of a network interface. A name that only looks like one of this machine is not.
+
+    Returns:
+        True for the loopback.
+    """
     try:
         return ip_address(host.strip("[]")).is_loopback
     except ValueError:

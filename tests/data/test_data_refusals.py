@@ -125,7 +125,7 @@ CALLS = {
             lambda folder, words=words: as_examples(table_without_names(folder, words)),
             f"column 3 .*{words[0]}",
         )
-        for words in (("好", "坏"), ("80%", "10%"), ("0,5", "0,9"), ("重复", "不重复"))
+        for words in (("好", "坏"), ("80%", "10%"), ("0,5", "0,9"), ("通过", "不通过"))
     },
     **{
         f"grades such as {grade}": (
