@@ -19,6 +19,7 @@ from juzhen.core.paths import BUILTIN
 from juzhen.data.rankings import RankingSet
 from juzhen.encoders.embedding_cache import encoder_digest
 from juzhen.encoders.pooling import unit
+from juzhen.encoders.sentence_encoder import BY_ITSELF
 from juzhen.mining.filters import WRITING, Known
 
 ENCODER = BUILTIN / "mini_zh@2"
@@ -103,7 +104,7 @@ def mine_ours(folder: Path, pairs: dict[str, str], corpus: list[str], number: in
     numbers, tables = measured(work)
     start = time.process_time()
     Known(ranking)
-    encoder_digest(encoder)
+    encoder_digest(encoder, BY_ITSELF)
     for table in tables:
         pq.write_table(table, BytesIO(), **WRITING)
     numbers["same_work"] -= time.process_time() - start

@@ -2,11 +2,11 @@
 
 import io
 from collections import namedtuple
+from importlib.util import find_spec
 
 import datasets
 import numpy
 import pandas
-import polars
 import pyarrow
 import pytest
 import torch
@@ -34,7 +34,6 @@ AS_PEOPLE_HOLD_THEM = {
     "dicts in another order": [dict(reversed(record.items())) for record in RECORDS],
     "dict of lists": {name: [record[name] for record in RECORDS] for name in NAMES},
     "label as index": pandas.DataFrame(RECORDS).set_index("label"),
-    "plan of polars": polars.DataFrame(RECORDS).lazy(),
     "stream of unseen columns": datasets.IterableDataset.from_generator(lambda: iter(RECORDS)),
     "dict of columns": {
         "text_a": pandas.Series([row["text_a"] for row in RECORDS]),
@@ -59,6 +58,11 @@ AS_PEOPLE_HOLD_THEM = {
     ],
     "further columns": [{"id": n + 7, **record, "note": None} for n, record in enumerate(RECORDS)],
 }
+
+if find_spec("polars") is not None:
+    import polars
+
+    AS_PEOPLE_HOLD_THEM["plan of polars"] = polars.DataFrame(RECORDS).lazy()
 
 
 @pytest.mark.parametrize("held", AS_PEOPLE_HOLD_THEM)
