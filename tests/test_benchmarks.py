@@ -127,7 +127,8 @@ def test_the_table_has_a_line_for_each_measurement_of_ours():
         "| memory of 4,096 pairs in pieces, S, cosent | no such thing there | 900 MiB, 2.0 s per step; 64 pairs at "
         "once: 700 MiB, theirs 1,000 |",
         "| mining hard negatives, 10,000 documents | 2.50 × as fast [2.40, 2.60] | 2.0 s of processor time; 3.00 × "
-        "without near copies, digests and candidates on disk; 900 of 1,200 MiB; the same negatives for 99.7 % of the queries |",
+        "without near copies, digests and candidates on disk; 900 of 1,200 MiB; the same negatives for 99.7 % of the "
+        "queries |",
     ]
     assert len(report.table([MINING, MEMORY, TRAINING], "zh").splitlines()) == len(lines)
     cached = result("memory", *AT_ONCE, held("theirs", "yes", 4096, 1800.0))
