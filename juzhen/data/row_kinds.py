@@ -342,7 +342,15 @@ def _unread_labels(table: RawTable, read: Sequence[str]) -> list[str]:
 
 
 def refuse_missing(table: RawTable, name: str) -> NoReturn:
-    """Raise UserError for labels that are missing in all rows: without them, negatives would be read as positives."""
+    """Refuse labels that are missing in all rows. Without them, negatives would be read as positives.
+
+    Args:
+        table: Cells as texts.
+        name: Column of the labels.
+
+    Raises:
+        UserError: Always, with the place of the table and its number of rows.
+    """
     way = table.reading.spell("columns", {"anchor": table.names[0], "positive": table.names[1]})
     raise UserError(
         f"{table.place}: {name} is missing in all {counted(len(table.cells), 'rows')}. Fill it in, or say that "
