@@ -2,7 +2,7 @@
 
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from io import BytesIO
 from pathlib import Path
@@ -71,20 +71,26 @@ def write_vectors(folder: Path, documents: int, queries: int) -> tuple[dict[str,
 
 
 class Embeddings:
-    """Embeddings of the queries and of the corpus, in memory, for an encoder that computes nothing."""
+    """Embeddings of the queries and of the corpus, in memory, for an encoder that computes nothing.
 
-    def __init__(self, folder: Path, num_queries: int) -> None:
+    Args:
+        folder: Holds the file of `write_vectors`.
+        queries: Queries in the order of that file. The corpus has none of them.
+    """
+
+    def __init__(self, folder: Path, queries: Collection[str]) -> None:
         vectors = np.load(folder / "vectors.npy")
-        self.queries, self.corpus = vectors[:num_queries], vectors[num_queries:]
+        self.texts = queries
+        self.queries, self.corpus = vectors[: len(queries)], vectors[len(queries) :]
 
     def of(self, texts: Sequence[str]) -> np.ndarray:
-        return self.queries if len(texts) == len(self.queries) else self.corpus[: len(texts)]
+        return self.queries if texts[0] in self.texts else self.corpus[: len(texts)]
 
 
 def mine_ours(folder: Path, pairs: dict[str, str], corpus: list[str], number: int) -> Numbers:
     answers = [{number: 1.0} for number in range(len(pairs))]
     ranking = RankingSet("bench", "train", list(pairs), corpus, answers)
-    known = Embeddings(folder, len(pairs))
+    known = Embeddings(folder, pairs)
 
     class Precomputed(juzhen.SentenceEncoder):
         """Looks embeddings up instead of computing them."""
@@ -119,7 +125,7 @@ def mine_theirs(folder: Path, pairs: dict[str, str], corpus: list[str], number: 
 
     from benchmarks.theirs import SentenceTransformer
 
-    known = Embeddings(folder, len(pairs))
+    known = Embeddings(folder, pairs)
 
     class Precomputed(SentenceTransformer):
         """Looks embeddings up instead of computing them."""
