@@ -12,11 +12,11 @@ from conf.job import JobConfig
 from juzhen.core.batch import Batch, text_tensors, without_missing
 from juzhen.core.errors import UserError, require_number
 from juzhen.encoders.components import num_positions
+from juzhen.families.late import ColBERTSettings
 from juzhen.families.late.encoder import MultiVectorEncoder, is_multi_vector, load_multi_vector
 from juzhen.families.late.family import MaxSimEvaluator
 from juzhen.families.late.folder import DOCUMENT_LENGTH, PUNCTUATION, QUERY_LENGTH, MultiVectorSettings
 from juzhen.families.registry import family_of
-from juzhen.models.colbert import ColBERTSettings
 from lightning_modules.base import SentenceModule
 from lightning_modules.biencoder import fitted
 from lightning_modules.loss_factory import Match

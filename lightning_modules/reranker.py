@@ -11,9 +11,9 @@ from juzhen.encoders.layout import gives_answers
 from juzhen.encoders.preflight import prompt_at_start
 from juzhen.encoders.prompts import JOINT, refuse_prompt
 from juzhen.encoders.resolve_path import download, encoder_folder, locate_folder
+from juzhen.families.answers import RerankerModuleSettings
 from juzhen.families.answers.encoder import READER, GenerativeReranker
 from juzhen.families.registry import family_of
-from juzhen.models.reranker import RerankerModuleSettings
 from lightning_modules.base import SentenceModule
 from lightning_modules.biencoder import fitted
 from lightning_modules.crossencoder import CrossEncoderModule, require_no_embeddings

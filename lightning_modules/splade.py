@@ -12,12 +12,12 @@ from conf.job import JobConfig
 from juzhen.core.batch import Batch, text_tensors, without_missing
 from juzhen.core.errors import UserError
 from juzhen.families.registry import family_of
+from juzhen.families.sparse import SpladeSettings
 from juzhen.families.sparse.encoder import SparseEncoder, SparseEvaluator, is_sparse, load_sparse
 from juzhen.families.sparse.vectors import ACTIVATIONS, POOLINGS
 from juzhen.losses.loss import LossOutput
 from juzhen.losses.regularizers import flops, mean_nonzero, warmed_up
 from juzhen.models.settings import INNER, name_of
-from juzhen.models.splade import SpladeSettings
 from lightning_modules.base import SentenceModule
 from lightning_modules.biencoder import augmentation_of, fitted
 from lightning_modules.loss_factory import Match

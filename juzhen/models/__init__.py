@@ -1,7 +1,7 @@
 """Settings of each model: its keys, its outputs and training examples, and the keys of a job that it reads.
 
-A class X of `lightning_modules/` has its XSettings here. Settings need no torch, so a command line is checked, a run
-gets its key and a table its rows without loading the model.
+A class X of `lightning_modules/` has its XSettings here, or in an outer room that rooms.toml names. Settings need no
+torch, so a command line is checked, a run gets its key and a table its rows without loading the model.
 """
 
 from collections.abc import Iterator, Mapping
@@ -10,6 +10,7 @@ from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any
 
+from juzhen.core.lazy_names import offered, offers
 from juzhen.models.settings import ModelSettings, class_of, name_of
 
 
@@ -18,6 +19,7 @@ def all_settings() -> dict[str, type[ModelSettings]]:
     """Class of a model → its settings."""
     modules = [import_module(f"{__name__}.{module.name}") for module in iter_modules(__path__)]
     kinds = [kind for module in modules for kind in vars(module).values() if isinstance(kind, type)]
+    kinds += [offered("settings", name) for name in offers("settings")]
     # A class without a name of its own is what several models share.
     return {
         kind.class_name(): kind
