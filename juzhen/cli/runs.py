@@ -19,6 +19,10 @@ if TYPE_CHECKING:  # it loads numpy, and --help should not wait for that
 def table(
     folder: options.Runs,
     *,
+    sets: Annotated[
+        list[str] | None,
+        Option(metavar="SET…", help="sets of the columns, with their mean", show_default="all sets"),
+    ] = None,
     metric: options.Metric = None,
     split: options.Split = None,
     debug: options.Debug = False,
@@ -39,13 +43,14 @@ def table(
     bold. Letters next to a score name the rows that it beats significantly.
 
     juzhen table runs --split test --csv matrix.csv
+    juzhen table runs --sets afqmc lcqmc bq
     """
     if picture is not None:
         if picture.suffix not in (".svg", ".png"):
             raise UserError(f"--picture {picture}: expected .svg or .png. Give such a name")
         options.require_matplotlib(", or leave out --picture")
     check_overwritable(*filter(None, (markdown, csv, picture)))
-    matrix = read_matrix(folder, metric=metric, split=split, debug=debug)
+    matrix = read_matrix(folder, metric=metric, split=split, debug=debug, sets=sets)
     from juzhen.core.progress import for_people
     from juzhen.report.insights import merged_tables, size_tables
     from juzhen.report.significance import beaten
@@ -60,10 +65,13 @@ def table(
     )
 
     wins = beaten(matrix)
-    text, further = to_markdown(matrix, wins, folders=folders), [*size_tables(matrix), *merged_tables(matrix)]
+    text, further = (
+        to_markdown(matrix, wins, folders=folders, mean=bool(sets) and split != "both"),
+        [*size_tables(matrix), *merged_tables(matrix)],
+    )
     text += "".join(f"\n{table.title} {table.note}\n\n{table.markdown()}\n" for table in further)
     if console := for_people():
-        console.print(to_console(matrix, wins, folders=folders))
+        console.print(to_console(matrix, wins, folders=folders, mean=bool(sets) and split != "both"))
         text_lines = [caption(matrix), *filter(None, [letters_line(wins)]), *undefined_lines(matrix)]
         console.print("\n".join(text_lines), highlight=False)
         show_tables(further)
@@ -147,7 +155,12 @@ def write_page(path: Path | None, text: str) -> None:
 
 
 def read_matrix(
-    folder: Path, *, metric: str | None, split: str | None = None, debug: bool = False
+    folder: Path,
+    *,
+    metric: str | None,
+    split: str | None = None,
+    debug: bool = False,
+    sets: list[str] | None = None,
 ) -> "Matrix":
     """Read the transfer matrix of the runs of a folder. Unreadable results are reported and skipped.
 
@@ -156,6 +169,7 @@ def read_matrix(
         metric: Metric of all columns. None: the main metric of each set.
         split: dev, test or both. None: one per set.
         debug: Include runs on a few rows.
+        sets: Sets of the columns. None: all sets.
 
     Returns:
         The matrix.
@@ -165,4 +179,4 @@ def read_matrix(
     results = collect(folder, report=tell, with_debug=debug)
     from juzhen.report.matrix import build_matrix  # loads pandas
 
-    return build_matrix(results, metric=metric, split=split)
+    return build_matrix(results, metric=metric, split=split, sets=sets)

@@ -266,7 +266,12 @@ class Matrix:
 
 
 def build_matrix(
-    results: Sequence[Result], *, metric: str | None, split: str | None = None, audit: Audit | None = None
+    results: Sequence[Result],
+    *,
+    metric: str | None,
+    split: str | None = None,
+    audit: Audit | None = None,
+    sets: Sequence[str] | None = None,
 ) -> Matrix:
     """Compute the matrix over some results.
 
@@ -278,12 +283,13 @@ def build_matrix(
         metric: Metric of all columns. None takes the main metric of each set.
         split: dev, test, or both for two columns per set. None takes the split with values for most rows, or test.
         audit: Leak audit.
+        sets: Names of the sets of the columns, in any order. None: all sets.
 
     Returns:
         The matrix.
 
     Raises:
-        UserError: No result has the metric, or the split.
+        UserError: No result has the metric, the split, or a set.
     """
     metric = None if metric is None else metric_key(metric)
     runs, rows = _rows_of(results)
@@ -298,6 +304,12 @@ def build_matrix(
     )
     scores = scores.drop_duplicates(["row", "seed", "key"], keep="last").sort_values("seed", kind="stable")
     scores["column"], scores["metric"] = (scores["key"].str.rsplit("/", n=1).str[part] for part in (0, 1))
+    if sets is not None:
+        evaluated = scores["column"].map(lambda column: without_size(column)[0].split("/")[1])
+        if absent := next((name for name in sets if name not in {*evaluated}), None):
+            known = ", ".join(sorted({*evaluated})) or "none"
+            raise UserError(f"set={absent}: no result has scores of it. Evaluated sets: {known}")
+        scores = scores[evaluated.isin(sets)]
     names = sorted(scores["metric"].unique())
     measures = _speaking(scores) if metric is None else dict.fromkeys(scores["column"], metric)
     if metric not in (None, *names) or not measures:

@@ -4,6 +4,7 @@ Texts of a report in Chinese are one table of pairs, for the page, its script an
 """
 
 import re
+import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -211,8 +212,21 @@ def matrix_table(matrix: Matrix, text_of: Callable[[Row, str], str]) -> ReportTa
     return ReportTable("matrix", "Transfer matrix", "", head, body)
 
 
-def _lettered_table(matrix: Matrix, wins: Beaten, *, folders: bool) -> ReportTable:
-    """Make the table with letters of beaten rows, and with run folders if asked for."""
+def _mean_text(row: Row, matrix: Matrix) -> str:
+    """Format the mean over all columns. MISSING if they differ in metric, or if no seed has them all."""
+    cells = [row.cells.get(column) for column in matrix.columns]
+    scored = [cell for cell in cells if cell is not None]
+    if len(scored) < len(cells) or len({cell.metric for cell in scored}) > 1:
+        return MISSING
+    seeds = set.intersection(*({*cell.values} for cell in scored))
+    means = [statistics.fmean(cell.values[seed] for cell in scored) for seed in sorted(seeds)]
+    if len(means) < 2:
+        return percent(means[0]) if means else MISSING
+    return f"{percent(statistics.fmean(means))} ± {percent(statistics.stdev(means))}"
+
+
+def _lettered_table(matrix: Matrix, wins: Beaten, *, folders: bool, mean: bool) -> ReportTable:
+    """Make the table with letters of beaten rows, and with means or run folders if asked for."""
 
     def text_of(row: Row, column: str) -> str:
         value, blank, rest = cell_text(row, column).partition(" ")
@@ -223,11 +237,17 @@ def _lettered_table(matrix: Matrix, wins: Beaten, *, folders: bool) -> ReportTab
         (
             *([chr(ord("a") + place)] if wins else []),
             *line,
+            *([_mean_text(row, matrix)] if mean else []),
             *([", ".join(dict.fromkeys(result.folder for result in row.all_results))] if folders else []),
         )
         for place, (row, line) in enumerate(zip(matrix.rows, table.body, strict=True))
     ]
-    head = (*(["#"] if wins else []), *table.head, *(["folders"] if folders else []))
+    head = (
+        *(["#"] if wins else []),
+        *table.head,
+        *(["mean"] if mean else []),
+        *(["folders"] if folders else []),
+    )
     return replace(table, head=head, body=body)
 
 
@@ -242,19 +262,22 @@ def letters_line(wins: Beaten) -> str:
     return "Letters: rows that this row is significantly better than, at 5 % after Holm's correction over all scores."
 
 
-def to_markdown(matrix: Matrix, wins: Beaten | None = None, *, folders: bool = False) -> str:
+def to_markdown(
+    matrix: Matrix, wins: Beaten | None = None, *, folders: bool = False, mean: bool = False
+) -> str:
     """Format as Markdown, with the best of each column in bold.
 
     Args:
         matrix: The transfer matrix.
         wins: (label, column) → letters of beaten rows. None or empty: no letters.
         folders: Add a column of run folders.
+        mean: Add the mean over all columns.
 
     Returns:
         Caption, table, and reasons for missing scores.
     """
     wins = wins or {}
-    table, start = _lettered_table(matrix, wins, folders=folders), 3 if wins else 2
+    table, start = _lettered_table(matrix, wins, folders=folders, mean=mean), 3 if wins else 2
     body = [
         tuple(
             f"**{text}**" if is_best else text
@@ -268,13 +291,16 @@ def to_markdown(matrix: Matrix, wins: Beaten | None = None, *, folders: bool = F
     return f"{about}\n\n{replace(table, body=body).markdown()}\n{reasons}"
 
 
-def to_console(matrix: Matrix, wins: Beaten | None = None, *, folders: bool = False) -> "rich.table.Table":
+def to_console(
+    matrix: Matrix, wins: Beaten | None = None, *, folders: bool = False, mean: bool = False
+) -> "rich.table.Table":
     """Make a table for a terminal, without caption. Intervals are below their values, so that many columns fit.
 
     Args:
         matrix: The transfer matrix.
         wins: As of `to_markdown`.
         folders: Add a column of run folders.
+        mean: Add the mean over all columns.
 
     Returns:
         A table of rich, with the best of each column in bold.
@@ -282,14 +308,14 @@ def to_console(matrix: Matrix, wins: Beaten | None = None, *, folders: bool = Fa
     from rich.text import Text
 
     wins = wins or {}
-    table, start = _lettered_table(matrix, wins, folders=folders), 3 if wins else 2
+    table, start = _lettered_table(matrix, wins, folders=folders, mean=mean), 3 if wins else 2
     end = start + len(matrix.columns)
     body: list[list[str | Text]] = []
     for row, line in zip(matrix.rows, table.body, strict=True):
         cells = zip(line[start:end], _best(row, matrix, 0), strict=True)
         drawn = [Text(text.replace(" ", "\n", 1), "bold" if is_best else "") for text, is_best in cells]
         body.append([*line[:start], *drawn, *(text.replace(", ", "\n") for text in line[end:])])
-    return console_table(table.head, body, numbers=table.head[start - 1 : end])
+    return console_table(table.head, body, numbers=table.head[start - 1 : end + mean])
 
 
 def _best(row: Row, matrix: Matrix, before: int) -> list[bool]:

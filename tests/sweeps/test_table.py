@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from juzhen.core.errors import UserError
 from juzhen.core.progress import console_table, for_people
 from juzhen.report.matrix import build_matrix
 from juzhen.report.table import to_console, to_csv, to_markdown
@@ -23,6 +24,32 @@ def test_console_shows_every_row_and_column(small_matrix_results):
     text = console.file.getvalue()
     for word in ("lexical", "lcqmc → csts", "[40.0, 44.0]", "± 1.4", "80.5", "(test)"):
         assert word in text
+
+
+def test_the_mean_of_chosen_sets_is_that_of_each_seed(make_result):
+    seeds = [
+        make_result(
+            ["bq"],
+            {"dev/bq/spearman": bq, "dev/csts/spearman": csts, "dev/lcqmc/spearman": 0.9},
+            seed=seed,
+        )
+        for seed, bq, csts in ((1, 0.5, 0.7), (2, 0.7, 0.5), (3, 0.9, None))
+    ]
+    other = make_result(
+        ["csts"], {"dev/bq/spearman": 0.5, "dev/csts/spearman": 0.8, "dev/faq/recall_at_1": 0.4}
+    )
+
+    def means(*sets: str) -> list[str]:
+        matrix = build_matrix([*seeds, other], metric=None, sets=sets)
+        lines = to_markdown(matrix, mean=True).splitlines()
+        assert sorted(matrix.columns) == sorted(f"dev/{name}" for name in sets)
+        return [line.split(" | ")[-1].strip("| ") for line in lines if line.startswith("| ")][2:]
+
+    assert means("bq", "csts") == ["60.0 ± 0.0", "65.0"]  # seed 3 lacks csts
+    assert means("bq", "faq") == ["—", "—"]  # Spearman and R@1 have no mean
+    assert means("lcqmc", "bq") == ["80.0 ± 10.0", "—"]
+    with pytest.raises(UserError, match="nope"):
+        build_matrix(seeds, metric=None, sets=["bq", "nope"])
 
 
 def test_an_interval_is_not_broken_where_names_can_be(monkeypatch):
