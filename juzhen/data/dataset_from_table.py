@@ -77,9 +77,9 @@ def make_set(
         raise UserError(f"--name {short(name)}: expected letters, digits, _ and -")
     require_number("--dev + --test", dev + test, 0, 1, open_high=True)
     rows, left_out = clean(table, guess)
+    faults = [f"Line {line}: {reason}" for line, reason in left_out.items()]
     if rows.empty:
-        line, reason = next(iter(left_out.items()))
-        raise UserError(f"{table.place}: no row can be used. Line {line}: {reason}")
+        raise UserError(f"{table.place}: no row can be used. {faults[0]}")
     shares = {"train": 1 - dev - test, "dev": dev, "test": test}
     if guess.kind is Kind.SENTENCE:
         return NewSet(name, guess, {"train": rows}, left_out)
@@ -91,12 +91,11 @@ def make_set(
         why = (
             f"{joined} of {count} rows share sentences and must be in one split"
             if joined > 1
-            else f"the file has {counted(count, 'rows')}"
+            else f"only {counted(count, 'rows')} can be used"
         )
-        raise UserError(
-            f"{table.place}: no row is left for {' and '.join(empty)}, because {why}. Add rows, or type --dev 0 "
-            "--test 0 to juzhen dataset and score on another set"
-        )
+        remedy = "Add rows, or type --dev 0 --test 0 to juzhen dataset and score on another set"
+        said = [f"{table.place}: no row is left for {' and '.join(empty)}, because {why}", *faults[:1], remedy]
+        raise UserError(". ".join(said))
     parts = {split: rows[splits == split] for split in SPLITS if split in splits}
     return NewSet(name, guess, parts, left_out)
 

@@ -357,6 +357,12 @@ def raw(f, given):
     guess(read_raw(f.tmp_path / "pairs.csv"))
 
 
+def made(f, text):
+    (f.tmp_path / "pairs.csv").write_text(text, encoding="utf-8")
+    read = read_raw(f.tmp_path / "pairs.csv")
+    make_set("faq", read, guess(read))
+
+
 def of_joined_rows(f):
     read = new_set.joined_rows(f.tmp_path)
     make_set("faq", read, guess(read))
@@ -430,6 +436,10 @@ NEW_SETS = [
             ('好,"坏\n天,地\n'.encode(), r"pairs\.csv:1: a quoted field cannot be read .*unbalanced"),
             (b"x" * 2**25 + b",y\n", r"pairs\.csv:1: the line has 33,554,434 characters"),
         ],
+    ),
+    (
+        lambda f: made(f, "a,b,score\n你好,您好,0.9\n再见,拜拜,不知道\n早,晚,0.1\n"),
+        r"only 2 rows can be used.*Line 3: .*不知道.*--dev 0 --test 0",
     ),
     (of_joined_rows, r"40 of 40 rows share sentences.*--dev 0 --test 0"),
     (written_by_somebody_else, "not written by juzhen, or has changed"),
