@@ -348,7 +348,7 @@ class Groups:
                 f"{word}: unknown key. Keys are in English, as in optimizer.lr=1e-3: python train.py --help"
             )
         if value.endswith(","):
-            return f"{word}: a value is missing after the comma. Type all in quotes: '{key}=[{value}<second value>]'"
+            return f"{word}: a value is missing after the comma. Type {word[:-1]}, or '{key}=[{value}…]'"
         texts = [each.strip(" '\"") for each in value.strip("[]").split(",") if each.strip()]
         meant = command(setting(key, texts if value.startswith("[") else value.strip("'\"")))
         why = "" if "Exception" in reason else f" ({reason.partition(' expecting ')[0]})"

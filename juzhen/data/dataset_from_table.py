@@ -93,9 +93,9 @@ def make_set(
             if joined > 1
             else f"only {counted(count, 'rows')} can be used"
         )
+        problem = f"{table.place}: no row is left for {' and '.join(empty)}, because {why}"
         remedy = "Add rows, or type --dev 0 --test 0 to juzhen dataset and score on another set"
-        said = [f"{table.place}: no row is left for {' and '.join(empty)}, because {why}", *faults[:1], remedy]
-        raise UserError(". ".join(said))
+        raise UserError(". ".join([problem, *faults[:1], remedy]))
     parts = {split: rows[splits == split] for split in SPLITS if split in splits}
     return NewSet(name, guess, parts, left_out)
 

@@ -191,7 +191,8 @@ def check_encoder_files(config: BackboneConfig, *, start: str | None = None) -> 
     _check_sizes(config, architecture)
     limit = most_positions(architecture)
     if config.max_length is not None and limit is not None and config.max_length > limit:
-        raise UserError(f"max_length={config.max_length}: {config.path} has positions for {limit:,} tokens")
+        problem = f"max_length={config.max_length}: {config.path} has positions for {limit:,} tokens"
+        raise UserError(f"{problem}. Choose {limit} or less")
     if (tokenizer := _read_tokenizer_file(files.tokenizer)) is not None:
         check_vocabulary(
             without_added(tokenizer.get_vocab(), files), architecture.get("vocab_size"), shown=config.path

@@ -98,7 +98,9 @@ WRITES = re.compile(r"> ([\w./]+)|open\(\"([^\"]+)\", \"w\"|index build (\S+)|(?
 @pytest.mark.parametrize("ending", [".md", ".zh.md"])
 def test_pages_that_follow_each_other_do_not_write_the_same_file(ending):
     """A reader of README, the first pages and the tutorials stays in one clone."""
-    first = [name for name in site_pages() if name.startswith(("docs/start/", "docs/tutorials/", "docs/from/"))]
+    first = [
+        name for name in site_pages() if name.startswith(("docs/start/", "docs/tutorials/", "docs/from/"))
+    ]
     writers = {}
     for name in (
         f"README{ending}",

@@ -43,6 +43,8 @@ ANSWERS = {
     "dataset=[faq.csv,csts]": "data=faq.csv",
     "-m backbone=mini_zh,BAAI/bge-m3": "rows",
     "-m optimizer.lrr=1,2": "Did you mean lr?",
+    "-m seed=1,2,": "Type seed=1,2, or",
+    "backbone.max_length=4096": "Choose 512 or less",
     # several things, a folder, a sign of another keyboard
     "loss=[cosent,mse]": "train.py -m loss=cosent,mse",
     "model=[biencoder,colbert]": "train.py -m model=biencoder,colbert",
