@@ -19,10 +19,9 @@ from juzhen.core.kinds import text_roles
 from juzhen.core.text import counted, percent
 from juzhen.data.sampler import BatchStream, stratified
 from juzhen.data.spec import DatasetConfig
-from juzhen.losses.loss import Contrast, Loss
+from juzhen.losses.loss import Contrast, Loss, differ
 from juzhen.metrics.metric_support import undefined_reason
 from juzhen.models.settings import name_of
-from juzhen.training.row_contrast import compares, differ, require_equal_lists
 from lightning_modules.loss_factory import Match, build_loss, class_grades
 
 
@@ -105,7 +104,7 @@ class _Set:
 
         Raises UserError if nothing can be learnt.
         """
-        require_equal_lists(self.examples, self.loss, self.name)
+        self.loss.require_equal_lists(self.examples, self.name)
         warnings = [*self._negatives()]
         match self.loss.contrast:
             case Contrast.ORDER:
@@ -271,7 +270,7 @@ def _compares_rows(examples: Examples, rows: np.ndarray, loss: Loss) -> bool:
         and loss.contrast in (Contrast.CLASSES, Contrast.VALUES)
         and examples.targets is not None
     )
-    return differ(examples.targets[rows]) if has_part else compares(examples, rows, loss)
+    return differ(examples.targets[rows]) if has_part else loss.compares(examples, rows)
 
 
 def comparisons(rows: SentenceDataModule, losses: Mapping[str, Loss]) -> dict[str, Comparison]:
@@ -285,7 +284,7 @@ def comparisons(rows: SentenceDataModule, losses: Mapping[str, Loss]) -> dict[st
         Dataset key → function of row numbers. True if the rows differ in the value that the loss compares.
     """
     return {
-        name: lambda chosen, name=name, loss=losses[name]: compares(rows.train[name], chosen, loss)
+        name: lambda chosen, name=name, loss=losses[name]: loss.compares(rows.train[name], chosen)
         for name in rows.train
         if name in losses
     }
@@ -300,7 +299,7 @@ def _empty_batches(
     if num_empty <= FEW * looked_at:
         return
     is_empty = not all(
-        compares(examples, chosen, loss) for chosen in _drawn(rows, name, balanced=by == "label")
+        loss.compares(examples, chosen) for chosen in _drawn(rows, name, balanced=by == "label")
     )
     reason = (
         f"{told_as} compares nothing there, and such steps do not change the weights"

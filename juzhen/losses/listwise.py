@@ -3,6 +3,7 @@
 import math
 from typing import Annotated, ClassVar
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from juzhen.core.aliases import RENAMED_IN_LOSSES, accept_renamed
 from juzhen.core.errors import UserError, require_choice
-from juzhen.core.examples import Kind
+from juzhen.core.examples import Examples, Kind
 from juzhen.core.schema import Among
 from juzhen.losses.arguments import Count, Temperature, Weight, checks_arguments
 from juzhen.losses.loss import Contrast, Loss, LossOutput
@@ -138,6 +139,12 @@ class ListMLE(ListLoss):
         grades = _first_document(document_scores).float() if teacher_scores is None else teacher_scores
         loss = list_mle(self.tempered(document_scores), grades)
         return loss, self.list_summary(document_scores)
+
+    def compares(self, examples: Examples, rows: np.ndarray) -> bool:
+        """As `Loss.compares`, by the scores of a teacher where the set has them."""
+        if examples.teacher_scores is None:
+            return super().compares(examples, rows)
+        return bool(np.ptp(examples.teacher_scores[rows], axis=1).any())
 
 
 @checks_arguments

@@ -18,13 +18,15 @@ from typing import (
 )
 from warnings import warn
 
+import numpy as np
 from jaxtyping import Float
 from pydantic import BaseModel, create_model
 from torch import Tensor, nn
 
 from juzhen.core.aliases import LOSS_FLAGS
 from juzhen.core.batch import TENSORS
-from juzhen.core.examples import Kind
+from juzhen.core.errors import UserError
+from juzhen.core.examples import Examples, Kind
 from juzhen.core.schema import STRICT, fitting
 from juzhen.losses.arguments import bound, checks_arguments
 
@@ -179,6 +181,60 @@ class Loss(nn.Module, ABC):
         Returns:
             A scalar tensor, and name → scalar to log.
         """
+
+    def compares(self, examples: Examples, rows: np.ndarray) -> bool:
+        """True if a batch of these rows has a gradient. `Contrast` defines what rows must differ in.
+
+        Without it, momentum and weight decay alone would move weights.
+
+        Args:
+            examples: The set.
+            rows: Row numbers of a batch, int (batch,).
+
+        Returns:
+            False if the loss is constant on these rows.
+        """
+        columns = [values[rows] for values in examples.columns.values()]
+        match self.contrast:
+            case Contrast.ORDER:
+                assert examples.targets is not None  # such a loss takes kinds that have some
+                return differ(examples.targets[rows])
+            case Contrast.TEXTS if "negative" not in examples.columns:
+                return all(map(differ, columns))
+            case Contrast.SOME_TEXTS if "negative" not in examples.columns:
+                return any(map(differ, columns))
+            case Contrast.NEGATIVES:
+                _, positive, *negatives = columns
+                return any((negative != positive).any() for negative in negatives)
+        return True
+
+    def require_equal_lists(self, examples: Examples, said: str) -> None:
+        """Refuse rows with different numbers of negatives if the loss cannot read a mask.
+
+        Args:
+            examples: Training rows.
+            said: Name of the loss for the message, such as `loss=triplet`.
+
+        Raises:
+            UserError: The numbers differ, and the loss reads negatives without a mask.
+        """
+        if examples.missing is None or "negatives" not in self.inputs or "text_ids" in self.inputs:
+            return
+        counts = (~examples.missing[:, 1:]).sum(axis=1)
+        raise UserError(
+            f"{said}: it takes as many negatives of each row, and rows of {examples.name} have {counts.min()} to "
+            f"{counts.max()}. Choose info_nce, info_nce_own, triplet or list_mle, which take rows of different "
+            f"lengths, or give each row {counts.min()}"
+        )
+
+
+def differ(values: np.ndarray) -> bool:
+    """True if an array has two different rows.
+
+    Args:
+        values: Array whose first axis has the rows. It may be empty.
+    """
+    return bool((values != values[:1]).any())
 
 
 class Sum(Loss):

@@ -47,7 +47,6 @@ from juzhen.losses.arguments import Count
 from juzhen.losses.loss import Loss
 from juzhen.losses.matryoshka import Nested
 from juzhen.training.optimizer import adamw, learning_rates
-from juzhen.training.row_contrast import compares, require_equal_lists
 
 PROVIDES = ("scores", "cosines", "embeddings", "layers", "lists")
 """What a bi-encoder gives to a loss; others want a teacher, a guide or logits."""
@@ -186,7 +185,7 @@ def fit(
             )
     learner = nn.ModuleList([kind if isinstance(kind, Loss) else kind(**sizes), encoder]).to(device).train()
     criterion: Loss = learner[0]  # type: ignore[assignment]
-    require_equal_lists(examples, criterion, f"loss={name}")
+    criterion.require_equal_lists(examples, f"loss={name}")
     nested = [part.dims_of(encoder.dim) for part in criterion.modules() if isinstance(part, Nested)]
     encoder.nested_dims = nested[0] if nested else ()
 
@@ -239,7 +238,7 @@ def fit(
             optimizer.zero_grad()
             value.backward()
             # Of rows that do not differ gradients are 0, and momentum and decay alone would move the weights.
-            if compares(examples, step.rows, criterion):
+            if criterion.compares(examples, step.rows):
                 if clip_norm is not None:
                     nn.utils.clip_grad_norm_(learner.parameters(), clip_norm)
                 optimizer.step()
