@@ -19,7 +19,10 @@ from juzhen.core.text import counted, short, text_fault
 from juzhen.data.headers import (
     HYPOTHESIS_NAMES,
     ID_NAMES,
+    MOST_LABELS,
     NEGATIVE_NAMES,
+    NLI_WORDS,
+    NO_LABEL,
     NUMBER,
     NUMBERED,
     POSITIVE_NAMES,
@@ -30,17 +33,12 @@ from juzhen.data.headers import (
     are_numbers,
     as_fields,
     format_of,
-    share_of_numbers,
-)
-from juzhen.data.label_words import (
-    MOST_LABELS,
-    NLI_WORDS,
-    NO_LABEL,
     is_label,
     nli_classes,
     pair_classes,
     plain_label,
     settled_classes,
+    share_of_numbers,
 )
 from juzhen.data.readers import FileTable
 from juzhen.data.row_checks import PORTION, listed

@@ -25,8 +25,7 @@ from juzhen.core.errors import UserError, in_python, require_choice
 from juzhen.core.examples import Examples, Kind, negative_columns
 from juzhen.core.paths import is_table
 from juzhen.core.text import counted, number_or_nan, short
-from juzhen.data.headers import language_of
-from juzhen.data.label_words import NO_LABEL, nli_classes, pair_classes, settled_classes
+from juzhen.data.headers import NO_LABEL, language_of, nli_classes, pair_classes, settled_classes
 from juzhen.data.readers import FileTable
 from juzhen.data.row_checks import listed, verified
 from juzhen.data.row_kinds import (

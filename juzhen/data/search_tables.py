@@ -20,8 +20,7 @@ from juzhen.core.kinds import Kind
 from juzhen.core.safe_open import csv_text, read_bytes
 from juzhen.core.text import counted, is_position, name_fault, short, text_fault
 from juzhen.data.dataset_from_table import ORIGIN, Origin, connected_groups, split_groups, write_described
-from juzhen.data.headers import NUMBER, language_of, share_of_numbers
-from juzhen.data.label_words import pair_classes
+from juzhen.data.headers import NUMBER, language_of, pair_classes, share_of_numbers
 from juzhen.data.leaks.matching import normalize
 from juzhen.data.rankings import RankingSet
 from juzhen.data.row_checks import listed
