@@ -166,6 +166,9 @@ def is_ours_alone(backbone: nn.Module) -> bool:
 
     Args:
         backbone: A transformer with an adapter.
+
+    Returns:
+        False for a plain adapter over whole float32 weights.
     """
     base, config = base_of(backbone), cast(Any, backbone).peft_config[NAME]
     is_whole = base.layers is None and base.attention is None and base.precision == "float32"
@@ -353,6 +356,9 @@ def merged_copy(encoder: Any) -> Any:
 
     Args:
         encoder: Any encoder around a transformer. It is not changed.
+
+    Returns:
+        A copy without an adapter, whose weights can all be trained.
     """
     full = copy.deepcopy(encoder)
     backbone = full.inner.backbone.float()
@@ -441,7 +447,7 @@ def _changes_of_base(backbone: nn.Module) -> int:
 def load_adapter(
     backbone: PreTrainedModel, folder: Path, base: Base, place: Path, *, has_head: bool = False
 ) -> None:
-    """Add the adapter of a folder to `backbone`, in place. Raises UserError if it does not fit.
+    """Add the adapter of a folder to `backbone`, in place.
 
     Args:
         backbone: The base.
@@ -450,6 +456,9 @@ def load_adapter(
         place: Folder of the base.
         has_head: Layers after the backbone are used, such as a vocabulary head. Adapters of these layers are then
             refused. Otherwise they are dropped.
+
+    Raises:
+        UserError: peft is missing, a file does not load, or the adapter does not fit.
     """
     require_peft()
     settings, path = read_adapter_settings(folder), folder / ADAPTER_WEIGHTS
@@ -485,6 +494,9 @@ def adapted_layers(
         stored: Name in the whole model → weight of the base.
         folder: Folder of the adapter.
         is_one: Predicate for the name of such a layer.
+
+    Returns:
+        Name in the whole model → weight.
     """
     tensors = {name: values for name, values in _read_tensors(folder).items() if is_one(name)}
     learnt = {name for name in tensors if _is_learnt_in_file(name)}

@@ -104,7 +104,11 @@ class Answer:
         return "\n\n".join(["\n".join(self.statements), self.table(), f"{word}:\n{self.command}"])
 
     def table(self) -> str:
-        """The recipes as a Markdown table."""
+        """The recipes as a Markdown table.
+
+        Returns:
+            Markdown with one line for each recipe, in the order of `lines`.
+        """
         head = ["train on", "rows", "seeds", "score", "gain over untrained", "behind the best", "other sets"]
         body = [
             (

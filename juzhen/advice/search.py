@@ -507,7 +507,11 @@ MOST_TEXTS, MOST_ENCODED = 2000, 300
 
 @cache
 def stored_gains() -> pd.DataFrame:
-    """Return measured gains of sources (rows) on targets (columns). Empty if none are shipped."""
+    """Return measured gains of sources (rows) on targets (columns). Empty if none are shipped.
+
+    Returns:
+        Table of gains, read once.
+    """
     return pd.read_csv(GAINS, index_col=0) if GAINS.is_file() else pd.DataFrame()
 
 

@@ -217,6 +217,9 @@ class Trials:
         Args:
             recipe: Its sources and seed.
             with_panel: The panel must have been scored too.
+
+        Returns:
+            False for a trial that must still be trained or scored.
         """
         return self._made(recipe, with_panel) is not None or self._finished(recipe, with_panel) is not None
 

@@ -335,6 +335,9 @@ def export_onnx(encoder: PooledEncoder | CrossEncoder, path: Path, *, quantised:
         quantised: Store weights of matrix products as 8-bit integers, one scale per column, and quantize states
             with one scale per token, so that the embedding of a text does not depend on the other texts of a call.
 
+    Returns:
+        `path`.
+
     Raises:
         UserError: The architecture cannot be exported, or the graph computes other numbers.
     """

@@ -30,6 +30,9 @@ def backend_name(name: str, *, key: str) -> BackendName:
         name: A value of `BackendName`.
         key: Name of the setting in an error message.
 
+    Returns:
+        The member of the enumeration.
+
     Raises:
         UserError: An unknown name. The message has the nearest one.
     """

@@ -140,7 +140,7 @@ class Scorer:
         return encoder.score(list(zip(first, second, strict=True)), **options)
 
     def words(self, first: str, second: str, *, top: int = 10) -> str:
-        """Return the tokens of a pair's score with their parts. Raises UserError without such parts.
+        """Return the tokens of a pair's score with their parts.
 
         Args:
             first: First text.
@@ -149,6 +149,9 @@ class Scorer:
 
         Returns:
             Lines for the terminal.
+
+        Raises:
+            UserError: The encoder has no weights of tokens.
         """
         encoder: Any = None if self.fuse is not None else self._loaded[1]
         if not hasattr(encoder, "words"):
@@ -180,7 +183,8 @@ class Scorer:
     def limit(self) -> float:
         """Lowest score of an equal pair: --threshold, or the fitted threshold.
 
-        Raises UserError if both are missing.
+        Raises:
+            UserError: Both are missing.
         """
         with suppress(ValueError):
             value = float(self.threshold or "")

@@ -99,6 +99,9 @@ def constants(values: Sequence[float], *, like: Tensor) -> Float[Tensor, "values
     Args:
         values: Numbers.
         like: A tensor of any shape.
+
+    Returns:
+        Tensor of one axis, in the order of `values`.
     """
     return torch.stack([like.new_full((), value) for value in values])
 
@@ -123,6 +126,9 @@ class Movable:
         Args:
             device: The device.
             options: Of `torch.Tensor.to`.
+
+        Returns:
+            A new object of the same class.
         """
         if torch.device(device).type == "cuda":
             options.setdefault("non_blocking", True)
@@ -274,7 +280,11 @@ class Batch(Movable):
         return self.rows.shape[0]
 
     def pin_memory(self) -> Self:
-        """Return a copy in pinned memory. A DataLoader with `pin_memory` calls it."""
+        """Return a copy in pinned memory. A DataLoader with `pin_memory` calls it.
+
+        Returns:
+            A new batch. It needs a CUDA device.
+        """
         return mapped(self, lambda tensor: tensor.pin_memory())
 
 
@@ -292,8 +302,12 @@ def num_fitting(length: int, max_tokens: int) -> int:
         length: Tokens of the longest text.
         max_tokens: Tokens of a batch, with padding.
 
-    >>> [num_fitting(length, 16_384) for length in (16, 1024, 2048, 4096, 8192)]
-    [1024, 16, 4, 1, 1]
+    Returns:
+        Number of texts.
+
+    Example:
+        >>> [num_fitting(length, 16_384) for length in (16, 1024, 2048, 4096, 8192)]
+        [1024, 16, 4, 1, 1]
     """
     cost = length if length <= LONG else -(-length * length // LONG)
     return max(max_tokens // max(cost, 1), 1)
@@ -356,6 +370,9 @@ def row_tensors(
         score: Similarity of two embeddings, row by row.
         reads: Names that the loss reads. Scores of documents are computed only if they are among them.
         layers: Embeddings of the same sentences at several depths.
+
+    Returns:
+        Name → tensor with one row for each row of the batch.
     """
     columns = [embeddings[rows] for rows in batch.columns.values()]
     tensors = batch.tensors | text_tensors(columns)
@@ -381,6 +398,9 @@ def mapped(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
     Args:
         value: Anything. Values without tensors are returned unchanged.
         change: Tensor → tensor, for example to another device.
+
+    Returns:
+        A new object of the same type, or `value` itself if it holds no tensors.
     """
     if isinstance(value, Tensor):
         return change(value)

@@ -200,6 +200,9 @@ def is_fusion(path: str | Path) -> bool:
     Args:
         path: A file of `juzhen fuse` or `juzhen calibrate`.
 
+    Returns:
+        True if the file has an `alpha`.
+
     Raises:
         UserError: It cannot be read.
     """

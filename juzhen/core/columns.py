@@ -27,6 +27,9 @@ def as_column(values: Any, name: str) -> list[Any]:
         values: The column.
         name: Name of the argument, for the message.
 
+    Returns:
+        Values of Python, in their order.
+
     Raises:
         UserError: Not a column.
     """
@@ -94,6 +97,9 @@ def as_text_list(texts: Iterable[str], name: str = "texts", *, may_be_empty: boo
         name: Name of the argument for messages.
         may_be_empty: Accept empty texts.
 
+    Returns:
+        The texts, in their order.
+
     Raises:
         UserError: Not a column, or a value in it is not a text.
     """
@@ -148,6 +154,9 @@ def as_text(text: Any, name: str, *, may_be_empty: bool = False) -> str:
         text: A text of Python, numpy or Arrow.
         name: Name of the argument for messages.
         may_be_empty: Accept an empty text.
+
+    Returns:
+        A string of Python.
 
     Raises:
         UserError: Anything else.
@@ -223,13 +232,16 @@ def _are_texts(values: Iterable[Any]) -> bool:
 def check_texts(
     texts: Sequence[str], *, called: str = "text", start: int = 0, may_be_empty: bool = False
 ) -> None:
-    """Raises UserError for the first text that cannot be encoded.
+    """Refuse the first text that cannot be encoded.
 
     Args:
         texts: The texts.
         called: Name of one of them, for the message.
         start: Number of the first one.
         may_be_empty: Accept empty texts.
+
+    Raises:
+        UserError: A value is not a string, is empty, or holds half a surrogate pair.
     """
     if {*map(type, texts)} <= {str}:  # one look at all of them is many times as fast
         together, firsts = "".join(texts), {text[:1] for text in texts}
@@ -251,6 +263,12 @@ def check_texts(
 
 def as_numbers(**columns: Any) -> list[np.ndarray]:
     """Return columns of numbers as arrays (rows,) by position. Booleans become 0 and 1.
+
+    Args:
+        **columns: Name, for messages → values of a list, an array, or a column of pandas, polars or Arrow.
+
+    Returns:
+        One array for each argument, in their order.
 
     Raises:
         UserError: Not a column of numbers, or columns of different lengths.

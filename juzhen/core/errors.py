@@ -109,12 +109,15 @@ def print_error(error: UserError) -> None:
 
 
 def require_choice(key: str, value: object, choices: Collection[str]) -> None:
-    """Raises UserError, with the nearest choice, if the value is not a choice.
+    """Require one of the choices. The message names the nearest one.
 
     Args:
         key: Name of the option, for the message.
         value: The given value.
         choices: Allowed values.
+
+    Raises:
+        UserError: The value is not a choice.
     """
     if value not in choices:
         raise UserError(f"{key}={value}: unknown choice. {nearest(str(value), choices)}")
@@ -232,13 +235,16 @@ def install_line(extra: str) -> str:
 
 
 def require_packages(user: str, *packages: str, extra: str, otherwise: str = "") -> None:
-    """Raises UserError, with the command to type, if a package is not installed.
+    """Require installed packages. The message has the command to type.
 
     Args:
         user: Who needs the packages.
         *packages: Names of the packages.
         extra: The extra that installs them.
         otherwise: End of the message: an alternative.
+
+    Raises:
+        UserError: A package is missing.
     """
     if missing := [package for package in packages if find_spec(package) is None]:
         raise UserError(f"{user} needs {', '.join(missing)}. Type: {install_line(extra)}{otherwise}")

@@ -209,8 +209,12 @@ def metric_key(name: str) -> str:
     Args:
         name: Names of no ranking metric stay as they are.
 
-    >>> metric_key("nDCG@10"), metric_key("MRR@5"), metric_key("spearman")
-    ('ndcg_at_10', 'mrr_at_5', 'spearman')
+    Returns:
+        Name such as `ndcg_at_10`. A name of another metric is returned unchanged.
+
+    Example:
+        >>> metric_key("nDCG@10"), metric_key("MRR@5"), metric_key("spearman")
+        ('ndcg_at_10', 'mrr_at_5', 'spearman')
     """
     if "@" in name:
         return "{}_at_{}".format(*ranking_measure(name))
@@ -223,8 +227,12 @@ def metric_title(key: str) -> str:
     Args:
         key: Name of a metric in results.
 
-    >>> metric_title("ndcg_at_10"), metric_title("hit_rate_at_5"), metric_title("average_precision")
-    ('nDCG@10', 'Success@5', 'average precision')
+    Returns:
+        Title such as `nDCG@10`. Underscores of other metrics become spaces.
+
+    Example:
+        >>> metric_title("ndcg_at_10"), metric_title("hit_rate_at_5"), metric_title("average_precision")
+        ('nDCG@10', 'Success@5', 'average precision')
     """
     if key == "mrr":
         return "MRR"
@@ -246,6 +254,9 @@ def chooses(kind: Kind, unscored: Collection[Kind] = ()) -> str | None:
     Args:
         kind: Kind of the set.
         unscored: Kinds for which the model has no metric.
+
+    Returns:
+        Name of a metric in results, or None.
     """
     return CLASS_MEANS if kind is Kind.LABELLED_TEXT else main_metric(kind, unscored)
 
@@ -256,6 +267,9 @@ def main_metric(kind: Kind, unscored: Collection[Kind] = ()) -> str | None:
     Args:
         kind: Kind of the set.
         unscored: Kinds for which the model has no metric. A model that cannot search a corpus ranks a few texts.
+
+    Returns:
+        Name of a metric in results, or None.
     """
     if kind is Kind.POSITIVE_PAIR and Kind.RETRIEVAL in unscored:
         return AMONG_FEW
@@ -303,6 +317,9 @@ def belongs_in_table(measured: str, metric: str) -> bool:
     Args:
         measured: Main metric of the set.
         metric: Metric of the table.
+
+    Returns:
+        False if no kind with that main metric has `metric`.
     """
     if metric == V_MEASURE:  # classified pairs have the main metric of texts, and not this one
         return measured == metric

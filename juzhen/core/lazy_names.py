@@ -17,6 +17,10 @@ def lazily(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
     Args:
         package: Its name.
         homes: Exported name → module that defines it, relative to the package.
+
+    Returns:
+        Function name → object. It imports the module at the first use, and raises AttributeError for other
+        names.
     """
 
     def load(name: str) -> Any:

@@ -32,14 +32,22 @@ BF16_INSTRUCTIONS = frozenset({"avx512_bf16", "amx_bf16", "bf16"})
 
 
 def num_cores() -> int:
-    """Return the number of cores that this process may use, within its CPU quota: at least 1."""
+    """Return the number of cores that this process may use, within its CPU quota: at least 1.
+
+    Returns:
+        Whole number.
+    """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     quota = cpu_quota()
     return cores if quota is None else max(1, min(cores, int(quota)))
 
 
 def cpu_quota() -> float | None:
-    """Return the CPU limit of control groups (version 1 or 2), such as 1.5 in a container, or None."""
+    """Return the CPU limit of control groups (version 1 or 2), such as 1.5 in a container, or None.
+
+    Returns:
+        Cores, or None without a limit.
+    """
     limits: list[float] = []
     for group, is_v2 in _control_groups("cpu"):
         with suppress(OSError, ValueError):
@@ -73,12 +81,20 @@ def _limit(group: Path, *, is_v2: bool) -> Iterator[float]:
 
 
 def processor_name() -> str | None:
-    """Return the processor's model name, or None if the system does not have it."""
+    """Return the processor's model name, or None if the system does not have it.
+
+    Returns:
+        Name such as `AMD EPYC 9V74`, or None.
+    """
     return next(iter(_values("model name")), None)
 
 
 def lacks_bf16() -> bool:
-    """True if the processor is known to lack bfloat16 products. False also if nothing is known."""
+    """True if the processor is known to lack bfloat16 products. False also if nothing is known.
+
+    Returns:
+        True if /proc/cpuinfo lists the instructions, and none of them computes in bfloat16.
+    """
     lists = _values("flags") or _values("Features")
     return bool(lists) and BF16_INSTRUCTIONS.isdisjoint(lists[0].split())
 
@@ -109,7 +125,11 @@ def _values(key: str) -> list[str]:
 
 
 def resident_mib() -> float:
-    """Return the memory of this process in MiB, or its peak if the system does not report it (macOS)."""
+    """Return the memory of this process in MiB, or its peak if the system does not report it (macOS).
+
+    Returns:
+        MiB.
+    """
     return _proc_mib("self/status", "VmRSS") or peak_mib()
 
 
@@ -117,6 +137,9 @@ def peak_mib() -> float:
     """Return the largest memory of this process in MiB since `forget_peak`.
 
     On Linux it is VmHWM: ru_maxrss also counts the memory of the parent at the start of this process.
+
+    Returns:
+        MiB.
     """
     per_mib = 2**20 if sys.platform == "darwin" else 2**10
     return _proc_mib("self/status", "VmHWM") or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / per_mib
@@ -126,6 +149,9 @@ def free_mib() -> float | None:
     """Return the memory in MiB that this process can still take from the system or its control group.
 
     None if the system does not report it (macOS).
+
+    Returns:
+        MiB, or None.
     """
     of_system = _proc_mib("meminfo", "MemAvailable")
     limits = [*_free_of_groups(), *([] if of_system is None else [of_system])]
@@ -228,7 +254,11 @@ def _tell_once() -> None:
 
 
 def present_devices() -> dict[str, bool]:
-    """Return device type → True if this machine and this build of torch have one."""
+    """Return device type → True if this machine and this build of torch have one.
+
+    Returns:
+        `cpu`, `cuda` and `mps` → True or False.
+    """
     import torch
 
     return {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
@@ -270,7 +300,11 @@ FIRST_MAC_WITH_METAL = (12, 3)
 
 
 def cuda_devices() -> int:
-    """Return the number of CUDA devices for this process, from NVIDIA's driver. CUDA_VISIBLE_DEVICES counts."""
+    """Return the number of CUDA devices for this process, from NVIDIA's driver. CUDA_VISIBLE_DEVICES counts.
+
+    Returns:
+        Number of devices. 0 without a driver.
+    """
     name = DRIVERS.get(platform.system())
     if name is None:
         return 0
@@ -303,7 +337,11 @@ def torch_has(platform_name: str) -> bool:
 
 
 def has_metal() -> bool:
-    """True for a Mac with a GPU that torch can use."""
+    """True for a Mac with a GPU that torch can use.
+
+    Returns:
+        False for other systems, Intel processors and macOS versions that are too old.
+    """
     if platform.system() != "Darwin" or platform.machine() != "arm64":
         return False
     version = tuple(int(part) for part in platform.mac_ver()[0].split(".")[:2] if part.isdigit())
@@ -348,7 +386,11 @@ def require_accelerator(hardware: Any) -> None:
 
 @cache
 def found_hardware() -> tuple[str, str]:
-    """Return the option of conf/hardware for this machine, and the reason in words."""
+    """Return the option of conf/hardware for this machine, and the reason in words.
+
+    Returns:
+        `cuda`, `mps_m4` or `cpu`, and the reason.
+    """
     devices = cuda_devices()
     if devices and torch_has("cuda"):
         return "cuda", f"NVIDIA's driver has {devices} device{'s' if devices > 1 else ''}, one is used"
@@ -375,7 +417,11 @@ PACKAGES = (
 
 
 def describe_environment() -> dict[str, Any]:
-    """Return commit, versions and machine as plain values, without host name, user name or path."""
+    """Return commit, versions and machine as plain values, without host name, user name or path.
+
+    Returns:
+        Name of a fact → value. Commit and processor are None if unknown.
+    """
     return {
         "git_commit": _git("rev-parse", "HEAD"),
         "git_dirty": bool(_git("status", "--porcelain", "--untracked-files=no")),

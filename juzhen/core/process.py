@@ -30,7 +30,11 @@ FOLDERS = {
 
 
 def default_cache() -> str:
-    """Return the `cache_dir` of a command without such an option, as conf/train.yaml has it."""
+    """Return the `cache_dir` of a command without such an option, as conf/train.yaml has it.
+
+    Returns:
+        Value of JUZHEN_CACHE, else `.cache`.
+    """
     return os.environ.get("JUZHEN_CACHE", ".cache")
 
 
@@ -93,7 +97,11 @@ def answers(url: str, *, seconds: float = PROBE_SECONDS) -> bool:
 
 
 def hub_problem() -> str | None:
-    """Return the reason why the Hugging Face hub cannot be reached, or None."""
+    """Return the reason why the Hugging Face hub cannot be reached, or None.
+
+    Returns:
+        Reason as part of a sentence, or None.
+    """
     if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
         return "HF_HUB_OFFLINE is set"
     return _hub_problem(os.environ.get("HF_ENDPOINT", "https://huggingface.co"))
@@ -105,7 +113,11 @@ def _hub_problem(endpoint: str) -> str | None:
 
 
 def wandb_problem() -> str | None:
-    """Return the reason why Weights & Biases cannot be used, with the remedy, or None."""
+    """Return the reason why Weights & Biases cannot be used, with the remedy, or None.
+
+    Returns:
+        Reason as part of a sentence, or None. Without a key nothing is sent.
+    """
     url = os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai")
     if not (os.environ.get("WANDB_API_KEY") or _in_netrc(urlparse(url).hostname or "")):
         return "no key (set WANDB_API_KEY, which https://wandb.ai/authorize shows, or run `wandb login`)"

@@ -48,7 +48,11 @@ def tell(line: str) -> None:
 
 
 def is_live() -> bool:
-    """True if stderr is a terminal whose lines can be redrawn."""
+    """True if stderr is a terminal whose lines can be redrawn.
+
+    Returns:
+        False for a file, a pipe, and TERM=dumb.
+    """
     return sys.stderr.isatty() and os.environ.get("TERM") not in (None, "", "dumb")
 
 
@@ -231,6 +235,9 @@ def terminal() -> "Console":
     """Open a console that shows names and folders unchanged, with square brackets.
 
     It is as wide as COLUMNS, else as the terminal, else 80. rich alone assumes 80 for terminals that it calls dumb.
+
+    Returns:
+        Console of rich that writes to stdout.
     """
     from rich.console import Console
 
@@ -238,7 +245,11 @@ def terminal() -> "Console":
 
 
 def for_people() -> "Console | None":
-    """The console if stdout is a terminal, or if COLUMNS gives a width. None in a pipe or a file."""
+    """The console if stdout is a terminal, or if COLUMNS gives a width. None in a pipe or a file.
+
+    Returns:
+        The console, or None.
+    """
     return terminal() if sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdecimal() else None
 
 

@@ -67,7 +67,11 @@ class EmbeddingAnalysis:
     meanings: Mapping[str, str] = field(default_factory=dict)
 
     def plain(self) -> dict[str, Any]:
-        """Return the metrics as JSON has them, without coordinates and texts."""
+        """Return the metrics as JSON has them, without coordinates and texts.
+
+        Returns:
+            Seed, maps, texts of each set, metrics of each run, and metrics that compare the runs.
+        """
         return {
             "seed": self.seed,
             "maps": list(self.maps),

@@ -294,6 +294,9 @@ def fold(text: str, *, script: bool = True) -> str:
         text: Any text. Its words and its white space stay.
         script: Fold traditional characters, each by itself, as `script_table` lists them.
 
+    Returns:
+        The folded text.
+
     Example:
         >>> fold("ＩＰＨＯＮＥ１５ 訂單"), fold("訂單", script=False)
         ('iphone15 订单', '訂單')
@@ -323,7 +326,11 @@ def _rows_of_table() -> list[list[str]]:
 
 @cache
 def script_table() -> dict[str, str]:
-    """Read the table: traditional character → simplified character."""
+    """Read the table: traditional character → simplified character.
+
+    Returns:
+        1 character → 1 character. The table is read once.
+    """
     return {character: simple for character, simple, *_ in _rows_of_table()}
 
 
@@ -332,6 +339,9 @@ def inverse_table() -> dict[str, str]:
     """Read the table backwards: simplified character → its most frequent traditional character.
 
     Several traditional characters fold to one (髮 and 發 to 发). If their counts are equal, the first one is taken.
+
+    Returns:
+        1 character → 1 character. The table is read once.
     """
     counts: dict[str, tuple[int, str]] = {}
     for character, simple, agree, *_ in _rows_of_table():

@@ -55,7 +55,11 @@ class Unknown:
         return self.texts / self.looked_at if self.looked_at else 0.0
 
     def facts(self) -> dict[str, Any]:
-        """Return the counts for a result."""
+        """Return the counts for a result.
+
+        Returns:
+            `looked_at`, `texts`, `pairs`, and `share` from 0 to 1.
+        """
         counts = {name: getattr(self, name) for name in ("looked_at", "texts", "pairs")}
         return counts | {"share": round(self.share, 6)}
 
@@ -133,6 +137,9 @@ def number_in(model: Mapping[str, Any]) -> int | None:
 
     Args:
         model: Its part `model`. A tokenizer without `unk_id` names the token in `unk_token`.
+
+    Returns:
+        The id, or None.
     """
     number = model.get("unk_id")
     if number is None and (token := model.get("unk_token")) is not None:
@@ -390,7 +397,11 @@ _current: ContextVar[Truncations | None] = ContextVar("truncations", default=Non
 
 
 def current() -> Truncations | None:
-    """Return the counts of the running call, or None if nobody collects them."""
+    """Return the counts of the running call, or None if nobody collects them.
+
+    Returns:
+        Counts of the innermost `reported`, or None.
+    """
     return _current.get()
 
 
@@ -436,7 +447,11 @@ def reported(*, strict: bool = False, advice: str = ELSEWHERE) -> Iterator[Trunc
 
 
 def caller_level() -> int:
-    """Stack level of the first frame outside of the library, where Python shows the warning once."""
+    """Stack level of the first frame outside of the library, where Python shows the warning once.
+
+    Returns:
+        Number for `stacklevel` of `warnings.warn`, from 1.
+    """
     level, frame = 1, sys._getframe(1)
     while frame.f_back is not None and (
         frame.f_code.co_filename.startswith(PACKAGE)

@@ -45,7 +45,7 @@ def convert_rows(examples: Examples, target_kind: Kind) -> Examples:
 
 
 def with_negatives(triplets: Examples, count: int) -> Examples:
-    """Return triplets with the first `count` negatives of each row. Raises UserError if rows have fewer.
+    """Return triplets with the first `count` negatives of each row.
 
     Args:
         triplets: Rows with negatives.
@@ -53,6 +53,9 @@ def with_negatives(triplets: Examples, count: int) -> Examples:
 
     Returns:
         The triplets.
+
+    Raises:
+        UserError: The rows have fewer negatives.
     """
     columns = list(triplets.columns)
     if count > len(columns) - 2:

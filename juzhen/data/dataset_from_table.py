@@ -258,6 +258,9 @@ def origin_of(path: Path, words: Sequence[str]) -> Origin:
     Args:
         path: The table.
         words: Options of the command line.
+
+    Returns:
+        Digest of the file, and the command that makes the set.
     """
     with open_regular_file(path) as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
@@ -299,6 +302,9 @@ def description(new: NewSet, files: Mapping[str, Path], origin: Origin) -> str:
         new: The set.
         files: Split → its file.
         origin: Noted in the second line, so that the same command may replace the set.
+
+    Returns:
+        YAML text with the origin above its keys.
     """
     guess, rows = new.guess, new.splits["train"].head(1000)
     layout = {

@@ -103,8 +103,12 @@ def is_name(cell: str) -> bool:
     Args:
         cell: Such as 问题1 or sentence_a.
 
-    >>> [is_name(cell) for cell in ("标准问题", "sentence_1", "userQuery", "怎么还款", "how to ask a question")]
-    [True, True, True, False, False]
+    Returns:
+        False for a cell with another word, or with more than 4 words.
+
+    Example:
+        >>> [is_name(cell) for cell in ("标准问题", "sentence_1", "userQuery", "怎么还款", "how to ask a question")]
+        [True, True, True, False, False]
     """
     if ID_NAMES.fullmatch(cell) or CHINESE_NAME.fullmatch(cell):
         return True
@@ -121,8 +125,12 @@ def language_of(columns: Iterable[Sequence[str]]) -> Literal["zh", "en", "en-zh"
     Args:
         columns: Texts of each column. A column is Chinese if more than a tenth of its texts have a Chinese character.
 
-    >>> language_of([["今天"], ["tomorrow"]]), language_of([["today"]])
-    ('en-zh', 'en')
+    Returns:
+        `en-zh` if columns differ. Texts in other languages count as English.
+
+    Example:
+        >>> language_of([["今天"], ["tomorrow"]]), language_of([["today"]])
+        ('en-zh', 'en')
     """
     chinese = {
         sum(CHINESE.search(text) is not None for text in texts) > 0.1 * len(texts) for texts in columns
@@ -172,6 +180,9 @@ def is_header(first: Sequence[str], columns: Sequence[Sequence[str]]) -> bool:
     Args:
         first: The first row.
         columns: The cells below it, column by column.
+
+    Returns:
+        False for a row with a number or with a label, and if nothing decides.
     """
     names = [name for name in first if name]
     if not names or (len({*names}) < len(names) and not all(map(is_name, names))):
@@ -286,6 +297,9 @@ def as_fields(
         teacher_scores: False: they are not read. True: each row must have them. None: they are read if the file has
             them.
         tell: Gets a sentence if rows have different numbers of negatives.
+
+    Returns:
+        A table of columns such as text_a and text_b. Faulty rows are listed in `faults`.
 
     Raises:
         UserError: Rows of another kind, or scores that the kind cannot hold.

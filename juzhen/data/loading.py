@@ -158,7 +158,11 @@ class TransferTask:
         return {name: np.asarray(examples.targets, dtype=np.int64) for name, examples in self.splits.items()}
 
     def described(self) -> dict[str, Any]:
-        """Describe the rows of fitting and evaluation for a result."""
+        """Describe the rows of fitting and evaluation for a result.
+
+        Returns:
+            `judged_on`, and the number of rows and the fingerprint of each split.
+        """
         name, in_folds = judged_split(self.splits)
         return {
             "judged_on": f"folds of {name}" if in_folds else name,
@@ -252,6 +256,9 @@ def load_job_data(
 
     Returns:
         Training sets and evaluation splits.
+
+    Raises:
+        UserError: A set is missing or faulty, or the model cannot take the task of `transfer`.
     """
     if job.evaluation.transfer and Kind.LABELLED_TEXT in unscored:
         raise UserError(f"transfer: {unscored[Kind.LABELLED_TEXT]}. Leave it at []")
@@ -273,7 +280,7 @@ def load_job_data(
             elif measure is not None:  # a text without a test file lacks nothing that was requested
                 absent[f"{split}/{config.name}"] = measure
     reasons = unscored_reasons(job, unscored)
-    require_evaluation(job, reasons, has_some=bool(evaluation or tasks_of_pairs))
+    _require_evaluation(job, reasons, has_some=bool(evaluation or tasks_of_pairs))
     leaks = None
     if job.filter_leaks:
         from juzhen.data.leaks import LeakFilter  # scipy comes with it, which is slow to load
@@ -361,7 +368,7 @@ def unscored_reasons(job: DataRequest, unscored: Mapping[Kind, str]) -> dict[str
     return reasons
 
 
-def require_evaluation(job: DataRequest, reasons: Mapping[str, str], *, has_some: bool) -> None:
+def _require_evaluation(job: DataRequest, reasons: Mapping[str, str], *, has_some: bool) -> None:
     """Raises UserError if none of a job's evaluation sets can be evaluated.
 
     Args:
@@ -526,7 +533,7 @@ def look_at_data(job: DataRequest, *, unscored: Mapping[Kind, str] | None) -> No
         is_evaluated |= not required and is_there
     if unscored is not None:
         has_some = is_evaluated or bool(job.evaluation.transfer)
-        require_evaluation(job, unscored_reasons(job, unscored), has_some=has_some)
+        _require_evaluation(job, unscored_reasons(job, unscored), has_some=has_some)
 
 
 def _size(job: DataRequest, config: DatasetConfig, split: str) -> int | None:

@@ -41,6 +41,9 @@ def verified(
         columns: Field of the example → column name or index from 0.
         promised: Number of rows after those with an ignored label are left out. None: any number.
 
+    Returns:
+        The rows without faulty ones, under `on_bad_row=drop`, and without those of ignored labels.
+
     Raises:
         UserError: The first faulty line, or another number of rows.
     """
@@ -227,6 +230,9 @@ def raw_values(table: FileTable, field: str, column: str | int, key: str) -> Seq
         column: Name, or place from 0.
         key: Key of the set for messages.
 
+    Returns:
+        Cells in the order of the rows.
+
     Raises:
         UserError: The table has no such column, or two of this name.
     """
@@ -240,7 +246,7 @@ def raw_values(table: FileTable, field: str, column: str | int, key: str) -> Seq
             )
         position = column
     elif names and column in names:
-        position = place_in(names, column, table.place)
+        position = _place_in(names, column, table.place)
     else:
         raise UserError(
             f"{table.place}: no column {column} for {field}. {header}{_hint(column, names or (), key)}"
@@ -275,7 +281,7 @@ def listed(names: Sequence[str]) -> str:
     return short(", ".join(names[:MOST_NAMES]), 300) + ending
 
 
-def place_in(names: Sequence[str], column: str, origin: str) -> int:
+def _place_in(names: Sequence[str], column: str, origin: str) -> int:
     """Return the index of a column.
 
     Args:

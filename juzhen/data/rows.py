@@ -287,7 +287,7 @@ def _require_range(raw: RawTable, column: str, scores: Sequence[float]) -> None:
 
 
 def table_of_rows(rows: Iterable[Any], name: str = "rows") -> FileTable:
-    """Return Python rows as columns, with their names. Raises UserError for other objects.
+    """Return Python rows as columns, with their names.
 
     Args:
         rows: Dicts with the same keys, tuples, or a table of another library.
@@ -295,6 +295,9 @@ def table_of_rows(rows: Iterable[Any], name: str = "rows") -> FileTable:
 
     Returns:
         The columns.
+
+    Raises:
+        UserError: Other objects, no rows, or columns of different lengths.
     """
     names, columns, classes = _columns_of(rows, name)
     lengths = {len(column) for column in columns}
@@ -596,6 +599,9 @@ def read_lines(name: str, sets: ConfiguredSets) -> list[str]:
 
     Returns:
         The texts.
+
+    Raises:
+        UserError: The file or the set is missing, or its rows are not single texts.
     """
     if is_table(name):
         return [*map(as_text, text_values(Path(name)))]

@@ -83,6 +83,10 @@ class SearchTables:
 
         Args:
             split: Name of the split that the queries become.
+
+        Returns:
+            Queries and corpus with numbers of relevant documents. Answers that the corpus lacks count as
+            unreachable.
         """
         numbers = {name: number for number, name in enumerate(self.corpus)}
         asked = list(dict.fromkeys(query for (query, _), gain in self.answers.items() if gain > 0))
@@ -117,6 +121,9 @@ class SearchTables:
             dev: Share of the queries for dev.
             test: Share of the queries for test.
             seed: Seed of the split.
+
+        Returns:
+            `train`, `dev` and `test`, except those with a share of 0, → (query, document, gain).
 
         Raises:
             UserError: Shares that leave a split empty.

@@ -381,7 +381,7 @@ def require_set(key: str, name: str, sets: Iterable[str]) -> None:
 
 
 def configured_set(name: str, *, folder: Path = DATASETS, config_dir: Path | None = None) -> DatasetConfig:
-    """Return the description of a set. Raises UserError, with the nearest name, if it is unknown.
+    """Return the description of a set.
 
     Args:
         name: Name of the set.
@@ -390,6 +390,9 @@ def configured_set(name: str, *, folder: Path = DATASETS, config_dir: Path | Non
 
     Returns:
         The description.
+
+    Raises:
+        UserError: The set is unknown, or its description is faulty. The message has the nearest name.
     """
     if not isinstance(name, str):
         raise UserError(f"set={name}: expected the name of a set. Type such as 'csts'")

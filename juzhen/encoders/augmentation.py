@@ -80,6 +80,9 @@ class Views:
         Args:
             settings: `views` and the strength of each change, of a model or of the augmentation.
             group: Group of these keys, for messages.
+
+        Returns:
+            The changes with their strengths.
         """
         keys = ("delete", "repeat", "cutoff", "shuffle", "synonym", "translations")
         return cls(tuple(settings["views"]), **{key: settings[key] for key in keys}, group=group)
@@ -105,6 +108,9 @@ def delete(numbers_of_words: np.ndarray, share: float, generator: np.random.Gene
         numbers_of_words: Number of each word, in the order of the sentence. At least one.
         share: Between 0 and 1.
         generator: Source of the draws.
+
+    Returns:
+        The numbers kept, in their order. At least one.
     """
     is_kept = generator.random(len(numbers_of_words)) >= share
     is_kept[generator.integers(len(numbers_of_words))] |= not is_kept.any()
@@ -118,6 +124,9 @@ def repeat(numbers_of_words: np.ndarray, share: float, generator: np.random.Gene
         numbers_of_words: Number of each word, in the order of the sentence.
         share: Between 0 and 1.
         generator: Source of the draws.
+
+    Returns:
+        The numbers in their order, a repeated one twice in a row.
     """
     return np.repeat(numbers_of_words, 1 + (generator.random(len(numbers_of_words)) < share))
 
@@ -131,6 +140,9 @@ def cutoff(numbers_of_words: np.ndarray, share: float, generator: np.random.Gene
         numbers_of_words: Number of each word, in the order of the sentence. At least one.
         share: Length of the run as a share of the words.
         generator: Source of the draws.
+
+    Returns:
+        The numbers outside the run, in their order.
     """
     size = min(round(share * len(numbers_of_words)), len(numbers_of_words) - 1)
     start = int(generator.integers(len(numbers_of_words) - size + 1))
@@ -144,6 +156,9 @@ def shuffle(numbers_of_words: np.ndarray, window: int, generator: np.random.Gene
         numbers_of_words: Number of each word, in the order of the sentence.
         window: Words of a window, at least 2.
         generator: Source of the draws.
+
+    Returns:
+        All numbers, permuted.
     """
     windows = (np.arange(len(numbers_of_words)) + generator.integers(window)) // window
     return numbers_of_words[np.lexsort((generator.random(len(numbers_of_words)), windows))]
@@ -238,6 +253,9 @@ class Synonyms:
             text: Chinese, English or both. Other signs stay.
             generator: Source of the draws.
             share: Probability that a known word is replaced.
+
+        Returns:
+            The text with synonyms. It may equal the original.
         """
 
         def run(match: re.Match[str]) -> str:
@@ -305,6 +323,9 @@ class Translations:
         Args:
             text: As in the file, without blanks around it.
             generator: Source of the draw.
+
+        Returns:
+            One of the translations in the file, or `text`.
         """
         translations = self._of.get(text)
         return text if translations is None else translations[int(generator.integers(len(translations)))]
@@ -315,6 +336,9 @@ class Translations:
         Args:
             name: Name of the set, for the message.
             texts: Texts of the set. They are read up to the first known one.
+
+        Raises:
+            UserError: The file has none of the texts.
         """
         example = ""
         for text in texts:
@@ -362,8 +386,12 @@ def sentences_of(text: str) -> list[str]:
     Args:
         text: Chinese or English. A sentence ends with its punctuation, or with the line.
 
-    >>> sentences_of("今天下雨。“走吧！”他说 Dr. Li came. We left")
-    ['今天下雨。', '“走吧！”', '他说 Dr. Li came.', 'We left']
+    Returns:
+        The sentences in their order. A text of blanks has none.
+
+    Example:
+        >>> sentences_of("今天下雨。“走吧！”他说 Dr. Li came. We left")
+        ['今天下雨。', '“走吧！”', '他说 Dr. Li came.', 'We left']
     """
     ends = [match.end() for match in _SENTENCE_END.finditer(text)]
     pieces = [text[start:end].strip() for start, end in zip([0, *ends], [*ends, len(text)], strict=True)]
@@ -376,6 +404,9 @@ def reordered(text: str, generator: np.random.Generator) -> str:
     Args:
         text: A last sentence without punctuation gets a full stop.
         generator: Source of the order.
+
+    Returns:
+        The sentences in random order, with a space after those that end with an ASCII sign.
     """
     pieces = sentences_of(text)
     if len(pieces) < 2:

@@ -93,7 +93,7 @@ AutoConfig.register(STATIC, StaticConfig)
 AutoModel.register(StaticConfig, StaticTokens)
 
 
-def read_static(folder: Path, config: StaticConfig) -> StaticTokens:
+def _read_static(folder: Path, config: StaticConfig) -> StaticTokens:
     """Read the token table of a folder.
 
     Args:
@@ -124,7 +124,7 @@ def read_static(folder: Path, config: StaticConfig) -> StaticTokens:
     return backbone
 
 
-def read_static_tokenizer(folder: Path) -> PreTrainedTokenizerFast:
+def _read_static_tokenizer(folder: Path) -> PreTrainedTokenizerFast:
     """Read tokenizer.json without special tokens. The file defines its own truncation.
 
     Args:
@@ -204,6 +204,9 @@ def is_proved(architecture: PretrainedConfig) -> bool:
 
     Args:
         architecture: As `config.json` has it.
+
+    Returns:
+        False for an architecture that juzhen pads, or that tests cover in part.
     """
     entry = ARCHITECTURES.get(architecture.model_type)
     return entry is not None and entry.is_proved and why_padded(architecture) is None
@@ -239,6 +242,9 @@ def looks_ahead(architecture: PretrainedConfig) -> bool:
 
     Args:
         architecture: As `config.json` has it.
+
+    Returns:
+        False for a decoder with causal attention.
     """
     entry = ARCHITECTURES.get(architecture.model_type)
     if entry is None or not entry.is_decoder:
@@ -292,6 +298,9 @@ def first_position(architecture: PretrainedConfig) -> int:
 
     Args:
         architecture: As `config.json` has it.
+
+    Returns:
+        1 + pad_token_id for architectures such as RoBERTa, else 0.
     """
     entry = ARCHITECTURES.get(architecture.model_type)
     return 1 + architecture.pad_token_id if entry is not None and entry.positions == "after_pad" else 0
@@ -316,6 +325,12 @@ def read_architecture(folder: Path, *, dropout: float | None) -> PretrainedConfi
     Args:
         folder: An encoder.
         dropout: Replaces the dropout of all layers. None: as in the file.
+
+    Returns:
+        Configuration of transformers, or a `StaticConfig` for a token table.
+
+    Raises:
+        UserError: config.json does not load, or the architecture has no dropout to replace.
     """
     if is_static(folder):
         vocabulary, dim = static_shape(folder)
@@ -348,7 +363,7 @@ def _read_transformer_config(folder: Path) -> PretrainedConfig:
     architecture.return_dict = True
     if getattr(architecture, "chunk_size_feed_forward", 0):  # less memory, the same numbers
         architecture.chunk_size_feed_forward = 0
-    if has_decoder(architecture) and model_class(architecture) is None:
+    if _has_decoder(architecture) and model_class(architecture) is None:
         raise UserError(
             f"{folder}: {architecture.model_type} is an encoder with decoder. Expected an encoder alone"
         )
@@ -360,6 +375,9 @@ def has_dropout(architecture: PretrainedConfig) -> bool:
 
     Args:
         architecture: As `config.json` has it.
+
+    Returns:
+        False if every rate of dropout is 0 or missing.
     """
     return any(getattr(architecture, name, None) for name in DROPOUTS)
 
@@ -375,12 +393,12 @@ def model_class(architecture: PretrainedConfig) -> Any:
     """
     listed: Any = AutoModel._model_mapping.get(type(architecture), None)
     listed = listed[0] if isinstance(listed, tuple | list) else listed
-    if listed is None or not has_decoder(architecture):
+    if listed is None or not _has_decoder(architecture):
         return listed
     return getattr(transformers, f"{listed.__name__.removesuffix('Model')}EncoderModel", None)
 
 
-def has_decoder(architecture: PretrainedConfig) -> bool:
+def _has_decoder(architecture: PretrainedConfig) -> bool:
     """True if the architecture includes a decoder, even if a folder holds the encoder alone.
 
     Args:
@@ -411,7 +429,7 @@ def from_scratch(architecture: PretrainedConfig, *, shown: str) -> PreTrainedMod
         UserError: No model can be built.
     """
     with naming(f"{shown}: config.json describes no model that can be built"):
-        if has_decoder(architecture):
+        if _has_decoder(architecture):
             return model_class(architecture)._from_config(architecture, dtype=torch.float32)
         return AutoModel.from_config(architecture, dtype=torch.float32, **_without_pooler(architecture))
 
@@ -431,9 +449,9 @@ def from_weights(source: str, architecture: PretrainedConfig, **options: object)
         UserError: The weights do not load, do not match the configuration, or are not finite.
     """
     if isinstance(architecture, StaticConfig):
-        return read_static(Path(source), architecture)
+        return _read_static(Path(source), architecture)
     with naming(f"{source}: the weights do not load", COPY_AGAIN):
-        built = model_class(architecture) if has_decoder(architecture) else AutoModel
+        built = model_class(architecture) if _has_decoder(architecture) else AutoModel
         backbone, report = built.from_pretrained(
             source,
             config=architecture,
@@ -490,11 +508,14 @@ def read_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
     Args:
         folder: An encoder.
 
+    Returns:
+        The fast tokenizer with a positive `model_max_length`. It lowercases if the folder requires that.
+
     Raises:
         UserError: It does not load.
     """
     if is_static(folder):
-        return read_static_tokenizer(folder)
+        return _read_static_tokenizer(folder)
     with naming(f"{folder}: the tokenizer does not load"):
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         if lower_cases(folder):
@@ -604,6 +625,9 @@ def other_layers(backbone: PreTrainedModel, layers: int, *, seed: int) -> PreTra
         backbone: Not changed.
         layers: Number of layers of the copy.
         seed: Draws new weights.
+
+    Returns:
+        A copy on the CPU with `layers` layers. New layers on top have weights drawn from the seed.
     """
     architecture = copy.deepcopy(backbone.config)
     before, architecture.num_hidden_layers = architecture.num_hidden_layers, layers

@@ -61,6 +61,9 @@ def changes(backbone: nn.Module) -> int:
 
     Args:
         backbone: A transformer.
+
+    Returns:
+        Sum of the version counters of all parameters. It grows with every optimizer step.
     """
     return sum(values._version for values in backbone.parameters())
 
@@ -70,6 +73,9 @@ def has_adapter(backbone: nn.Module | None) -> bool:
 
     Args:
         backbone: The transformer. None has no adapter.
+
+    Returns:
+        False for None and for a transformer without an adapter.
     """
     return "peft_config" in getattr(backbone, "__dict__", {})
 
@@ -79,6 +85,9 @@ def source_folder(backbone: nn.Module) -> Path | None:
 
     Args:
         backbone: A transformer.
+
+    Returns:
+        Folder that the weights were read from. None if the source is not recorded.
     """
     return vars(backbone)[SOURCE][1] if SOURCE in vars(backbone) else None
 
@@ -88,6 +97,9 @@ def base_of(backbone: nn.Module) -> Base:
 
     Args:
         backbone: A transformer whose source is recorded, such as one with an adapter.
+
+    Returns:
+        Path, commit and digest of the weights, as `remember_base` recorded them.
     """
     return cast(Base, vars(backbone)[SOURCE][0])
 
@@ -98,6 +110,9 @@ def parameter_bytes(module: nn.Module, *, precision: str = "float32") -> tuple[f
     Args:
         module: The module.
         precision: As in `Base`. nf4 counts the weights of linear layers in 4 bits.
+
+    Returns:
+        Two numbers of bytes. The second one is 0 if all weights are frozen.
     """
     of_linear = {f"{name}.weight" for name in linear_layers(module)} if precision == "nf4" else set()
     sizes = {
@@ -113,6 +128,9 @@ def linear_layers(backbone: nn.Module) -> dict[str, nn.Module]:
 
     Args:
         backbone: A transformer. The layers of its adapter are left out.
+
+    Returns:
+        Full name → layer.
     """
     return {
         name: module
@@ -127,6 +145,9 @@ def is_learnt(name: str) -> bool:
 
     Args:
         name: Full name of a parameter.
+
+    Returns:
+        False for weights of the backbone.
     """
     return f".{NAME}" in name and "lora_" in name
 
@@ -136,6 +157,9 @@ def base_weights(backbone: nn.Module) -> Iterator[tuple[str, Tensor]]:
 
     Args:
         backbone: A transformer with or without an adapter.
+
+    Yields:
+        Original name and detached values of each weight.
     """
     for name, values in backbone.named_parameters():
         if not is_learnt(name):
@@ -147,6 +171,9 @@ def frozen_names(module: nn.Module) -> set[str]:
 
     Args:
         module: Its backbones with an adapter are searched. Without one, the set is empty.
+
+    Returns:
+        Full names below `module`.
     """
     return {
         f"{path}.{name}"
@@ -162,6 +189,9 @@ def is_ours_alone(backbone: nn.Module) -> bool:
 
     Args:
         backbone: A transformer. Without an adapter, the answer is False.
+
+    Returns:
+        False for an adapter that sentence-transformers reads like juzhen.
     """
     return has_adapter(backbone) and offered("adapters", "is_ours_alone")(backbone)
 
@@ -171,6 +201,9 @@ def adapter_facts(backbone: nn.Module) -> dict[str, str]:
 
     Args:
         backbone: A transformer.
+
+    Returns:
+        Name of a fact → its text.
     """
     return offered("adapters", "facts")(backbone) if has_adapter(backbone) else {}
 
@@ -180,6 +213,9 @@ def merged(encoder: Any) -> Any:
 
     Args:
         encoder: An encoder of any family. It is not changed.
+
+    Returns:
+        An encoder of the same class without an adapter.
     """
     return offered("adapters", "merged")(encoder) if has_adapter(encoder.inner.backbone) else encoder
 
@@ -189,6 +225,9 @@ def shareable_encoder(encoder: Any) -> Any:
 
     Args:
         encoder: An encoder of any family. It is not changed.
+
+    Returns:
+        The encoder itself, or a merged copy if its base is a local folder.
     """
     backbone = encoder.inner.backbone
     is_here = has_adapter(backbone) and locate_folder(base_of(backbone).path) is not None
@@ -216,6 +255,9 @@ def share_weights(key: tuple[Any, ...], load: Callable[[], PreTrainedModel]) -> 
     Args:
         key: All that decides the weights.
         load: Loads the backbone if the weights are not in memory, or no longer on the CPU.
+
+    Returns:
+        A new backbone on the CPU whose parameters are tensors of the one in memory.
     """
     holder = _shared.get(key)
     if holder is None or any(values.device.type != "cpu" for values in holder.backbone.parameters()):

@@ -53,6 +53,9 @@ def embedding_alone(encoder: PooledEncoder, text: str) -> Float[Tensor, "dim"]:
     Args:
         encoder: The encoder. Its prompt is put before the text.
         text: Text that is truncated at `max_length`.
+
+    Returns:
+        The embedding, computed without other texts in the batch.
     """
     tokens = encoder.collate(encoder.tokenize([text]))
     return encoder.pooled(layers_alone(encoder, text), tokens)[0]
@@ -115,6 +118,9 @@ def layers_that_add_up(encoder: PooledEncoder) -> int | None:
 
     Args:
         encoder: The encoder.
+
+    Returns:
+        Number of layers above the token table, or None.
     """
     with evaluating(encoder):
         ids = torch.tensor([encoder.tokenizer(TEXTS[-1])["input_ids"][: encoder.max_length]])

@@ -192,6 +192,9 @@ def require_plain(encoder: PooledEncoder, what: str) -> None:
     Args:
         encoder: The encoder.
         what: Requested feature or option, for the message.
+
+    Raises:
+        UserError: The encoder has templates.
     """
     if encoder.templates is not None:
         raise UserError(
@@ -213,6 +216,9 @@ class Wrapping:
 
         Args:
             encoder: Its tokenizer and its prompt are read.
+
+        Returns:
+            Numbers of tokens before and after a text.
         """
         return cls(*special_around(encoder.tokenizer, prompt=encoder.prompt))
 
@@ -225,6 +231,9 @@ class Wrapping:
 
         Args:
             ids: Tokens of a text with prompt and special tokens.
+
+        Returns:
+            View of the token ids without `before` first and `after` last ones.
         """
         return ids[self.before : len(ids) - self.after]
 
@@ -235,6 +244,9 @@ class Wrapping:
             ids: Tokens of a text with prompt and special tokens.
             start: First token of the part, from 0 at the text itself.
             end: The token after the part.
+
+        Returns:
+            Token ids of the part between the prompt and the special tokens.
         """
         body = self.inside(ids)[start:end]
         return np.concatenate([ids[: self.before], body, ids[len(ids) - self.after :]])
@@ -245,6 +257,9 @@ def room_of(encoder: PooledEncoder) -> int:
 
     Args:
         encoder: Its `max_length` counts all tokens.
+
+    Returns:
+        `max_length` less the tokens of prompt and special tokens.
 
     Raises:
         UserError: An encoder with templates.
@@ -261,8 +276,12 @@ def windows(count: int, size: int, overlap: int) -> list[tuple[int, int]]:
         size: Tokens of a window at most.
         overlap: Tokens that a window shares with the next one, less than `size`.
 
-    >>> windows(10, 4, 1), windows(4, 4, 1), windows(0, 4, 0)
-    ([(0, 4), (3, 7), (6, 10)], [(0, 4)], [(0, 0)])
+    Returns:
+        (start, end) of each window, end exclusive. A text without tokens has one empty window.
+
+    Example:
+        >>> windows(10, 4, 1), windows(4, 4, 1), windows(0, 4, 0)
+        ([(0, 4), (3, 7), (6, 10)], [(0, 4)], [(0, 0)])
     """
     step = size - overlap
     starts = range(0, max(count - overlap, 1), step)
@@ -276,6 +295,9 @@ def uncut(encoder: PooledEncoder, texts: Sequence[str], *, progress: bool | None
         encoder: Not changed.
         texts: Of any length.
         progress: Show a progress bar. None: on a terminal, after some seconds.
+
+    Returns:
+        Token ids of each text, not truncated.
     """
     other = copy.copy(encoder)
     other.__dict__["max_length"] = UNLIMITED  # which may not be set: the transformer does not read so many
@@ -303,6 +325,9 @@ class ChunkTable:
         Args:
             encoder: Its `chunk_overlap` is the number of shared tokens.
             texts: Of any length.
+
+        Returns:
+            Chunks in the order of the texts, each with the number of its text and its share of the tokens.
 
         Raises:
             UserError: The overlap leaves no room.
@@ -443,6 +468,9 @@ def lost_tokens(
         texts: The texts.
         lengths: Upper bounds of the numbers of tokens. None if unknown. Texts that may exceed `max_length` are
             tokenized again.
+
+    Returns:
+        Tokens that the encoder does not read, int64.
     """
     lost = np.zeros(len(texts), dtype=np.int64)
     for rows, whole in _long_texts(encoder, texts, lengths, lambda text: text):
@@ -459,6 +487,9 @@ def find_truncated(
         encoder: Its `max_length` is the limit.
         texts: Of any length.
         lengths: As in `lost_tokens`.
+
+    Returns:
+        True for truncated texts.
     """
     is_cut = np.zeros(len(texts), dtype=bool)
     for rows, counts in _long_texts(encoder, texts, lengths, encoder.beginning):
@@ -485,6 +516,9 @@ def most_tokens(encoder: PooledEncoder, texts: Sequence[str]) -> Int[np.ndarray,
     Args:
         encoder: Its prompt and special tokens count.
         texts: Of any length.
+
+    Returns:
+        Upper bounds, int64.
     """
     special, may_grow = encoder.tokenizer.num_special_tokens_to_add(), _MAY_GROW.search
     folded = (normalize("NFKC", text) if may_grow(text) else text for text in encoder.prompted(texts))
@@ -531,6 +565,9 @@ def truncated_sentences(
         encoder: Its `max_length` is the limit.
         examples: Rows.
         lengths: Number of tokens of each sentence alone, int (sentences,). None if unknown.
+
+    Returns:
+        Number of texts counted, number truncated, and `max_length`.
     """
     columns = list(examples.columns.values())
     if isinstance(examples.sentences, TextTable):

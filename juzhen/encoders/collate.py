@@ -48,6 +48,9 @@ class SideTable:
         Args:
             numbers: Numbers of texts.
             sides: Values of `Side`, the same shape.
+
+        Returns:
+            Indices, the shape of `numbers`. New texts are tokenized.
         """
         codes = self._tokenizer.encoder.sides[sides].astype(np.int64)
         slots = codes * len(self.sentences) + numbers
@@ -59,6 +62,10 @@ class SideTable:
 
         Args:
             slots: Output of `places`.
+
+        Returns:
+            Number of tokens, such as those of the prompt under `include_prompt=false`. 0 if pooling reads
+            all.
         """
         of_sides = np.array([self._tokenizer.encoder.reading(side).unpooled for side in Side])
         return of_sides[slots // len(self.sentences)]
@@ -126,6 +133,9 @@ class SentenceCollator:
 
         Args:
             examples: Rows. Sets with the same table of sentences share the result.
+
+        Returns:
+            Token ids of each sentence, truncated at `max_length`.
         """
         if (apart := self._apart(examples)) is not None:
             numbers = np.stack(list(examples.columns.values()))
@@ -205,6 +215,9 @@ class SentenceCollator:
             examples: Rows.
             rows: Row numbers, int (batch,).
             index: Position of the batch in the stage, from 0.
+
+        Returns:
+            Tensors on the CPU: tokens of the distinct sentences, and their places in the rows.
         """
         if examples.kind is Kind.SENTENCE:
             # A loss of sentences compares each with itself, so it comes twice.
@@ -223,6 +236,9 @@ class SentenceCollator:
             examples: Rows.
             numbers: Numbers of sentences, or indices of a `SideTable` if queries and documents are read differently.
             index: Position of the batch, which decides about augmentation. None: the original tokens.
+
+        Returns:
+            Token ids of each sentence, in the order of `numbers`.
         """
         apart = self._apart(examples)
         tokens = (self.token_lists(examples) if apart is None else apart.tokens)[numbers]
@@ -321,6 +337,9 @@ def with_sides(examples: Examples) -> Examples:
 
     Args:
         examples: Rows of two texts or more.
+
+    Returns:
+        The rows themselves, or a copy with the same texts.
     """
     return examples if examples.sides is not None else replace(examples, symmetric=False)
 
@@ -370,6 +389,9 @@ class TextCollator(SentenceCollator):
 
         Args:
             texts: Texts of a batch.
+
+        Returns:
+            Token ids of each text, in their order.
         """
         return TokenTable.of(self._tokenize(texts))
 
@@ -451,6 +473,9 @@ class ViewCollator(TextCollator):
             examples: Rows with the column `text`.
             rows: Row numbers.
             index: Number of the batch in the stage. It decides the draws.
+
+        Returns:
+            Each sentence once a view, in the order of the views.
         """
         numbers = examples.columns["text"][rows].astype(np.int64)
         tokens = self.token_lists(examples)[numbers]
@@ -490,6 +515,9 @@ class TemplateCollator(TextCollator):
             examples: Rows with the column `text`.
             rows: Row numbers.
             index: Not used, since nothing is drawn.
+
+        Returns:
+            Each sentence once a template, in the order of the templates.
         """
         views = self._encoder.templates.views
         numbers = examples.columns["text"][rows].astype(np.int64)

@@ -178,6 +178,9 @@ def unlike_default(prompts: Prompts) -> Iterator[str]:
 
     Args:
         prompts: Prompts of the folder.
+
+    Yields:
+        One warning, or nothing if both read texts alike.
     """
     if prompts.default_prompt_name is not None and prompts.text != prompts.of_side(TextSide.DOCUMENT):
         yield (
@@ -222,11 +225,17 @@ def warn_of(source: str | Path, lines: Iterable[str]) -> None:
 
 
 def read_transformer(folder: Path, *, shown: str) -> tuple[PreTrainedModel, Tokenizer]:
-    """Load weights in float32 and tokenizer of a folder, on the CPU. Raises UserError for files that do not load.
+    """Load weights in float32 and tokenizer of a folder, on the CPU.
 
     Args:
         folder: The folder.
         shown: Its name in messages.
+
+    Returns:
+        Transformer and tokenizer.
+
+    Raises:
+        UserError: A file is missing or does not load.
     """
     limit_threads()
     check_files(folder, needs_weights=True, shown=shown)
@@ -249,6 +258,9 @@ def read_components(
         seed: Seed of the weights under `initialize=random`. The global random state is kept.
         reader: The calling class, for a folder that only one class reads.
         side: As in `read_layout`.
+
+    Returns:
+        Transformer, tokenizer, settings and warnings about the folder.
 
     Raises:
         UserError: A file does not load, or files do not match.
@@ -369,6 +381,9 @@ def embedding_size(source: str | Path, *, revision: str | None = None) -> int:
         source: A run, a folder or a hub id.
         revision: Version on the hub. None is main.
 
+    Returns:
+        Dimensions of the output layer if the encoder has one, else the hidden size of its transformer.
+
     Raises:
         UserError: The encoder is missing, or it is a cross-encoder.
     """
@@ -404,6 +419,9 @@ def num_positions(backbone: PreTrainedModel) -> int | None:
 
     Args:
         backbone: A transformer.
+
+    Returns:
+        Number of tokens, special ones included, or None.
     """
     limit = most_positions(backbone.config.to_dict())
     for name, module in backbone.named_modules():

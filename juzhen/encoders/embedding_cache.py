@@ -112,6 +112,9 @@ class CachePartition:
 
         Args:
             texts: One for each row of the result.
+
+        Returns:
+            The stored embeddings of the texts. Unknown texts are marked.
         """
         wanted = np.frombuffer(b"".join(map(_digest, texts)), dtype="<u8").reshape(-1, 2)
         heads, owners = np.unique(wanted[:, 0], return_inverse=True)
@@ -227,6 +230,9 @@ def encoder_digest(encoder: PooledEncoder, variant: str) -> str:
     Args:
         encoder: The encoder.
         variant: Anything else that changes the numbers, such as a backend or a precision.
+
+    Returns:
+        Lowercase hexadecimal digits.
     """
     digest = _new_digest()
     architecture = {

@@ -31,6 +31,9 @@ def read_settings(path: Path) -> dict[str, Any]:
     Args:
         path: A JSON file.
 
+    Returns:
+        Content of the file.
+
     Raises:
         UserError: The file is missing, is no JSON or holds no object, or a number in it is NaN or infinite.
     """
@@ -157,6 +160,9 @@ def rules(keys: str, rule: Any) -> dict[str, Any]:
     Args:
         keys: Names with spaces between them.
         rule: READ, NEUTRAL, UNREAD, a set of models, or a tuple of supported values.
+
+    Returns:
+        Each key with the same rule.
     """
     return dict.fromkeys(keys.split(), rule)
 
@@ -285,6 +291,9 @@ def is_empty(value: Any) -> bool:
 
     Args:
         value: A value of a JSON file.
+
+    Returns:
+        False for 0 and for other numbers.
     """
     return value is None or value is False or value in ("", [], {})
 
@@ -297,6 +306,9 @@ def read_transformer_settings(folder: Path, model: str) -> dict[str, Any]:
     Args:
         folder: Folder of the transformer.
         model: Model type of sentence-transformers.
+
+    Returns:
+        Settings of the file, and `max_length`.
 
     Raises:
         UserError: A setting would change how texts are read.
@@ -338,6 +350,9 @@ def stated(folder: Path, *keys: str) -> list[Any]:
     Args:
         folder: Folder of the transformer.
         *keys: Names of keys.
+
+    Returns:
+        Values that are not null. Those of the arguments come first.
     """
     settings, path = _settings(folder)[1], folder / "config.json"
     found = [_arguments(settings, old)[1] for old in ("model_args", "config_args")]
@@ -350,6 +365,9 @@ def lower_cases(folder: Path) -> bool:
 
     Args:
         folder: Folder of the transformer.
+
+    Returns:
+        Value of `do_lower_case`.
     """
     with suppress(UserError):
         return bool(_settings(folder)[1].get("do_lower_case"))

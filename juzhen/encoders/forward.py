@@ -60,6 +60,9 @@ class Pattern:
 
         Args:
             length: Tokens of the longest sentence of a group or a batch.
+
+        Returns:
+            The pattern itself, or one without a window.
         """
         return self if self.reach is None or self.reach < length - 1 else Pattern(self.causal)
 
@@ -102,6 +105,9 @@ def pattern_of(module: nn.Module, *, is_causal: bool | None, sliding_window: int
         is_causal: Argument of the call, from config.json. None takes the attribute of the layer.
         sliding_window: Number of tokens that includes the token itself, except for a causal layer that is called as
             bidirectional.
+
+    Returns:
+        Direction and window of the layer.
     """
     is_built_causal = bool(getattr(module, "is_causal", True))
     causal = is_built_causal if is_causal is None else is_causal
@@ -171,6 +177,9 @@ def flash(
         scale: Factor of the products. None: 1/√head_dim.
         rate: Dropout of attention weights.
         pattern: Attention pattern.
+
+    Returns:
+        Weighted values, the shape of `query`.
     """
     ends, longest = tokens.boundaries, tokens.longest
     window = {}
@@ -202,6 +211,9 @@ def memory_efficient(
         scale: Factor of the products. None: 1/√head_dim.
         rate: Dropout of attention weights.
         pattern: Attention pattern without a window.
+
+    Returns:
+        Weighted values, the shape of `query`.
     """
     ends, longest = tokens.boundaries, tokens.longest
     learns = torch.is_grad_enabled() and any(states.requires_grad for states in (query, key, value))
@@ -233,6 +245,9 @@ class CheapDropout(nn.Dropout):
 
         Args:
             states: Tensor of any shape.
+
+        Returns:
+            Tensor of the same shape. In evaluation it is `states` itself.
         """
         return drop(states, self.p) if self.training else states
 
@@ -264,6 +279,9 @@ def drop(states: Tensor, rate: float) -> Tensor:
     Args:
         states: Tensor of any shape.
         rate: Probability of a zero, from 0 to 1.
+
+    Returns:
+        Tensor of the same shape. With a rate of 0 on a CPU it is `states` itself.
     """
     threshold = round(rate * LEVELS)
     if states.device.type != "cpu" or torch.compiler.is_compiling() or threshold == LEVELS:
@@ -301,6 +319,9 @@ def pack(token_lists: Sequence[Sequence[int] | np.ndarray], *, max_group_tokens:
     Args:
         token_lists: Token ids of the sentences.
         max_group_tokens: Largest size of a group, except for a single sentence. None for no limit.
+
+    Returns:
+        Token ids in one row, with lengths, groups and the permutation back to the given order.
     """
     table = TokenTable.of(token_lists)
     order = np.argsort(table.lengths, kind="stable")
@@ -545,6 +566,9 @@ def packed_inputs(backbone: PreTrainedModel, tokens: Tokens, *, pad: int) -> dic
         tokens: Packed sentences.
         pad: Token that fills the row up, on a CPU and for a large batch, to a multiple of FILL_TO. The states of
             these tokens must be discarded.
+
+    Returns:
+        Tensors of one row with a length of at least all tokens, and `tokens` itself.
     """
     offset = first_position(backbone.config)
     missing = 0
@@ -603,6 +627,9 @@ def in_micro_batches(
         micro_batches: The micro-batches.
         least: Minimal number of calls, forward and backward. The smallest micro-batch is repeated, and its repeated
             outputs are dropped.
+
+    Returns:
+        Outputs in the order of the micro-batches, joined along the first axis.
     """
     freed = FreedMemory()
     parts: list[Tensor] = []

@@ -44,6 +44,9 @@ def require_repository_name(repo_id: str) -> None:
 
     Args:
         repo_id: owner/name.
+
+    Raises:
+        UserError: The name has other signs or is too long.
     """
     from huggingface_hub.errors import HFValidationError
     from huggingface_hub.utils import validate_repo_id
@@ -63,6 +66,9 @@ def require_hub_token(repo_id: str, token: str | None = None) -> None:
     Args:
         repo_id: owner/name, for the message.
         token: Access token. None: that of HF_TOKEN or `hf auth login`.
+
+    Raises:
+        UserError: The hub cannot be used, or no token is known.
     """
     from huggingface_hub import get_token
 

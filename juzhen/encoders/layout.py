@@ -57,6 +57,9 @@ def modules_of(
         place: Path of the Router inside the encoder folder.
         path: File name for messages.
 
+    Returns:
+        Side → its modules in order. None stands for the default route.
+
     Raises:
         UserError: A key is unknown, or a side has no route.
     """
@@ -142,6 +145,9 @@ class Layout:
         Args:
             chosen: Our name of a pooling. None: not chosen.
 
+        Returns:
+            Our name of a pooling.
+
         Raises:
             UserError: The pooling is not supported.
         """
@@ -154,6 +160,9 @@ class Layout:
 
         Args:
             config: Its prompts replace those of the folder. null keeps them.
+
+        Returns:
+            The prompts with which the encoder reads texts.
 
         Raises:
             UserError: An unknown prompt, or `include_prompt=false` with the pooling last.
@@ -171,6 +180,10 @@ def read_layout(folder: Path, *, side: Side | None = None) -> Layout:
     Args:
         folder: The encoder folder.
         side: Side to read, for an encoder with separate modules for queries and documents.
+
+    Returns:
+        Folders and settings of the parts. `reader` names the class that must load it, None for a sentence
+        encoder.
 
     Raises:
         UserError: A file is broken, or a module is not supported.
@@ -203,6 +216,9 @@ def transformer_alone(folder: Path) -> Layout:
 
     Args:
         folder: Folder of an encoder.
+
+    Returns:
+        Layout whose other fields have their defaults.
     """
     is_apart = (folder / MODULES_FILE).is_file() and not (folder / OWN_FILE).is_file()
     modules = read_modules(folder) if is_apart else []
@@ -214,6 +230,9 @@ def gives_tokens(folder: Path) -> bool:
 
     Args:
         folder: Folder of an encoder.
+
+    Returns:
+        False also for a folder whose files do not load.
     """
     return _model_type(folder) in (PYLATE, TOKEN_VECTORS)
 
@@ -223,6 +242,9 @@ def gives_weights(folder: Path) -> bool:
 
     Args:
         folder: Folder of an encoder.
+
+    Returns:
+        False also for a folder whose files do not load.
     """
     return _model_type(folder) == SPARSE
 
@@ -240,6 +262,9 @@ def is_static(folder: Path) -> bool:
 
     Args:
         folder: Folder of a transformer.
+
+    Returns:
+        False also for a folder whose files do not load.
     """
     with suppress(UserError):
         path = folder / "config.json"
@@ -254,6 +279,9 @@ def static_shape(folder: Path) -> tuple[int, int]:
 
     Args:
         folder: Folder with model.safetensors of a static encoder.
+
+    Returns:
+        Rows and columns of the table that the encoder reads.
 
     Raises:
         UserError: The table is missing, or its parts do not match.
@@ -298,6 +326,9 @@ def gives_answers(folder: Path) -> bool:
 
     Args:
         folder: Folder of an encoder.
+
+    Returns:
+        False also for a folder whose files do not load.
     """
     with suppress(UserError, OSError, ValueError, KeyError, TypeError, AttributeError):
         if (folder / MODULES_FILE).is_file():
@@ -372,6 +403,9 @@ def gives_routes(folder: Path) -> bool:
 
     Args:
         folder: Folder of an encoder.
+
+    Returns:
+        False also for a folder whose files do not load.
     """
     with suppress(UserError, OSError, ValueError, KeyError, TypeError, AttributeError):
         path = folder / MODULES_FILE
@@ -420,6 +454,9 @@ def inside(folder: Path, name: str) -> Path:
     Args:
         folder: Folder of an encoder.
         name: Relative path, as a file of the folder names it.
+
+    Returns:
+        `folder / name`. It need not exist.
 
     Raises:
         UserError: The path leaves the folder.

@@ -46,6 +46,9 @@ def mixed(keys: Int[Tensor, "*any"]) -> Int[Tensor, "*any"]:
 
     Args:
         keys: int64, read as 64 bits each.
+
+    Returns:
+        int64 of the same shape.
     """
     keys = keys + (0x9E3779B97F4A7C15 - 2**64)
     keys = (keys ^ _logical_shift(keys, 30)) * (0xBF58476D1CE4E5B9 - 2**64)
@@ -97,6 +100,9 @@ class Vocabulary:
             size: Rows of the embedding table. It may be larger than the vocabulary of the tokenizer.
             prompt: Prompt before every text, which is never masked. "" for none.
 
+        Returns:
+            Number of the mask token, and tensors over `size` tokens.
+
         Raises:
             UserError: The tokenizer has no mask token.
         """
@@ -119,6 +125,9 @@ class Vocabulary:
 
         Args:
             device: Device of the new tensors.
+
+        Returns:
+            A copy on that device.
         """
         return mapped(self, lambda tensor: tensor.to(device))
 
@@ -132,6 +141,9 @@ def continues_word(token: str, vocabulary: dict[str, int]) -> bool:
     Args:
         token: Token as the vocabulary spells it.
         vocabulary: Token → id. It decides which of the two marks is used.
+
+    Returns:
+        False for a token that starts a word, and for a Chinese character under SentencePiece and BPE.
     """
     if "##a" in vocabulary or "##s" in vocabulary:
         return token.startswith("##")

@@ -70,6 +70,9 @@ class PairTemplate:
             tokenizer: Joins two sentences to one input.
             apart: Demand a special token between the two.
 
+        Returns:
+            Tokens around and between two sentences, with their segments.
+
         Raises:
             UserError: Nothing separates the two, the second sentence comes first, or a letter is not one token.
         """
@@ -119,6 +122,9 @@ class PairTemplate:
             first: Tokens of the first sentences alone, special tokens included.
             second: Tokens of the second sentences alone.
             max_length: Tokens of the joint input.
+
+        Returns:
+            Tokens of the first sentences, and of the second ones, without special tokens.
         """
         room = max_length - self.num_special
         first, second = first - sum(self.margins), second - sum(self.margins)
@@ -321,6 +327,9 @@ def pack_joint(ids: TokenTable, segments: TokenTable | None, *, max_group_tokens
         ids: Token ids of each pair.
         segments: Segment of each of these tokens. None: all are 0.
         max_group_tokens: As in `pack`.
+
+    Returns:
+        One sentence a pair. Its order is undone by `inverse_permutation`.
     """
     tokens = pack(ids, max_group_tokens=max_group_tokens)
     if segments is None:
@@ -377,6 +386,9 @@ class PairEncoder(ThresholdMixin, HubMixin, GuardedAttributesMixin):
             name: Name of the set, for the message.
             kind: Kind of its rows.
             symmetric: False: the sides of the set have an order.
+
+        Raises:
+            UserError: Such a set.
         """
 
     @property
@@ -563,9 +575,7 @@ class PairEncoder(ThresholdMixin, HubMixin, GuardedAttributesMixin):
         show_progress: bool | None = None,
         strict: bool = False,
     ) -> Float[np.ndarray, "pairs outputs"]:
-        """Logits of the pairs in order, float32, without dropout. The mean of both orders if `symmetric`.
-
-        Raises UserError for a text that is empty or not a string.
+        """Logits of the pairs in order, without dropout. The mean of both orders if `symmetric`.
 
         Args:
             first: First texts.
@@ -576,6 +586,9 @@ class PairEncoder(ThresholdMixin, HubMixin, GuardedAttributesMixin):
 
         Returns:
             float32 array (pairs, outputs).
+
+        Raises:
+            UserError: A text is empty or not a string, or the two lists differ in length.
         """
         first, second = as_text_list(first, "first"), as_text_list(second, "second")
         if len(first) != len(second):
@@ -611,6 +624,9 @@ def truncated_pairs(
         encoder: Its `max_length` is the limit.
         examples: Pairs. Of a triplet, the first two texts count.
         lengths: As in `truncated_sentences`.
+
+    Returns:
+        Number of pairs, number truncated, and `max_length`.
     """
     if lengths is None:
         lengths = encoder.inner.tokenize(examples.sentences).lengths
@@ -626,6 +642,9 @@ def truncated_query_pairs(encoder: PairEncoder, examples: Examples) -> Truncatio
     Args:
         encoder: Its `max_length` is the limit.
         examples: Pairs or triplets, the query first.
+
+    Returns:
+        Number of pairs of a query and a document, number truncated, and `max_length`.
     """
     first, *further = examples.columns.values()
     used, positions = np.unique(np.concatenate(further), return_inverse=True)

@@ -127,6 +127,10 @@ def require_chunks(encoder: PooledEncoder, chunk_tokens: int | None, overlap: in
         chunk_tokens: Largest number of tokens of a passage. None: the capacity of the encoder.
         overlap: Tokens that neighbours share, at most half a passage.
         late: Late chunking, which needs mean pooling and a transformer that reads both ways.
+
+    Raises:
+        UserError: Templates, a slow tokenizer, a number out of range, or a pooling or transformer without
+            late chunking.
     """
     require_plain(encoder, "passages")
     if not encoder.tokenizer.is_fast:
@@ -163,6 +167,9 @@ def is_causal(encoder: PooledEncoder) -> bool:
 
     Args:
         encoder: The encoder. Two short texts are encoded.
+
+    Returns:
+        True for a decoder with causal attention.
     """
     with evaluating(encoder):
         number = encoder.tokenize(["a"])[0][0]

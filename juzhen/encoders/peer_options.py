@@ -430,6 +430,9 @@ class GuardedAttributesMixin(nn.Module):
         Args:
             name: Name of the attribute.
             value: Its new value.
+
+        Raises:
+            UserError: The value is not valid. A class without such values accepts all.
         """
 
     def _why_not(self, name: str) -> str:
@@ -447,6 +450,9 @@ def check_flag(name: str, value: Any) -> None:
     Args:
         name: Name of the option, for the message.
         value: Value of the caller.
+
+    Raises:
+        UserError: Another value, 0 and 1 included.
     """
     if not isinstance(value, bool):
         raise UserError(f"{name}={short(repr(value), 40)}: expected True or False")
@@ -460,6 +466,9 @@ def check_count(name: str, value: Any, *, least: int = 1, most: int | None = Non
         value: Value of the caller. True and False are no integers.
         least: Smallest valid number.
         most: Largest valid number. None: no limit.
+
+    Raises:
+        UserError: Another type, or a number out of bounds.
     """
     if type(value) is not int or value < least or (most is not None and value > most):
         bounds = f"at least {least}" if most is None else f"{least} to {most}"
@@ -472,6 +481,9 @@ def check_tokenizer(value: Any, present: PreTrainedTokenizerBase) -> None:
     Args:
         value: Tokenizer of the caller.
         present: Tokenizer of the encoder.
+
+    Raises:
+        UserError: Another vocabulary, or not a tokenizer of transformers.
     """
     if not isinstance(value, PreTrainedTokenizerBase) or value.get_vocab() != present.get_vocab():
         raise UserError(

@@ -434,6 +434,9 @@ class PooledEncoder(Prompted):
 
         Returns:
             Embeddings of the last layer, and those of each depth.
+
+        Raises:
+            UserError: The encoder is a static embedding, which has no layers.
         """
         count = self.backbone.config.num_hidden_layers
         if not count:
@@ -658,7 +661,11 @@ def layer_at(depth: float, count: int) -> int:
         depth: Fraction of the layers, above 0 and at most 1.
         count: Layers of the transformer.
 
-    >>> [layer_at(depth, 12) for depth in (0.01, 0.25, 0.7, 1)], layer_at(0.5, 1)
-    ([1, 3, 9, 12], 1)
+    Returns:
+        From 1 to `count`. 0 for a transformer without layers.
+
+    Example:
+        >>> [layer_at(depth, 12) for depth in (0.01, 0.25, 0.7, 1)], layer_at(0.5, 1)
+        ([1, 3, 9, 12], 1)
     """
     return max(math.ceil(depth * count - 1e-6), min(count, 1))

@@ -287,6 +287,9 @@ def require_finite_vectors(vectors: Float[np.ndarray, "some dim"], name: str) ->
     Args:
         vectors: Array (rows, dim).
         name: Name of the vectors in the message.
+
+    Raises:
+        UserError: A row holds NaN or infinity.
     """
     if not (sound := sound_rows(vectors)).all():
         raise UserError(f"{name}: row {int(sound.argmin())} holds NaN or infinity. Encode it again")

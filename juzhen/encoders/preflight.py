@@ -84,6 +84,9 @@ def find_encoder(
         alone: Find the transformer and ignore the other settings.
         side: As in `read_layout`.
 
+    Returns:
+        Folder and layout of the encoder, its tokenizer, and the base of an adapter.
+
     Raises:
         UserError: The folder lacks a file, or the hub is not reachable.
     """
@@ -138,6 +141,9 @@ def prompt_at_start(config: BackboneConfig, *, start: str | None) -> str:
     Args:
         config: The configured encoder.
         start: As in `check_encoder_files`.
+
+    Returns:
+        Text of the prompt. "" for none, and for a model of the hub that is not yet here.
     """
     if start is not None:
         config = BackboneConfig(path=str(encoder_folder(start)), initialize="pretrained")
@@ -154,6 +160,9 @@ def marks_segments(config: BackboneConfig, *, start: str | None) -> bool:
     Args:
         config: The configured encoder.
         start: As in `check_encoder_files`.
+
+    Returns:
+        False if the transformer has one segment, or the tokenizer puts both sentences in the same one.
     """
     folder = encoder_folder(start) if start is not None else locate_folder(config.path)
     if folder is None:
@@ -238,6 +247,9 @@ def not_growing(layers: int, kind: str) -> UserError:
     Args:
         layers: Requested number of layers.
         kind: `model_type` of the architecture.
+
+    Returns:
+        The error, not raised.
     """
     return UserError(
         f"layers={layers}: {kind} cannot get other layers, only {', '.join(GROWS)} can. Leave it at null"
@@ -250,6 +262,9 @@ def check_adapter(config: BackboneConfig, files: EncoderFiles) -> None:
     Args:
         config: Configuration with the adapter. None needs peft only for an adapter in the files.
         files: Files of the encoder.
+
+    Raises:
+        UserError: A package is missing, the files have an adapter already, or the weights would be random.
     """
     adapter = config.adapter
     if adapter is not None or files.base is not None:
@@ -277,6 +292,9 @@ def without_added(vocabulary: Mapping[str, int], files: EncoderFiles) -> Mapping
     Args:
         vocabulary: Token → id.
         files: Files of the encoder. Only one with an adapter and templates has such a token.
+
+    Returns:
+        Token → id, a new dictionary.
     """
     added = (INJECTED,) if files.base is not None and files.layout.templates is not None else ()
     return {token: number for token, number in vocabulary.items() if token not in added}
@@ -307,6 +325,9 @@ def most_positions(architecture: Mapping[str, Any]) -> int | None:
 
     Args:
         architecture: Content of config.json.
+
+    Returns:
+        Positions, at least 1, or None.
     """
     limit = architecture.get("max_position_embeddings")
     rotation = architecture.get("rope_parameters") or architecture.get("rope_scaling") or {}
@@ -340,6 +361,9 @@ def check_vocabulary(numbers: Mapping[str, int], rows: Any, *, shown: str) -> No
         numbers: Token → id.
         rows: Rows of the embedding table, by config.json. Anything but an integer is not checked.
         shown: Name of the encoder in the message.
+
+    Raises:
+        UserError: The largest id is not below the rows of the table.
     """
     largest = max(numbers.values(), default=-1)
     if isinstance(rows, int) and largest >= rows:

@@ -49,7 +49,11 @@ class OutputLayer(nn.Module, ABC):
 
     @abstractmethod
     def config(self) -> dict[str, Any]:
-        """Content of config.json."""
+        """Content of config.json.
+
+        Returns:
+            Setting → value, in the spelling of sentence-transformers.
+        """
 
     def save(self, folder: Path) -> None:
         """Write both files.
@@ -125,6 +129,9 @@ class Projection(OutputLayer):
             folder: The folder.
             of_tokens: True for a layer over token states, which PyLate does not record.
 
+        Returns:
+            The layer with its weights, on the CPU.
+
         Raises:
             UserError: Pickled weights, or an unsupported variant.
         """
@@ -188,6 +195,9 @@ class OutputNorm(OutputLayer):
         Args:
             folder: The folder.
 
+        Returns:
+            The layer with its weights, on the CPU.
+
         Raises:
             UserError: Pickled weights.
         """
@@ -220,6 +230,12 @@ def load_projections(
         width: Dimensions of a pooled state.
         layer_norm: true appends a new normalization unless there is one · false removes it · None changes nothing.
         token_layers: Number of first layers over token states.
+
+    Returns:
+        The layers in order. The last one has as many outputs as the embedding has dimensions.
+
+    Raises:
+        UserError: A layer does not load, or does not take the outputs of the layer before.
     """
     layers: list[OutputLayer] = []
     for number, folder in enumerate(folders):
@@ -266,6 +282,9 @@ class BilinearScore(nn.Module):
         Args:
             first: Embeddings of the first sentences, of any length.
             second: Embeddings of the second sentences.
+
+        Returns:
+            One score a pair, float32.
         """
         with torch.autocast(first.device.type, enabled=False):
             first, second = (functional.normalize(layer.float(), dim=-1) for layer in (first, second))
@@ -286,6 +305,9 @@ class BilinearScore(nn.Module):
         Args:
             folder: Its folder.
             dim: Dimensions of the embeddings.
+
+        Returns:
+            The form with its weights, on the CPU.
 
         Raises:
             UserError: Its size does not fit.
@@ -314,6 +336,9 @@ def similarity(
     Args:
         logits: Logits of the pairs.
         grades: Grade of each class, from 0 to 1. Empty takes GRADES.
+
+    Returns:
+        Scores, the type of `logits`.
     """
     if logits.shape[1] == 1:
         return logits[:, 0]
@@ -328,6 +353,9 @@ def checked_grades(outputs: int, grades: Sequence[float] | None) -> tuple[float,
     Args:
         outputs: Numbers that the head returns. 1 needs no grades.
         grades: Grade of each class, from 0 to 1. None or empty takes GRADES.
+
+    Returns:
+        One grade a class. Empty for a head of one output without grades.
 
     Raises:
         UserError: Their number is wrong, a grade is out of range, or all are equal.

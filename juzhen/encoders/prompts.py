@@ -76,6 +76,9 @@ class Prompts:
 
         Args:
             side: Side of the texts.
+
+        Returns:
+            Text of the prompt. "" for none.
         """
         from juzhen.core.examples import Side
 
@@ -102,6 +105,9 @@ class Prompts:
             prompt_name: Name of a prompt. None: by the text.
             prompt: The text itself. None: the default prompt.
 
+        Returns:
+            Text of the prompt. "" for none.
+
         Raises:
             UserError: Both are given, the name is unknown, or the prompt is not a text.
         """
@@ -126,6 +132,9 @@ class Prompts:
         Args:
             config: Its prompts, default name and `include_prompt` replace those of the folder. null keeps them.
 
+        Returns:
+            New prompts.
+
         Raises:
             UserError: The default name is unknown.
         """
@@ -143,13 +152,20 @@ class Prompts:
         return Prompts(prompts, name, include)
 
     def as_dict(self) -> dict[str, Any]:
-        """In the spelling of sentence-transformers."""
+        """In the spelling of sentence-transformers.
+
+        Returns:
+            `prompts` (name → text) and `default_prompt_name`.
+        """
         return {"prompts": dict(self.texts), "default_prompt_name": self.default_prompt_name}
 
     def as_dict_of_sides(self) -> dict[str, Any]:
         """The same, with `query` and `document` where encode_query or encode_document would else take no prompt.
 
         sentence-transformers 6 adds both names with an empty text, so that it finds `document` before `passage`.
+
+        Returns:
+            As in `as_dict`, with the list of added names if there are any.
         """
         from juzhen.core.examples import Side
 
@@ -165,6 +181,9 @@ def as_prompts(value: "Prompts | Mapping[str, str]", before: Prompts) -> Prompts
     Args:
         value: Prompts are kept.
         before: A mapping keeps the default name of these, if it has that name, and their `include_prompt`.
+
+    Returns:
+        `value` itself, or new prompts.
 
     Raises:
         UserError: The default name is unknown, or the mapping holds no texts.
@@ -184,6 +203,9 @@ def prompts_of(settings: Mapping[str, Any], path: Path) -> Prompts:
     Args:
         settings: Content of the file.
         path: The file, for messages.
+
+    Returns:
+        The prompts. A folder without settings has none.
 
     Raises:
         UserError: The prompts are not names with texts, or another setting has a wrong type.
@@ -208,6 +230,9 @@ def refuse_prompt(reader: str, prompt: str) -> None:
     Args:
         reader: Input that the prompt cannot precede, for the message.
         prompt: Default prompt of the encoder. "" is accepted.
+
+    Raises:
+        UserError: The prompt is not empty.
     """
     if prompt:
         raise UserError(
@@ -279,6 +304,9 @@ class Templates:
         Args:
             model: `templates` of several languages, the `language` chosen among them, `use_negative`, and the reading.
 
+        Returns:
+            The templates of that language.
+
         Raises:
             UserError: The language has no templates, or a key is unknown.
         """
@@ -298,6 +326,11 @@ class Templates:
         return tuple(view for view in VIEWS if getattr(self, view) is not None)
 
     def as_dict(self) -> dict[str, Any]:
+        """Convert the templates to plain data.
+
+        Returns:
+            Field → value.
+        """
         return asdict(self)
 
 

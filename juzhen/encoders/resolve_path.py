@@ -57,6 +57,9 @@ def locate_folder(path: str) -> Path | None:
     Args:
         path: A folder, a built-in name, or a hub id.
 
+    Returns:
+        Absolute path with symbolic links resolved, or None.
+
     Raises:
         UserError: The text is empty, names a file, or can only be a path and the folder is missing.
     """
@@ -89,6 +92,9 @@ def has_encoder(folder: Path) -> bool:
 
     Args:
         folder: A folder, possibly missing.
+
+    Returns:
+        False for a missing folder.
     """
     return any((folder / name).is_file() for name in ("config.json", MODULES_FILE, ADAPTER))
 
@@ -98,6 +104,9 @@ def is_built_in(path: str) -> bool:
 
     Args:
         path: A name such as builtin/mini_zh.
+
+    Returns:
+        False if this version of juzhen lacks it.
     """
     return path.startswith(f"{BUILTIN}/") and (PACKAGE / newest(path)).is_dir()
 
@@ -124,6 +133,9 @@ def encoder_source(source: str | Path) -> str:
     Args:
         source: A run, a folder or a hub id.
 
+    Returns:
+        Path of the encoder folder, or the hub id.
+
     Raises:
         UserError: As in `encoder_folder`.
     """
@@ -135,6 +147,9 @@ def encoder_folder(folder_or_run: str | Path) -> Path:
 
     Args:
         folder_or_run: Folder of an encoder, or of a finished run. A hub id is refused.
+
+    Returns:
+        Absolute path of the folder with the encoder's files.
 
     Raises:
         UserError: The folder is missing, or has no encoder.
@@ -161,6 +176,9 @@ def has_score_head(folder_or_run: str | Path) -> bool:
 
     Args:
         folder_or_run: Folder of an encoder or of a run, or a hub id.
+
+    Returns:
+        True if the folder, or the encoder of the run, has SCORE_FILE.
     """
     try:
         folder = locate_folder(str(folder_or_run))
@@ -177,6 +195,9 @@ def is_cross_encoder(folder_or_run: str | Path) -> bool:
     Args:
         folder_or_run: Folder of an encoder, or of a finished run.
 
+    Returns:
+        False for other encoders of that folder.
+
     Raises:
         UserError: The encoder is missing.
     """
@@ -190,6 +211,9 @@ def scores_pairs(folder: Path) -> bool:
 
     Args:
         folder: Folder of an encoder.
+
+    Returns:
+        False for an encoder of single texts.
     """
     if (folder / HEAD_FILE).is_file():
         return True
@@ -219,6 +243,9 @@ def check_files(folder: Path, *, needs_weights: bool, shown: str) -> None:
         folder: Folder of the transformer.
         needs_weights: False for an encoder that begins with random weights.
         shown: Name of the encoder in the message.
+
+    Raises:
+        UserError: A file is missing, not a regular one, or the folder holds an adapter.
     """
     for path in sorted(path for path in folder.iterdir() if path.exists() and not path.is_dir()):
         require_file(path)
@@ -245,6 +272,9 @@ def check_weights_index(folder: Path) -> None:
 
     Args:
         folder: Folder of the transformer. Without an index, nothing is checked.
+
+    Raises:
+        UserError: The index is broken, or names other files.
     """
     path = folder / WEIGHTS[1]
     with naming(f"{path}: no list of weights"):
@@ -261,6 +291,9 @@ def has_tokenizer(folder: Path) -> bool:
 
     Args:
         folder: Folder of a transformer.
+
+    Returns:
+        True if at least one of its possible files is there.
     """
     return any((folder / name).is_file() for name in _TOKENIZERS)
 
@@ -270,6 +303,9 @@ def has_weights(folder: Path) -> bool:
 
     Args:
         folder: Folder of a transformer.
+
+    Returns:
+        False for weights in other formats, such as pickles.
     """
     return any((folder / name).is_file() for name in WEIGHTS)
 
@@ -292,6 +328,9 @@ def download(hub_id: str, revision: str | None) -> Path:
     Args:
         hub_id: owner/name.
         revision: Branch, tag or commit. None is main.
+
+    Returns:
+        Folder of that revision in the cache.
 
     Raises:
         UserError: The model is neither on the hub nor in the cache.
@@ -355,6 +394,9 @@ def is_adapter(folder: Path) -> bool:
 
     Args:
         folder: Folder of an encoder.
+
+    Returns:
+        True if the configuration of an adapter is there.
     """
     return (folder / ADAPTER).is_file()
 
@@ -401,6 +443,9 @@ def weight_files(folder: Path) -> list[Path]:
 
     Args:
         folder: Folder with model.safetensors, or with an index of several files.
+
+    Returns:
+        One path, or those of the index by name.
     """
     if (folder / WEIGHTS[0]).is_file():
         return [folder / WEIGHTS[0]]
@@ -413,6 +458,9 @@ def base_digest(folder: Path) -> str:
 
     Args:
         folder: Folder as for `weight_files`.
+
+    Returns:
+        Lowercase hexadecimal digits.
     """
     found = [(path, path.stat()) for path in weight_files(folder)]
     parts = [_file_digest(path, stat.st_mtime_ns, stat.st_size) for path, stat in found]
@@ -433,6 +481,9 @@ def require_base(base: Base, folder: Path, *, adapter: Path) -> None:
         base: Base as the adapter records it. An empty digest is accepted.
         folder: Folder of the weights.
         adapter: Folder of the adapter, for the message.
+
+    Raises:
+        UserError: The digests differ.
     """
     if base.digest and (digest := base_digest(folder)) != base.digest:
         raise UserError(

@@ -44,6 +44,9 @@ def licence_of(folder: Path) -> str | None:
 
     Args:
         folder: Folder of an encoder. Without a README.md there is no licence.
+
+    Returns:
+        Identifier such as `mit`, or None.
     """
     try:
         text = read_bytes(folder / CARD).decode("utf-8", errors="replace")
@@ -124,6 +127,9 @@ def model_card(
         facts: `name` is the title. A nested dict becomes a section.
         loads_elsewhere: True if sentence-transformers loads the folder.
         place: Name of the folder in the examples.
+
+    Returns:
+        Text of README.md with its YAML header.
     """
     features: dict[str, Any] = {
         "architecture": encoder.backbone.config.model_type,
@@ -166,6 +172,9 @@ def card_text(
         facts: More rows. A nested dict becomes a section.
         use: Code that loads the encoder.
         header: Lines of the YAML header that the hub reads, without the licence.
+
+    Returns:
+        Text of README.md. It has a YAML header if `header` or `licence` is given.
     """
     header += f"license: {licence}\n" if licence else ""
     title = facts.get("name", title)
@@ -214,6 +223,9 @@ def pair_card(
         facts: As in `model_card`.
         loads_elsewhere: As in `model_card`.
         place: As in `model_card`.
+
+    Returns:
+        Text of README.md.
     """
     features = {"architecture": encoder.backbone.config.model_type} | settings
     features["tokens at most"] = encoder.inner.max_length
@@ -228,6 +240,9 @@ def fact_table(rows: dict[str, Any]) -> str:
 
     Args:
         rows: Name → value. Underscores become spaces. None is shown as a dash.
+
+    Returns:
+        Markdown that ends with a line break.
     """
     table_rows = [
         f"| {in_markdown(_words(key))} | {in_markdown(_cell(value))} |" for key, value in rows.items()
@@ -332,6 +347,9 @@ def loads_elsewhere(encoder: PooledEncoder) -> bool:
 
     Args:
         encoder: The encoder.
+
+    Returns:
+        False for templates, a score head, or a pooling or adapter that it lacks.
     """
     has_own = encoder.templates is not None or encoder.score_head is not None
     pools = _is_table(encoder) or bool(_their_pooling(encoder))

@@ -35,6 +35,9 @@ def made_of(kind: str, dim: int, count: int) -> str:
         kind: `hnsw`, `ivf_pq` and others of MADE_OF.
         dim: Dimensions of an embedding.
         count: Number of documents.
+
+    Returns:
+        Text for `faiss.index_factory`.
     """
     codes = max(size for size in range(1, max(dim // 4, 1) + 1) if dim % size == 0)
     return MADE_OF[kind].format(lists=int(np.sqrt(count)), codes=codes)
@@ -142,7 +145,11 @@ class Best:
             self._least = np.maximum(self._least, self.scores[:, -1])
 
     def lists(self) -> tuple[Int[np.ndarray, "queries k"], Float[np.ndarray, "queries k"]]:
-        """Numbers and scores, best first. Missing entries are −1 and −inf."""
+        """Numbers and scores, best first. Missing entries are −1 and −inf.
+
+        Returns:
+            Numbers and scores.
+        """
         missing = ((0, 0), (0, self.k - self.documents.shape[1]))
         documents = np.pad(self.documents, missing, constant_values=-1)
         return documents, np.pad(self.scores, missing, constant_values=-np.inf)
@@ -415,6 +422,9 @@ def recall(
         documents: Embeddings.
         found: Numbers of the documents that were found, −1 for none.
         exact: Numbers of the nearest documents.
+
+    Returns:
+        Mean over all places of all queries.
     """
     rows = np.repeat(np.arange(len(queries)), exact.shape[1])
     scores = [
@@ -437,6 +447,9 @@ def pair_products(
         second: Embeddings.
         rows: Row of `first` of each pair.
         columns: Row of `second` of each pair.
+
+    Returns:
+        float32 products, in the order of the pairs.
     """
     products = np.empty(len(rows), dtype=np.float32)
     for start in range(0, len(rows), DOCUMENTS_AT_ONCE):
@@ -458,6 +471,9 @@ def byte_ranges(vectors: Float[np.ndarray, "rows dim"]) -> Float[np.ndarray, "2 
 
     Args:
         vectors: Embeddings, such as a sample of the corpus.
+
+    Returns:
+        float32: smallest numbers in row 0, largest in row 1.
     """
     return np.stack([vectors.min(axis=0), vectors.max(axis=0)]).astype(np.float32)
 

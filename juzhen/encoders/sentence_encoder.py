@@ -600,6 +600,9 @@ def with_layers(encoder: SentenceEncoder, layers: int, *, seed: int) -> Sentence
         layers: Number of layers.
         seed: Draws the other weights of new layers.
 
+    Returns:
+        A new encoder in the same mode, or `encoder` itself.
+
     Raises:
         UserError: An architecture other than BERT and RoBERTa, an adapter, or templates.
     """

@@ -40,6 +40,9 @@ class TemplateTokens(Tokens):
         Args:
             tokens: Packed sentences.
             views: Template number of each sentence, in packed order.
+
+        Returns:
+            The same tokens with their templates.
         """
         given = {part.name: getattr(tokens, part.name) for part in fields(Tokens) if part.init}
         return cls(**given, views=views)
@@ -77,6 +80,9 @@ class Frame:
 
         Args:
             tokenizer: Its empty text is tokenized.
+
+        Returns:
+            Special tokens before and after a text, int32.
         """
         special = np.array(tokenizer("")["input_ids"], np.int32)
         return cls(*np.split(special, [special_around(tokenizer)[0]]))
@@ -97,6 +103,9 @@ def read_template(text: str, placeholder: str, tokenizer: PreTrainedTokenizerBas
         placeholder: Sign that stands for the sentence, or for the state of stage 1.
         tokenizer: Its mask token replaces [MASK].
         frame: Special tokens around the input, for the positions of the masks.
+
+    Returns:
+        Token ids of both halves, and positions of the masks. Those after the placeholder count from the end.
     """
     parts = text.replace(MASK, tokenizer.mask_token or MASK).split(placeholder)
     halves = [np.array(tokenizer(text, add_special_tokens=False)["input_ids"], np.int32) for text in parts]
@@ -115,10 +124,14 @@ def wrap(table: TokenTable, templates: Sequence[Template], views: np.ndarray, *,
         views: Template number of each text.
         frame: Special tokens around a text.
 
-    >>> frame = Frame(np.array([2]), np.array([3]))
-    >>> wrap(TokenTable.of([[2, 7, 8, 3]]), [Template(np.array([5]), np.array([6, 4]), (-2,))], np.array([0]),
-    ...      frame=frame).tolist()
-    [[2, 5, 7, 8, 6, 4, 3]]
+    Returns:
+        Token ids of the filled templates, in the order of the texts.
+
+    Example:
+        >>> frame = Frame(np.array([2]), np.array([3]))
+        >>> wrap(TokenTable.of([[2, 7, 8, 3]]), [Template(np.array([5]), np.array([6, 4]), (-2,))], np.array([0]),
+        ...      frame=frame).tolist()
+        [[2, 5, 7, 8, 6, 4, 3]]
     """
     lengths = table.lengths
     prefixes, suffixes = (
@@ -158,6 +171,9 @@ def blanks(
         bodies: Number of tokens of the missing sentence.
         frame: Special tokens around the input.
         pad: Token that replaces the sentence. None leaves it out and keeps the later positions.
+
+    Returns:
+        Token ids and positions, one row for each of `views`.
     """
     ids, positions = [], []
     for view, body in zip(views, bodies, strict=True):
@@ -418,6 +434,9 @@ class TemplateEncoder(PooledEncoder):
 
         Returns:
             Nothing, since it always raises.
+
+        Raises:
+            UserError: Always.
         """
         raise UserError(
             "this encoder reads sentences through templates, which a masked language model cannot learn from. Start it "

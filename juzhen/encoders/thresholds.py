@@ -133,13 +133,16 @@ class ThresholdMixin(nn.Module):
         return self.fitted_threshold(of)[1]
 
     def fitted_threshold(self, of: str | None = None) -> tuple[str, float]:
-        """The set whose threshold `threshold` gives, and the threshold. Errors: as there.
+        """The set whose threshold `threshold` gives, and the threshold.
 
         Args:
             of: Name of the set. None: as in `threshold`.
 
         Returns:
             Name of the set, and the score.
+
+        Raises:
+            UserError: As in `threshold`.
         """
         if self._loaded is None or self._loaded[1] != self._changes():
             why = "has learnt since it was loaded, or was never saved"

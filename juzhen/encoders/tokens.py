@@ -51,6 +51,9 @@ def token_ids(tokenizer: PreTrainedTokenizerBase, texts: list[str], *, max_lengt
         tokenizer: Of the encoder.
         texts: Without prompts.
         max_length: Tokens of a text at most, special tokens included.
+
+    Returns:
+        One list of ids for each text.
     """
     kind = type(tokenizer)
     if (
@@ -78,6 +81,9 @@ def special_around(tokenizer: PreTrainedTokenizerBase, *, prompt: str = "") -> t
     Args:
         tokenizer: The tokenizer.
         prompt: Prompt whose tokens count as special tokens before the text, except one that the text may join.
+
+    Returns:
+        Number before, and number after.
     """
     empty, full = (tokenizer(text)["input_ids"] for text in ("", "a"))
     before = _shared(empty, full)
@@ -132,6 +138,9 @@ def tokenizer_digest(tokenizer: PreTrainedTokenizerBase) -> bytes:
 
     Args:
         tokenizer: Truncation and padding do not count.
+
+    Returns:
+        64 bytes.
     """
     state = [
         type(tokenizer).__name__,
@@ -201,7 +210,7 @@ def batches_by_length(
 
 
 @contextmanager
-def no_garbage_collection() -> Iterator[None]:
+def _no_garbage_collection() -> Iterator[None]:
     """Keeps Python from looking for cycles, which took a third of the time of tokenising and found none."""
     was_enabled = gc.isenabled()
     gc.disable()
@@ -240,6 +249,9 @@ class TokenTable(Sequence[np.ndarray]):
 
         Args:
             token_lists: One list for each text. A table is returned unchanged.
+
+        Returns:
+            The table. Ids are copied as int32.
         """
         if isinstance(token_lists, TokenTable):
             return token_lists
@@ -257,6 +269,9 @@ class TokenTable(Sequence[np.ndarray]):
 
         Args:
             tables: Their texts follow one another.
+
+        Returns:
+            A new table with the texts of all.
         """
         lengths = np.concatenate([np.empty(0, dtype=np.int64), *(table.lengths for table in tables)])
         ids = np.concatenate([np.empty(0, dtype=np.int32), *(table.flat() for table in tables)])
@@ -269,7 +284,11 @@ class TokenTable(Sequence[np.ndarray]):
         return self.ends - self.starts
 
     def flat(self) -> np.ndarray:
-        """The tokens of all texts in the order of this table, int32."""
+        """The tokens of all texts in the order of this table, int32.
+
+        Returns:
+            Ids of one text after another. It may be a view of `ids`.
+        """
         if not len(self):
             return self.ids[:0]
         if (self.starts[1:] == self.ends[:-1]).all():
@@ -277,6 +296,11 @@ class TokenTable(Sequence[np.ndarray]):
         return self.ids[runs(self.starts, self.lengths)]
 
     def tolist(self) -> list[list[int]]:
+        """Convert the table to lists.
+
+        Returns:
+            One list of token ids for each text.
+        """
         return [tokens.tolist() for tokens in self]
 
     def __len__(self) -> int:
@@ -312,8 +336,12 @@ def runs(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
         starts: First number of each run.
         lengths: Numbers in each run.
 
-    >>> runs(np.array([5, 0]), np.array([2, 3])).tolist()
-    [5, 6, 0, 1, 2]
+    Returns:
+        The numbers of all runs.
+
+    Example:
+        >>> runs(np.array([5, 0]), np.array([2, 3])).tolist()
+        [5, 6, 0, 1, 2]
     """
     # A place: that in the result, plus how far its run begins from where it begins in the result.
     indices = np.repeat(starts - (np.cumsum(lengths) - lengths), lengths)
@@ -338,10 +366,13 @@ def tokenized(
         texts: May be empty strings.
         read: Texts → token numbers.
         progress: Show a progress bar. None: on a terminal, after some seconds.
+
+    Returns:
+        Token ids of each text.
     """
     portions: list[TokenTable] = []
     with (
-        no_garbage_collection(),
+        _no_garbage_collection(),
         progress_bar("tokenising sentences", len(texts), shown=progress) as advance,
     ):
         for start in range(0, len(texts), TEXTS_PER_CALL):
@@ -381,6 +412,9 @@ class Tokenizing(Protocol):
 
         Args:
             side: Side of the texts.
+
+        Returns:
+            A reader with the prompt of that side.
         """
 
     def tokenize(self, texts: Sequence[str], *, progress: bool | None = False) -> TokenTable:
@@ -389,6 +423,9 @@ class Tokenizing(Protocol):
         Args:
             texts: May be empty strings.
             progress: Show a progress bar. None: on a terminal, after some seconds.
+
+        Returns:
+            Token ids of each text.
         """
 
 
@@ -413,6 +450,9 @@ class CachedTokenizer:
 
         Args:
             side: Side of the texts.
+
+        Returns:
+            A copy for that side.
         """
         other = copy.copy(self)
         other.encoder = self.encoder.reading(side)
@@ -464,6 +504,9 @@ def unknown_number(tokenizer: Any) -> int | None:
 
     Args:
         tokenizer: A tokenizer of transformers.
+
+    Returns:
+        The id, or None.
     """
     if tokenizer not in _NUMBERS:
         number = tokenizer.unk_token_id
@@ -480,6 +523,9 @@ def token_codes(table: TokenTable) -> UInt64[np.ndarray, "texts"]:
 
     Args:
         table: Tokens of the texts.
+
+    Returns:
+        uint64 code of each text.
     """
     if len(table) > PORTION:  # a number takes 8 bytes several times
         portions = (table[start : start + PORTION] for start in range(0, len(table), PORTION))
@@ -504,6 +550,9 @@ def unknown_texts(reader: Any, table: TokenTable) -> Bool[np.ndarray, "texts"]:
     Args:
         reader: Reader that tokenized them: an encoder, or one side of a pair. Its special tokens do not count.
         table: Their token ids.
+
+    Returns:
+        True for a text with more unknown tokens than an empty text has.
     """
     number = unknown_number(reader.tokenizer)
     is_unknown = np.zeros(len(table), dtype=bool)
@@ -561,6 +610,9 @@ class ReadSentences:
 
         Args:
             count: Number of the sentences.
+
+        Returns:
+            No sentence is marked as unknown.
         """
         return cls(np.zeros(count, dtype=bool), np.zeros(count, dtype=np.uint64))
 
@@ -587,6 +639,10 @@ class ReadSentences:
             sentences: All sentences.
             numbers: Numbers of those to count.
             tokenizer: Tokenizer that read them.
+
+        Returns:
+            Number of sentences, of those with unknown characters, and of equal pairs, with the characters of
+            a sample.
         """
         texts = [sentences[number] for number in numbers.tolist()]
         unknown = np.flatnonzero(self.is_unknown[numbers])
@@ -600,6 +656,9 @@ def characters(tokenizer: Any, texts: Sequence[str]) -> Counter[str]:
     Args:
         tokenizer: A tokenizer of transformers.
         texts: Texts without special tokens. Their first LOOKED_THROUGH characters are read.
+
+    Returns:
+        Character → count.
     """
 
     def encode(some: Sequence[str]) -> Iterator[tuple[Sequence[int], Any]]:

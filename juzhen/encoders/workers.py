@@ -74,6 +74,9 @@ class Workers:
 
         Args:
             encoder: The encoder of the call.
+
+        Raises:
+            UserError: Its weights or settings differ.
         """
         if _state(encoder) != self._state:
             raise UserError("workers: they hold another encoder, or other settings of it. Start them again")
@@ -86,6 +89,12 @@ class Workers:
         Args:
             batches: Tokens of texts.
             unpooled: Number of first tokens that pooling skips.
+
+        Yields:
+            float32 embeddings of one batch.
+
+        Raises:
+            UserError: A process ended early.
         """
         pending: deque[Future[np.ndarray]] = deque()
         try:

@@ -247,6 +247,9 @@ class EncodingPlan(ABC):
 
         Args:
             other: A plan. None: never the same.
+
+        Returns:
+            False for another class of plan, and for equal sets that are other objects.
         """
         if other is None or type(self) is not type(other):
             return False
@@ -305,7 +308,11 @@ class EncodingPlan(ABC):
         return []
 
     def tables(self) -> Tables:
-        """Sets, and rankings as sets of texts, with the place of each sentence in `sentences`. −1: absent."""
+        """Sets, and rankings as sets of texts, with the place of each sentence in `sentences`. −1: absent.
+
+        Returns:
+            (set, places of its sentences) for each set. [] for a plan without places.
+        """
         return []
 
     @abstractmethod

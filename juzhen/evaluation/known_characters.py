@@ -65,7 +65,11 @@ class KnownCharacters:
     groups: Mapping[str, CharacterGroup] = field(default_factory=dict)
 
     def facts(self) -> dict[str, Any]:
-        """The measured parts as JSON."""
+        """The measured parts as JSON.
+
+        Returns:
+            Counts of unknown characters, forms and groups. Parts that were not measured are missing.
+        """
         parts: dict[str, Any] = {}
         if self.unknown is not None:
             parts |= self.unknown.facts() | {"characters": dict(self.characters)}
@@ -129,7 +133,11 @@ def known_groups(encoder: Any) -> KnownCharacters:
 
 
 def groups() -> dict[str, list[str]]:
-    """Sorts of characters: the two levels of GB 2312, with which GB 18030 begins, and other scripts."""
+    """Sorts of characters: the two levels of GB 2312, with which GB 18030 begins, and other scripts.
+
+    Returns:
+        Name of a sort → its characters.
+    """
 
     def hanzi(first: int, last: int) -> list[str]:
         cells = (bytes([row, cell]) for row in range(first, last + 1) for cell in range(0xA1, 0xFF))
@@ -153,6 +161,9 @@ def changes() -> dict[str, tuple[str, Callable[[str], str]]]:
 
     The scripts are converted by OpenCC if it is installed, word by word. Otherwise the table of juzhen
     converts each character alone. It maps a simplified character to its most frequent traditional one.
+
+    Returns:
+        Name of a form → (name of the conversion, function of one text).
     """
     scripts: dict[str, tuple[str, Callable[[str], str]]]
     try:

@@ -44,6 +44,9 @@ class SavedRun:
         Args:
             index: Position of the stage, as its folder `stages/INDEX-NAME` has it.
 
+        Returns:
+            The run in the folder of that stage.
+
         Raises:
             UserError: The folder is gone.
         """
@@ -105,6 +108,9 @@ def is_lexical(result: Result) -> bool:
 
     Args:
         result: Its configuration names the class of the model.
+
+    Returns:
+        True for TF-IDF, word overlap and BM25.
 
     Raises:
         UserError: A class that is not one of juzhen.

@@ -196,6 +196,9 @@ def require_device(hardware: HardwareConfig) -> None:
 
     Args:
         hardware: Settings of the hardware.
+
+    Raises:
+        UserError: The accelerator is missing, or would only imitate bfloat16.
     """
     import torch
 

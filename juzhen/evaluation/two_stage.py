@@ -122,6 +122,9 @@ def check_depths(ranking: RankingSet, depths: Sequence[int]) -> None:
     Args:
         ranking: The set.
         depths: Numbers of documents to rerank.
+
+    Raises:
+        UserError: The set has candidates already, or a depth is not from 1 to the size of the corpus.
     """
     if ranking.candidates is not None:
         raise UserError(f"{ranking.column}: its queries have candidates already. Choose a retrieval set")

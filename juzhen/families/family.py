@@ -58,6 +58,9 @@ class Family(ABC):
 
         Args:
             folder: A folder of weights.
+
+        Returns:
+            False for a folder of another family.
         """
 
     def load(self, source: str | Path, **options: Any) -> Any:
@@ -135,6 +138,9 @@ class Family(ABC):
             backend: A BackendName. Only families with embeddings use it and the following arguments.
             cache_dir: Folder of cached embeddings. None: no cache.
             precision: Precision of the encoder. Embeddings of each precision are stored separately.
+
+        Returns:
+            The evaluator of this family.
         """
         return EmbeddingEvaluator(encoder, backend=backend, cache_dir=cache_dir, precision=precision)
 

@@ -34,6 +34,9 @@ def family_of(encoder: Any) -> Family:
 
     Args:
         encoder: Its attribute `family` names the family.
+
+    Returns:
+        The family, which loads, saves and evaluates such encoders.
     """
     return FAMILIES[encoder.family]
 
@@ -56,6 +59,9 @@ def find_family(source: str | Path) -> Family:
 
     Args:
         source: A run, a folder, a built-in name, or the name of a lexical baseline such as `bm25`.
+
+    Returns:
+        The family that loads the encoder.
 
     Raises:
         UserError: Nothing is there, or no known encoder.
@@ -90,6 +96,9 @@ def open_weights(encoder: Any) -> Any:
 
     Args:
         encoder: As `open_encoder` takes it.
+
+    Returns:
+        An encoder of any family but the lexical one.
 
     Raises:
         UserError: Nothing is found, or the name of a lexical baseline, which has no weights.

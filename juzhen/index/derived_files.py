@@ -67,6 +67,9 @@ class Dense(Protocol):
             queries: Embeddings.
             depth: Places for each query.
             allowed: True for the places that may be found. None: all.
+
+        Returns:
+            Places in the files.
         """
 
 
@@ -101,6 +104,9 @@ class Scan:
             queries: Embeddings.
             depth: Places for each query.
             allowed: True for the places that may be found. None: all.
+
+        Returns:
+            Positions of rows.
         """
         lists = []
         for start in range(0, len(queries), QUERIES_AT_ONCE):
@@ -156,6 +162,9 @@ def require_faiss(kind: str) -> ModuleType:
 
     Args:
         kind: Kind of the index, for the message.
+
+    Returns:
+        The module `faiss`.
 
     Raises:
         UserError: FAISS is not installed.
@@ -287,6 +296,9 @@ def open_quick_files(store: Store, folder: Path) -> QuickFiles:
         store: Names the files and records their digests.
         folder: Folder of the index.
 
+    Returns:
+        The open files. Without a generation they hold no texts.
+
     Raises:
         DifferentFilesError: The files differ from their record, or cannot be read.
         UserError: FAISS is not installed.
@@ -307,6 +319,9 @@ def covered_numbers(store: Store, folder: Path) -> Int[np.ndarray, "texts"]:
     Args:
         store: Records the digests of the files. A writing store must be within a transaction.
         folder: Folder of the index.
+
+    Returns:
+        int64 numbers, or an empty array.
 
     Raises:
         DifferentFilesError: The files differ from their record.

@@ -94,7 +94,7 @@ def fused(lists: Sequence[Int[np.ndarray, "queries some"]], k: int) -> Lists:
     return np.stack(numbers), np.stack(scores)
 
 
-def best_passages(hits: Sequence[IndexHit]) -> list[IndexHit]:
+def _best_passages(hits: Sequence[IndexHit]) -> list[IndexHit]:
     """Keep the first passage of each document.
 
     Args:
@@ -149,6 +149,9 @@ def bytes_per_vector(view: View) -> float:
 
     Args:
         view: Snapshot of an index. Without quick files a vector has 4 bytes for each dimension.
+
+    Returns:
+        Bytes, a fraction where FAISS adds lists and graphs.
     """
     if view.dense is None or not view.covered:
         return 4.0 * view.facts["dim"]
@@ -162,6 +165,9 @@ def reader_of(encoder: SentenceEncoder, prompt_name: str | None, prompt: str | N
         encoder: Not changed.
         prompt_name: Name of one of its prompts, or None.
         prompt: A prompt as text, or None. With neither it is the encoder's prompt for documents.
+
+    Returns:
+        A reader that shares the weights.
     """
     chosen = prompt_name is not None or prompt is not None
     return encoder.with_prompt(prompt_name, prompt) if chosen else encoder.reading(Side.DOCUMENT)
@@ -295,7 +301,7 @@ class Index:
         most, depth = int(allowed.sum()), PER_DOCUMENT * top_k
         while True:
             answers = [
-                best_passages(hits) for hits in self._hits(view, queries, depth, mode, vectors, allowed)
+                _best_passages(hits) for hits in self._hits(view, queries, depth, mode, vectors, allowed)
             ]
             if depth >= most or all(len(hits) >= top_k for hits in answers):
                 return [hits[:top_k] for hits in answers]
@@ -471,6 +477,12 @@ def prepare_queries(
         encoder: Decides about length 1 and a learnt form of scores.
         vectors: Output of `encode_query`.
         dim: First dimensions to keep.
+
+    Returns:
+        float32 vectors of `dim` numbers.
+
+    Raises:
+        UserError: Another shape, or NaN or infinity in a row.
     """
     found = as_vectors(vectors)
     if found is None or found.ndim != 2 or found.shape[1] < dim:

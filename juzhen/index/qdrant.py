@@ -49,6 +49,9 @@ def is_address(text: str) -> bool:
 
     Args:
         text: A folder, or an address with its scheme.
+
+    Returns:
+        False for any other text.
     """
     return text.startswith((LOCAL, "http://", "https://"))
 
@@ -202,6 +205,9 @@ class QdrantIndex:
             address: As in `connect`.
             encoder: Encoder of the stored vectors.
 
+        Returns:
+            The index. Close it after use.
+
         Raises:
             UserError: The collection is missing, or holds vectors of other weights.
         """
@@ -225,7 +231,11 @@ class QdrantIndex:
             return int(self._client.count(self._name).count)
 
     def facts(self) -> dict[str, Any]:
-        """As `Index.facts`."""
+        """Facts of the collection, by the names of `Index.facts`.
+
+        Returns:
+            Name → value.
+        """
         return {
             "texts": len(self),
             "kind": "qdrant",
@@ -263,6 +273,10 @@ class QdrantIndex:
 
         Returns:
             A list of results for each query.
+
+        Raises:
+            UserError: An unknown mode or name of metadata, wrong vectors, `per_document`, or no answer of the
+                server.
         """
         from qdrant_client import models
 

@@ -205,6 +205,9 @@ class Store:
 
         Args:
             reason: Comes in brackets after the path.
+
+        Returns:
+            The error, not raised.
         """
         return UserError(f"{self.path}: damaged, or no index ({reason}). {WAY_OUT}")
 
@@ -218,7 +221,14 @@ class Store:
         return tuple(number for file in files for number in (file.st_ino, file.st_size, file.st_mtime_ns))
 
     def facts(self) -> dict[str, Any]:
-        """Read the facts, empty before a build. Raises UserError for a missing or invalid fact."""
+        """Read the facts of the index.
+
+        Returns:
+            Name → value. {} before a build.
+
+        Raises:
+            UserError: A fact is missing or invalid.
+        """
         facts = {name: self._loaded(value) for name, value in self._all("SELECT name, value FROM facts")}
         if not facts:
             return facts
@@ -351,7 +361,7 @@ class Store:
         return self._connection.executemany("DELETE FROM texts WHERE id = ?", names).rowcount
 
     def num_documents(self) -> int:
-        """Of which it holds passages."""
+        """Number of distinct documents of which it holds passages."""
         return int(self._all("SELECT count(DISTINCT document) FROM passages")[0][0])
 
     def absent(self, ids: Sequence[str]) -> list[str]:
@@ -359,6 +369,9 @@ class Store:
 
         Args:
             ids: Of documents if the index holds passages.
+
+        Returns:
+            The ids without a text, in their order.
         """
         named = "passages WHERE document" if self.holds_passages else "texts WHERE id"
         return [name for name in ids if not self._all(f"SELECT 1 FROM {named} = ? LIMIT 1", name)]
@@ -370,11 +383,12 @@ class Store:
                 raise self.damaged(f"{column} in {table} is no text")
 
     def numbers(self) -> Int[np.ndarray, "texts"]:
-        """Of all texts, rising."""
+        """Numbers of all texts, int64, rising."""
         rows = self._all("SELECT number FROM vectors ORDER BY number")
         return np.fromiter((number for (number,) in rows), dtype=np.int64, count=len(rows))
 
     def num_texts(self) -> int:
+        """Number of texts, or of passages."""
         return int(self._all("SELECT count(*) FROM texts")[0][0])
 
     def matching(self, where: Where) -> Int[np.ndarray, "some"]:
@@ -385,6 +399,9 @@ class Store:
 
         Args:
             where: Name of metadata → a value, or a list of values of which one must match. All names must match.
+
+        Returns:
+            int64, rising. Empty if no text matches.
 
         Raises:
             UserError: A name that no text has, or that holds objects alone, which no value equals.
@@ -467,6 +484,9 @@ class Store:
         Args:
             above: The first number is larger.
 
+        Yields:
+            int64 numbers, and float32 vectors of the same rows.
+
         Raises:
             UserError: Vectors of another size or with non-finite numbers.
         """
@@ -494,6 +514,12 @@ class Store:
 
         Args:
             above: The first number is larger.
+
+        Yields:
+            Number and text.
+
+        Raises:
+            UserError: A stored text is not a text.
         """
         query = "SELECT number, text FROM texts WHERE number > ? ORDER BY number LIMIT ?"
         while rows := self._all(query, above, AT_ONCE):
@@ -561,6 +587,9 @@ def require_index(folder: Path) -> None:
 
     Args:
         folder: Folder of an index.
+
+    Raises:
+        UserError: The folder has no database of an index.
     """
     if not os.path.lexists(folder / DATABASE):
         raise UserError(f"{folder}: holds no index. Type juzhen index build to make one")
@@ -572,6 +601,9 @@ def require_complete(facts: Mapping[str, Any], folder: Path | None) -> None:
     Args:
         facts: Facts of the store. `state` decides.
         folder: Folder of the index, for the message.
+
+    Raises:
+        UserError: `state` is not `complete`.
     """
     if facts.get("state") != "complete":
         raise UserError(f"{folder}: its build has not ended. Type the same juzhen index build again")
@@ -584,6 +616,9 @@ def filter_choices(name: str, value: Any, fields: Sequence[str]) -> list[Any]:
         name: Name of metadata.
         value: A value, or a list of values.
         fields: All names of the index.
+
+    Returns:
+        The values, a single one as a list.
 
     Raises:
         UserError: A name that no text has, or a value of another type.
@@ -616,6 +651,9 @@ def is_value(value: Any) -> bool:
 
     Args:
         value: From JSON.
+
+    Returns:
+        True for texts, true, false, null, and such numbers.
     """
     if isinstance(value, int | float):
         return abs(value) < 2**63 if isinstance(value, int) else math.isfinite(value)

@@ -107,7 +107,11 @@ class Rows:
         return self.part(slice(count, None))
 
     def check_metadata(self) -> None:
-        """Raises UserError for metadata that no JSON can hold: a filter, and who reads an answer, would fail."""
+        """Check that JSON can hold the metadata, so that filters and readers of answers do not fail.
+
+        Raises:
+            UserError: The metadata of a text cannot be written. The message names the text.
+        """
         for number, record in enumerate(self.metadata or []):
             if fault := metadata_fault(record):
                 name = number if self.ids is None else short(self.ids[number])
@@ -196,6 +200,9 @@ def read_ids(path: Path, reading: TableReading = AS_IT_LOOKS) -> list[str]:
     Args:
         path: A .txt, or a table.
         reading: Options of the table.
+
+    Returns:
+        One id for each row.
 
     Raises:
         UserError: The column is not clear.

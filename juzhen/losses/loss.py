@@ -180,6 +180,9 @@ class Loss(nn.Module, ABC):
 
         Returns:
             A scalar tensor, and name → scalar to log.
+
+        Raises:
+            UserError: A tensor that the options need is missing, or one is given that the loss does not read.
         """
 
     def compares(self, examples: Examples, rows: np.ndarray) -> bool:

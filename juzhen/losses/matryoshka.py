@@ -222,13 +222,16 @@ class Nested(Modifier):
             )
 
     def dims_of(self, full: int) -> tuple[int, ...]:
-        """The sizes for embeddings of `full` numbers. Raises UserError for larger ones.
+        """The sizes for embeddings of `full` numbers.
 
         Args:
             full: Dimensions of the embeddings.
 
         Returns:
             The sizes, ascending.
+
+        Raises:
+            UserError: A size is larger than `full`.
         """
         doubling = doubling_dims(self.smallest, full)
         dims = doubling if self.dims is None else tuple(self.dims)

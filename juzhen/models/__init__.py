@@ -16,7 +16,11 @@ from juzhen.models.settings import ModelSettings, class_of, name_of
 
 @cache
 def all_settings() -> dict[str, type[ModelSettings]]:
-    """Class of a model → its settings."""
+    """Class of a model → its settings.
+
+    Returns:
+        Name such as `BiEncoder` → class of its settings.
+    """
     modules = [import_module(f"{__name__}.{module.name}") for module in iter_modules(__path__)]
     kinds = [kind for module in modules for kind in vars(module).values() if isinstance(kind, type)]
     kinds += [offered("settings", name) for name in offers("settings")]
@@ -45,5 +49,9 @@ def settings_of(model: Mapping[str, Any]) -> type[ModelSettings]:
 
 
 def targets() -> Iterator[str]:
-    """Yield the allowed `_target_` names of models."""
+    """Yield the allowed `_target_` names of models.
+
+    Yields:
+        Names such as `lightning_modules.biencoder.BiEncoder`, sorted.
+    """
     yield from sorted(kind.target() for kind in all_settings().values())

@@ -248,20 +248,38 @@ class ModelSettings:
 
     @classmethod
     def label(cls) -> str:
-        """Name of the model in a table."""
+        """Name of the model in a table.
+
+        Returns:
+            `title`, or `name` without a title.
+        """
         return cls.name if cls.title is None else cls.title
 
     @classmethod
     def class_name(cls) -> str:
+        """Name of the Lightning module, as the matrix and `conf/model` have it.
+
+        Returns:
+            Name of the settings without `Settings`.
+        """
         return cls.__name__.removesuffix("Settings")
 
     @classmethod
     def target(cls) -> str:
+        """Dotted name of the Lightning module.
+
+        Returns:
+            Name such as `lightning_modules.biencoder.BiEncoder`.
+        """
         return f"lightning_modules.{cls.module}.{cls.class_name()}"
 
     @classmethod
     def uses_loss(cls) -> bool:
-        """True if its objective is a loss of the configuration."""
+        """True if its objective is a loss of the configuration.
+
+        Returns:
+            False for baselines, and for models whose objective is fixed.
+        """
         return cls.trains and (cls.input_kind is None or cls.loss_kind is not None)
 
 

@@ -306,6 +306,9 @@ def pairs_markdown(report: dict[str, Any]) -> str:
 
     Args:
         report: Output of `audit_pairs`.
+
+    Returns:
+        Markdown without a final line break.
     """
     threshold = report["near_threshold"]
     return "\n\n".join(
@@ -344,6 +347,9 @@ def text_markdown(report: dict[str, Any]) -> str:
 
     Args:
         report: Output of `audit_text`.
+
+    Returns:
+        Markdown without a final line break.
     """
     texts = report["texts"]
     columns = [
@@ -390,15 +396,18 @@ def write_report(report: dict[str, Any], markdown: str, folder: Path, name: str)
         markdown: The same as tables.
         folder: Made if it is missing.
         name: Stem of both files.
+
+    Returns:
+        Paths of the two files.
     """
-    texts = {f"{name}.json": json_text(report), f"{name}.md": markdown + "\n"}
+    texts = {f"{name}.json": _json_text(report), f"{name}.md": markdown + "\n"}
     folder.mkdir(parents=True, exist_ok=True)
     for file, text in texts.items():
         write_text(folder / file, text)
     return [folder / file for file in texts]
 
 
-def json_text(report: dict[str, Any]) -> str:
+def _json_text(report: dict[str, Any]) -> str:
     """Return the report with one list entry per line, so that a changed cell is a changed line.
 
     Args:

@@ -197,8 +197,12 @@ def weight(text: str) -> int:
     Args:
         text: Punctuation does not count.
 
-    >>> weight("python字符串"), weight("a man is playing")
-    (5, 8)
+    Returns:
+        Number of Chinese characters, or of characters of equal weight.
+
+    Example:
+        >>> weight("python字符串"), weight("a man is playing")
+        (5, 8)
     """
     tokens = _WORD.findall(text)
     return 2 * len(tokens) + sum(map(str.isalnum, text)) - sum(map(len, tokens))
@@ -210,8 +214,12 @@ def letters_only(normalized: str) -> str:
     Args:
         normalized: Output of `normalize`.
 
-    >>> letters_only("a man, playing.")
-    'amanplaying'
+    Returns:
+        The text without spaces and marks.
+
+    Example:
+        >>> letters_only("a man, playing.")
+        'amanplaying'
     """
     return _ALL_MARKS.sub("", normalized) or normalized
 
@@ -238,7 +246,11 @@ class Hits:
     near_sentence: np.ndarray
 
     def rows(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return evaluation rows with an exact pair, and those with a near pair only, both sorted."""
+        """Return evaluation rows with an exact pair, and those with a near pair only, both sorted.
+
+        Returns:
+            Two arrays of row numbers, each once.
+        """
         exact = np.unique(self.evaluation_rows[self.is_exact])
         return exact, np.setdiff1d(self.evaluation_rows, exact)
 
@@ -639,7 +651,11 @@ class SeenRows:
                 self._learnt.append(examples)
 
     def seen(self) -> dict[str, Seen]:
-        """Return `split/dataset` → Seen for every evaluation split with pairs, from all sets so far."""
+        """Return `split/dataset` → Seen for every evaluation split with pairs, from all sets so far.
+
+        Returns:
+            Counts of evaluation rows that training sets hold. {} without evaluation splits of pairs.
+        """
         if not self._evaluation:
             return {}
         for examples in self._learnt[len(self._found) :]:

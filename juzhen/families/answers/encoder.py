@@ -398,10 +398,13 @@ class GenerativeReranker(PairEncoder):
         self.set_instruction(text)
 
     def set_instruction(self, text: str | None) -> None:
-        """Set the instruction. Raises UserError for a template without a place for it.
+        """Set the instruction.
 
         Args:
             text: The instruction. None: that of the template.
+
+        Raises:
+            UserError: The template has no place for one.
         """
         texts = {name: value for name, value in self.prompts.texts.items() if name != NAME}
         prompts = Prompts(texts | {NAME: text}, NAME) if text else Prompts(texts)

@@ -112,6 +112,9 @@ class AnswerPrompt:
             instruction: Goes into the template. None: no instruction.
             format: None: as the template takes it.
 
+        Returns:
+            Text around query and document, with the tokens after a truncated pair.
+
         Raises:
             UserError: A template without places for both texts, or whose tokens do not split into two parts.
         """
@@ -156,6 +159,9 @@ class AnswerPrompt:
         Args:
             text: A query or a document.
             is_query: True for a query.
+
+        Returns:
+            The text with its part of the prompt.
         """
         if is_query:
             return self.before + text + self.between[: self.cut]
@@ -170,6 +176,9 @@ class AnswerPrompt:
             first: Number of tokens of each query with the text around it.
             second: Number of tokens of each document with the text around it.
             max_length: Tokens of a pair.
+
+        Returns:
+            Tokens of the queries, and of the documents with the tail.
         """
         is_cut = first + second >= max_length
         room = np.where(is_cut, np.minimum(first, max_length - len(self.tail)), first)
@@ -184,6 +193,9 @@ class AnswerPrompt:
             first: Tokens of the queries with the text around them.
             second: Tokens of the documents with the text around them.
             max_length: Tokens of a pair. Longer pairs are truncated as by `lengths`.
+
+        Returns:
+            Token ids of the pairs, and zeros of the same lengths.
         """
         counts = self.lengths(first.lengths, second.lengths, max_length=max_length)
         is_cut = first.lengths + second.lengths >= max_length  # as sentence-transformers counts
@@ -213,6 +225,9 @@ class PlainPair(PairTemplate):
         Args:
             tokenizer: Puts its special tokens around a pair.
             instruction: Text before each query. None: no instruction.
+
+        Returns:
+            The prompt with `instruction` before the query.
         """
         template = PairTemplate.of(tokenizer, apart=False)
         before = _ids(tokenizer, [instruction or ""])[0]
@@ -225,6 +240,9 @@ class PlainPair(PairTemplate):
         Args:
             text: A query or a document.
             is_query: True for a query. The instruction comes before it.
+
+        Returns:
+            The text that is tokenised.
         """
         return self.instruction + text if is_query else text
 
@@ -323,6 +341,9 @@ class SideReader:
 
         Args:
             side: Side of the texts.
+
+        Returns:
+            A reader for that side. The same object if the role does not change.
         """
         is_query = ROLES[side] == Side.QUERY
         return self if is_query == self._is_query else SideReader(self._encoder, is_query=is_query)

@@ -65,7 +65,11 @@ class MaxSimPlan(EncodingPlan):
         self._numbers = union.numbers
 
     def tables(self) -> Tables:
-        """Each set with the rows of its texts, read as documents or else as queries."""
+        """Each set with the rows of its texts, read as documents or else as queries.
+
+        Returns:
+            (set, rows of its sentences) for each set.
+        """
         positions = np.where(self._places[1] >= 0, self._places[1], self._places[0])
         return [
             (dataset, positions[numbers]) for dataset, numbers in zip(self.sets, self._numbers, strict=False)

@@ -99,6 +99,9 @@ def read_multi_vector(folder: Path) -> MultiVectorLayout:
     Args:
         folder: Folder of PyLate, of sentence-transformers or of juzhen.
 
+    Returns:
+        Folders of transformer and projections, lengths, prompts and the kind of score.
+
     Raises:
         UserError: A file cannot be understood, or a setting would change the vectors here.
     """
@@ -227,6 +230,9 @@ def require_reading(reading: MultiVectorSettings, *, most: int | None, least: in
         reading: Lengths of queries and documents, and the length up to which queries are filled.
         most: Tokens that the transformer can read. None: no limit.
         least: Smallest allowed length, which leaves room for text.
+
+    Raises:
+        UserError: A length is out of range, or queries are filled beyond their length.
     """
     for name in ("query_length", "document_length"):
         require_number(name, getattr(reading, name), least, most or math.inf)

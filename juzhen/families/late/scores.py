@@ -40,6 +40,9 @@ def all_maxsims(
         queries: Vectors of length 1. Vectors of zeros are padding.
         documents: The same.
         at_once: Number of products in memory at a time.
+
+    Returns:
+        One score for each query and document.
     """
     count, length, dim = queries.shape
     rows = queries.reshape(-1, dim)
@@ -228,6 +231,9 @@ def filled_up(table: TokenTable, least: int, token: int) -> TokenTable:
         table: Token numbers of texts.
         least: Number of tokens that each text has at least.
         token: Number of the added token.
+
+    Returns:
+        A new table. Longer texts keep their tokens.
     """
     lengths = np.maximum(table.lengths, least)
     ends = np.cumsum(lengths)

@@ -546,6 +546,9 @@ class SparseEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEncoder):
 
         Returns:
             A list of (token, weight). For several rows one such list for each row.
+
+        Raises:
+            UserError: `top` is below 1, or the vectors are not arrays with one number for each token.
         """
         if top is not None:
             check_count("top", top)
@@ -589,6 +592,9 @@ def load_sparse(folder_or_run: str | Path) -> SparseEncoder:
     Args:
         folder_or_run: As `SparseEncoder.load` takes it.
 
+    Returns:
+        The encoder.
+
     Raises:
         UserError: As of `SparseEncoder.load`.
     """
@@ -600,6 +606,9 @@ def is_sparse(folder_or_run: str | Path) -> bool:
 
     Args:
         folder_or_run: A missing folder is no error.
+
+    Returns:
+        False for a missing folder.
     """
     folder = locate_folder(str(folder_or_run))
     return folder is not None and any(gives_weights(path) for path in (folder, folder / "encoder"))
