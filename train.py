@@ -28,7 +28,7 @@ def run_job(config: "DictConfig", *, is_checked: bool = False) -> None:
     """
     from omegaconf import OmegaConf
 
-    from juzhen.core.process import caches_below
+    from juzhen.core.machine import caches_below
     from juzhen.identity import key_of_settings
     from launch.job import deciding_settings, read_job
     from launch.run_folder import is_finished, remember_job, require_same_job

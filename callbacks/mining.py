@@ -33,6 +33,7 @@ from juzhen.encoders.asymmetric import AsymmetricEncoder
 from juzhen.encoders.save import save_encoder
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.losses.arguments import Counts, Share, Shares
+from juzhen.mining import OWN, MiningOptions, PositiveReference
 from juzhen.mining.candidates import (
     Advance,
     AsymmetricRetriever,
@@ -45,7 +46,6 @@ from juzhen.mining.candidates import (
 )
 from juzhen.mining.filters import REASONS, Known, Miner, Reason, chosen
 from juzhen.mining.negatives import SHARD_QUERIES
-from juzhen.mining.options import OWN, MiningOptions, PositiveReference
 from juzhen.models import settings_of
 from juzhen.models.settings import name_of
 from lightning_modules.biencoder import BiEncoder

@@ -20,7 +20,7 @@ from callbacks.trial import PRUNED_AT, PRUNER, TrialAddress, make_pruner
 from conf.job import JobConfig
 from datamodules.datamodule import Stage
 from juzhen.core.errors import UserError
-from juzhen.core.process import wandb_problem
+from juzhen.core.machine import wandb_problem
 from juzhen.core.progress import ProgressLine
 from juzhen.core.result import RunProgress
 from juzhen.core.secrets import redacted

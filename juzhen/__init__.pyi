@@ -15,9 +15,9 @@ from juzhen.families.late.encoder import MultiVectorEncoder as MultiVectorEncode
 from juzhen.families.late.encoder import QueryDocumentEncoder as QueryDocumentEncoder
 from juzhen.families.sparse.encoder import SparseEncoder as SparseEncoder
 from juzhen.merging.merge import merge as merge
+from juzhen.mining import MiningOptions as MiningOptions
 from juzhen.mining.groups import cluster as cluster
 from juzhen.mining.groups import detect_communities as detect_communities
 from juzhen.mining.groups import mine_paraphrases as mine_paraphrases
 from juzhen.mining.negatives import mine as mine
-from juzhen.mining.options import MiningOptions as MiningOptions
 from juzhen.training.fit import fit as fit

@@ -31,9 +31,8 @@ from juzhen.core.kinds import (
     metric_title,
 )
 from juzhen.core.lazy_names import offered
-from juzhen.core.machine import describe_environment
+from juzhen.core.machine import caches_below, describe_environment
 from juzhen.core.paths import CONFIGURATION, DATASETS, files_below, is_table
-from juzhen.core.process import caches_below
 from juzhen.core.result import RESULT_FILE, WITHOUT_LEAKS, Result, Score, weights_digest
 from juzhen.core.text import counted, markdown_table
 from juzhen.models.settings import LEXICAL

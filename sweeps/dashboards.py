@@ -10,7 +10,7 @@ from typing import Any
 
 from juzhen.core.atomic_write import write_text
 from juzhen.core.errors import UserError, command, require_packages
-from juzhen.core.process import wandb_problem
+from juzhen.core.machine import wandb_problem
 from juzhen.report.build import Report, write_report
 from juzhen.report.matrix import Matrix
 from juzhen.report.table import heading

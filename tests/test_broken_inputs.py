@@ -13,7 +13,7 @@ from jobs import SMALL, as_program, compose_job
 
 import train
 from callbacks import resume
-from juzhen.core import process
+from juzhen.core import machine
 from juzhen.core.result import Result
 from juzhen.losses.pairwise_ranking import CoSENT
 from launch import run_folder
@@ -319,7 +319,7 @@ def test_a_run_that_is_under_way(desk):
 
 def test_online_without_a_key(desk, monkeypatch, tmp_path):
     monkeypatch.setenv("NETRC", str(tmp_path / "none"))
-    monkeypatch.setattr(process, "answers", lambda url, **more: pytest.fail("asked without a key"))
+    monkeypatch.setattr(machine, "answers", lambda url, **more: pytest.fail("asked without a key"))
     says(desk.refuses("logger.wandb=online"), "logger.wandb=online", "WANDB_API_KEY", "logger.wandb=offline")
 
 

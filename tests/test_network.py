@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
-from juzhen.core import process
-from juzhen.core.process import answers
+from juzhen.core import machine
+from juzhen.core.machine import answers
 from juzhen.data import source
 from juzhen.data.source import require_hub
 
@@ -17,9 +17,9 @@ def nobody(monkeypatch, tmp_path):
     for name in ("HTTPS_PROXY", "https_proxy", "HF_HUB_OFFLINE", "HF_HUB_CACHE", "HF_DATASETS_CACHE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
-    process._hub_problem.cache_clear()
+    machine._hub_problem.cache_clear()
     yield
-    process._hub_problem.cache_clear()
+    machine._hub_problem.cache_clear()
 
 
 def test_a_server_answers_or_does_not(open_port):
@@ -55,7 +55,7 @@ def test_a_copy_in_the_cache_is_asked_without_a_network(monkeypatch, tmp_path, e
 def test_the_hub_is_asked_once(monkeypatch, open_port):
     monkeypatch.setenv("HF_ENDPOINT", open_port)
     asked = []
-    monkeypatch.setattr(process, "answers", lambda url: asked.append(url) or True)
+    monkeypatch.setattr(machine, "answers", lambda url: asked.append(url) or True)
     for name in ("C-MTEB/BQ", "C-MTEB/LCQMC"):
         source.require_hub("toy", name)
     assert asked == [open_port]

@@ -25,8 +25,8 @@ from juzhen.evaluation.encoding_plan import CosinePlan, EmbeddingEvaluator
 from juzhen.evaluation.run import EvaluationRun
 from juzhen.evaluation.settings import EvaluationSettings
 from juzhen.identity import deciding_set
+from juzhen.mining import MiningOptions
 from juzhen.mining.candidates import DenseRetriever
-from juzhen.mining.options import MiningOptions
 from launch.job import run_key
 from launch.stage_store import examples_digest, start_digest
 

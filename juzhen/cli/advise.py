@@ -15,7 +15,7 @@ from juzhen.cli.options import (
     TableOptions,
     data_folder,
 )
-from juzhen.core.process import without_hub
+from juzhen.core.machine import without_hub
 
 
 def advise(

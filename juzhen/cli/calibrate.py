@@ -13,7 +13,7 @@ from juzhen.core.atomic_write import write_json
 from juzhen.core.calibration_files import SCALINGS
 from juzhen.core.errors import UserError
 from juzhen.core.file_guard import check_overwritable, require_writable
-from juzhen.core.process import without_hub
+from juzhen.core.machine import without_hub
 from juzhen.core.result import Threshold
 from juzhen.core.text import markdown_table
 

@@ -9,7 +9,7 @@ from juzhen.cli import options
 from juzhen.cli.options import SEED, ConfigDir, DataDir, OnBadRow, Seed, data_folder
 from juzhen.core.errors import UserError, command, setting
 from juzhen.core.file_guard import check_overwritable, require_apart, require_outside
-from juzhen.core.process import without_hub
+from juzhen.core.machine import without_hub
 from juzhen.core.text import counted
 
 

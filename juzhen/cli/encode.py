@@ -25,7 +25,7 @@ from juzhen.cli.options import (
 from juzhen.core.atomic_write import atomic_write, require_room
 from juzhen.core.errors import UserError
 from juzhen.core.file_guard import check_overwritable
-from juzhen.core.process import without_hub
+from juzhen.core.machine import without_hub
 from juzhen.core.safe_open import require_file
 from juzhen.core.text import counted
 from juzhen.core.text_warnings import collected

@@ -12,7 +12,7 @@ from juzhen.cli.program import FAILED_STATUS
 from juzhen.core.atomic_write import write_json
 from juzhen.core.errors import require_choice
 from juzhen.core.file_guard import check_overwritable, require_apart, require_outside
-from juzhen.core.process import without_hub
+from juzhen.core.machine import without_hub
 from juzhen.core.text import counted
 from juzhen.export.formats import PARITY, Format
 

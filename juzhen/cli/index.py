@@ -25,7 +25,7 @@ from juzhen.cli.options import (
     refuse_file_names,
 )
 from juzhen.core.errors import UserError
-from juzhen.core.process import without_hub
+from juzhen.core.machine import without_hub
 from juzhen.core.text import counted
 from juzhen.core.text_warnings import collected
 

@@ -8,7 +8,7 @@ from typer import Argument, Option
 
 from juzhen.cli.options import SEED, RunDataDir, Seed
 from juzhen.core.errors import UserError
-from juzhen.core.process import without_hub
+from juzhen.core.machine import without_hub
 from juzhen.core.text import number_or_nan
 
 Method = Literal[

@@ -11,10 +11,10 @@ from typer import Argument, Option
 from juzhen.cli import options
 from juzhen.core.errors import UserError
 from juzhen.core.file_guard import check_claimable
+from juzhen.core.machine import without_hub
 from juzhen.core.paths import DATASETS
-from juzhen.core.process import without_hub
 from juzhen.core.text import counted
-from juzhen.mining.options import MiningOptions
+from juzhen.mining import MiningOptions
 
 USUAL = MiningOptions()
 FEWEST_ROWS, FEWEST_REFUSED = 0.1, 0.001

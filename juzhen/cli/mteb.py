@@ -8,8 +8,8 @@ from typer import Option
 from juzhen.cli import options
 from juzhen.core.errors import UserError, require_packages
 from juzhen.core.file_guard import require_writable
+from juzhen.core.machine import without_hub
 from juzhen.core.paths import DATASETS
-from juzhen.core.process import without_hub
 from juzhen.core.text import markdown_table
 
 

@@ -28,8 +28,8 @@ from juzhen.core.errors import (
     UserError,
     print_error,
 )
+from juzhen.core.machine import collect_rarely, freeze_modules
 from juzhen.core.paths import DISTRIBUTION
-from juzhen.core.process import collect_rarely, freeze_modules
 from juzhen.core.progress import is_live, quiet_libraries
 from juzhen.core.text import counted, short
 

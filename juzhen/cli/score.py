@@ -19,7 +19,7 @@ from juzhen.cli.options import (
     refuse_file_names,
 )
 from juzhen.core.errors import UserError
-from juzhen.core.process import without_hub
+from juzhen.core.machine import without_hub
 
 if TYPE_CHECKING:  # it loads numpy
     from juzhen.data.tables import TableReading

@@ -13,7 +13,7 @@ from typer import Argument, Option
 from juzhen.backends.names import BackendName
 from juzhen.cli.options import Backend
 from juzhen.core.errors import UserError, require_packages
-from juzhen.core.process import without_hub
+from juzhen.core.machine import without_hub
 from juzhen.core.text import text_fault
 
 MOST_PROCESSES = 64

@@ -9,8 +9,8 @@ from juzhen.cli import options
 from juzhen.core.atomic_write import write_json
 from juzhen.core.errors import UserError
 from juzhen.core.file_guard import check_overwritable
+from juzhen.core.machine import without_hub
 from juzhen.core.paths import DATASETS
-from juzhen.core.process import without_hub
 from juzhen.core.text import markdown_table
 
 

@@ -11,8 +11,8 @@ from typer import Argument, Option
 from juzhen.cli import options
 from juzhen.core.atomic_write import write_json
 from juzhen.core.file_guard import check_overwritable
+from juzhen.core.machine import without_hub
 from juzhen.core.paths import DATASETS
-from juzhen.core.process import without_hub
 from juzhen.core.text import counted, percent
 
 if TYPE_CHECKING:

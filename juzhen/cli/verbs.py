@@ -14,8 +14,8 @@ from juzhen.cli.options import flat_options
 from juzhen.core.aliases import RENAMED_VERBS, note_once, verb_meant
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.lazy_names import is_there
+from juzhen.core.machine import caches_below, default_cache
 from juzhen.core.paths import ROOT
-from juzhen.core.process import caches_below, default_cache
 from juzhen.core.text_warnings import collected
 
 GROUPS = {

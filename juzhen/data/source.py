@@ -14,7 +14,7 @@ import numpy as np
 
 from juzhen.core.errors import UserError, foreign_reason, require_choice
 from juzhen.core.examples import JUDGED, TARGET_COLUMN, TEXT_COLUMNS, Examples, Kind
-from juzhen.core.process import hub_problem
+from juzhen.core.machine import hub_problem
 from juzhen.core.text import counted, short
 from juzhen.data.convert import with_equal_columns
 from juzhen.data.headers import as_fields

@@ -6,7 +6,7 @@ from typing import Any
 
 from juzhen.core.errors import UserError
 from juzhen.core.file_guard import LIST
-from juzhen.core.process import hub_problem
+from juzhen.core.machine import hub_problem
 from juzhen.encoders.base_weights import shareable_encoder
 from juzhen.encoders.save import write_encoder
 

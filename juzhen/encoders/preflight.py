@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from juzhen.core.errors import UserError, require_packages
 from juzhen.core.lazy_names import offered
-from juzhen.core.process import hub_problem
+from juzhen.core.machine import hub_problem
 from juzhen.encoders.backbone_config import BackboneConfig
 from juzhen.encoders.folder_settings import naming, read_settings
 from juzhen.encoders.layout import (

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Literal
 
 from juzhen.core.errors import UserError, foreign_reason, nearest
+from juzhen.core.machine import hub_problem
 from juzhen.core.paths import CONFIGURATION, PACKAGE, ROOT, newest
-from juzhen.core.process import hub_problem
 from juzhen.core.safe_open import open_regular_file, read_yaml, require_file
 from juzhen.core.text import short
 from juzhen.encoders.folder_settings import naming, read_settings

@@ -17,7 +17,7 @@ from juzhen.core.atomic_write import write_json
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import NLI_CLASSES, Examples, Kind, Side
 from juzhen.core.file_guard import check_overwritable
-from juzhen.core.process import hub_problem
+from juzhen.core.machine import hub_problem
 from juzhen.core.safe_open import read_shaped
 from juzhen.data.rows import ConfiguredSets
 from juzhen.encoders.embedding_cache import encoder_digest

@@ -25,8 +25,8 @@ from juzhen.core.schema import Whole, require_form
 from juzhen.core.text import fold_lines, short
 from juzhen.data.leaks.matching import NO_WIDTH, letters_only, normalize, used_sentences
 from juzhen.data.rankings import RankingSet
+from juzhen.mining import OWN, MiningOptions
 from juzhen.mining.candidates import Advance, Pool, Retriever, pooled
-from juzhen.mining.options import OWN, MiningOptions
 
 
 class Reason(StrEnum):

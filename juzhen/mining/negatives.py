@@ -39,6 +39,7 @@ from juzhen.encoders.peer_options import takes_peer_options
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.thresholds import require_reachable
 from juzhen.encoders.tokens import BATCH_TOKENS
+from juzhen.mining import IDENTITY, OWN, MiningOptions
 from juzhen.mining.candidates import AsymmetricRetriever, BM25Retriever, DenseRetriever, Retriever
 from juzhen.mining.filters import (
     COUNTS,
@@ -51,7 +52,6 @@ from juzhen.mining.filters import (
     Reason,
     require_shard,
 )
-from juzhen.mining.options import IDENTITY, OWN, MiningOptions
 from juzhen.mining.sets import write_description
 
 

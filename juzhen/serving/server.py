@@ -29,8 +29,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from juzhen.core.errors import UserError
-from juzhen.core.machine import limit_threads, num_cores
-from juzhen.core.process import freeze_objects
+from juzhen.core.machine import freeze_objects, limit_threads, num_cores
 from juzhen.core.secrets import redacted
 from juzhen.serving.app import PAGE_FILES, make_app
 from juzhen.serving.batching import COUNTS_VARIABLE

@@ -9,7 +9,7 @@ import wandb
 from jobs import run_job
 
 from callbacks.reporting import FLUSH_SECONDS, finish_wandb, wandb_mode
-from juzhen.core import process
+from juzhen.core import machine
 from juzhen.core.result import Result
 from launch import curriculum
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("keyless")
 
 
 def test_without_a_key_nobody_is_asked(monkeypatch):
-    monkeypatch.setattr(process, "answers", lambda url, **more: pytest.fail("asked without a key"))
+    monkeypatch.setattr(machine, "answers", lambda url, **more: pytest.fail("asked without a key"))
     assert wandb_mode("auto") == "offline"
     assert wandb_mode("off") == "off"
     assert wandb_mode("offline") == "offline"

@@ -29,7 +29,7 @@ from juzhen.core.safe_open import read_yaml
 from juzhen.data.spec import require_set
 from juzhen.identity import stage_settings
 from juzhen.losses import binary_cross_entropy
-from juzhen.mining.options import MiningOptions
+from juzhen.mining import MiningOptions
 from juzhen.serving.models import open_corpus
 from juzhen.training import fit as fitting
 from launch.check import check_command_line

@@ -22,8 +22,8 @@ from juzhen.evaluation.evaluators import CrossEncoderPlan
 from juzhen.evaluation.two_stage import two_stage
 from juzhen.metrics.classification import score_classes
 from juzhen.metrics.correlation import spearman
+from juzhen.mining import MiningOptions
 from juzhen.mining.negatives import mine
-from juzhen.mining.options import MiningOptions
 from lightning_modules.crossencoder import CrossEncoderModule
 from lightning_modules.loss_factory import declared_loss, match_losses
 from tools.loss_table import losses_for, options

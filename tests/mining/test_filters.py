@@ -13,10 +13,10 @@ from test_candidates import Table
 from juzhen.core.examples import Examples, Kind
 from juzhen.data.leaks.matching import letters_only, normalize
 from juzhen.data.rankings import RankingSet
+from juzhen.mining import MiningOptions
 from juzhen.mining.candidates import Pool
 from juzhen.mining.filters import COUNTS, REASONS, Known, Miner, Reason, _letters, _places, chosen, refused
 from juzhen.mining.negatives import MiningResult, fit_false_negatives
-from juzhen.mining.options import MiningOptions
 
 CORPUS = ["答案一", "答案 二！", "同组", "请问", "别的", "评测", "答案一？", "远", "更远", "最远"]
 

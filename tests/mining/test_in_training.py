@@ -13,7 +13,7 @@ from callbacks.mining import InForce, MinedRows
 from juzhen.core.examples import Examples, Kind
 from juzhen.data.convert import convert_rows
 from juzhen.data.rankings import as_retrieval
-from juzhen.mining.options import MiningOptions
+from juzhen.mining import MiningOptions
 
 OPTIONS = MiningOptions(range_max=6, num_negatives=2, hard_share=1.0, relative_margin=None)
 TEXTS = {"anchor": ["问一", "问二", "问一", "自己"], "positive": ["答甲", "答乙", "答丙", "自己"]}

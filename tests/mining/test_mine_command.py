@@ -13,7 +13,7 @@ from juzhen.cli.mine import mine
 from juzhen.core.paths import DATASETS
 from juzhen.data.loading import load_ranking
 from juzhen.data.rows import ConfiguredSets
-from juzhen.mining.options import MiningOptions
+from juzhen.mining import MiningOptions
 
 ROWS = [
     (f"怎么修改{one}", f"在哪里换{one}", f"{one}丢了怎么办")

@@ -22,10 +22,9 @@ from juzhen.data.rows import as_examples
 from juzhen.data.source import load_examples
 from juzhen.data.spec import DatasetConfig, configured_set, read_description
 from juzhen.encoders import load_encoder
-from juzhen.mining import negatives
+from juzhen.mining import MiningOptions, negatives
 from juzhen.mining.filters import Miner
 from juzhen.mining.negatives import METADATA, report_lines
-from juzhen.mining.options import MiningOptions
 from launch.check import check_command_line
 
 DESCRIBED = {"name": "like", "kind": "positive_pair", "language": "zh", "license": "MIT", "origin": "nowhere"}

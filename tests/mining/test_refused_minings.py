@@ -21,9 +21,8 @@ from juzhen.core.paths import DATASETS
 from juzhen.data.loading import load_ranking
 from juzhen.data.rankings import RankingSet
 from juzhen.data.rows import ConfiguredSets
-from juzhen.mining import groups
+from juzhen.mining import MiningOptions, groups
 from juzhen.mining.negatives import fit_false_negatives
-from juzhen.mining.options import MiningOptions
 from lightning_modules.base import SentenceModule
 
 BM25 = ["bm25"]

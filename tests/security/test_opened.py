@@ -11,7 +11,7 @@ ALONE = re.compile(
 """Ways to open a file without having looked whether it is one."""
 
 OTHERS = (
-    "core/safe_open.py", "core/machine.py", "core/process.py", "core/text.py", "encoders/forward.py",
+    "core/safe_open.py", "core/machine.py", "core/text.py", "encoders/forward.py",
     "export/folder.py", "encoders/tokens.py", "losses/__init__.py", "report/html_shell.py", "report/compare.py",
     "launch/stage_store.py", "lightning_modules/loss_factory.py", "loss_table.py",
 )  # fmt: skip

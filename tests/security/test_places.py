@@ -17,7 +17,7 @@ from jobs import SMALL
 from juzhen.advice.advise import advise
 from juzhen.core.errors import UserError
 from juzhen.core.file_guard import check_overwritable
-from juzhen.core.process import FOLDERS, caches_below
+from juzhen.core.machine import FOLDERS, caches_below
 from juzhen.core.result import Result
 from launch.job import read_job, stored_job
 from launch.run_folder import MARKER, RunFolder, take_folder

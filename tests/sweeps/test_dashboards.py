@@ -6,7 +6,7 @@ from forks import python
 from report_fixture import report_of, small_picture, write_audit, write_results
 
 from juzhen.cli.main import main
-from juzhen.core.process import wandb_problem
+from juzhen.core.machine import wandb_problem
 from juzhen.core.result import Result
 from sweeps import dashboards
 
