@@ -1,6 +1,6 @@
 """What decides the weights of a stage, or the scores of weights, changes its digest, and nothing else does."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import cache
 from typing import Any
 
@@ -13,9 +13,16 @@ from conf.job import SetConfig
 from datamodules.datamodule import Stage
 from juzhen.core.examples import Examples, Kind
 from juzhen.data.loading import JobData
-from juzhen.encoders.backbone_config import AdapterConfig
+from juzhen.encoders.backbone_config import AdapterConfig, BackboneConfig
+from juzhen.evaluation.settings import EvaluationConfig
 from launch import stage_store
-from launch.stage_store import evaluation_digest, examples_digest, stage_digest, start_digest
+from launch.stage_store import (
+    ALREADY_IN_THE_START,
+    evaluation_digest,
+    examples_digest,
+    stage_digest,
+    start_digest,
+)
 from lightning_modules.loss_factory import match_losses
 
 SETS = ("demo_sts", "demo_order")
@@ -30,6 +37,8 @@ LEARNED = {  # a value that the job of WORDS does not have
         "stratify_by": "label",
         "validate_every": "3 steps",
         "patience": 9,
+        "monitor": "dev/demo_order/spearman",
+        "keep": "balanced",
     },
     "optimizer": {
         "lr": 0.5,
@@ -54,9 +63,51 @@ SCORED = {
         "devices": 2,
         "eval_batch_tokens": 99,
     },
-    "evaluation": {"bootstrap_samples": 7, "without_leaks": True, "splits": ["dev"], "limit": 5},
+    "evaluation": {
+        "bootstrap_samples": 7,
+        "without_leaks": True,
+        "splits": ["dev"],
+        "limit": 5,
+        "untrained": True,
+        "backend": "torch_bf16",
+        "cache_embeddings": True,
+        "transfer": ["a"],
+        "transfer_limit": 7,
+        "rankings": ["mrr@7"],
+        "clusterings": 7,
+    },
 }
-FOR_NEITHER = {"hardware": {"threads": 3, "num_workers": 5}, "logger": {"every_steps": 7}}
+FOR_NEITHER = {
+    "hardware": {
+        "threads": 3,
+        "num_workers": 5,
+        "num_nodes": 2,
+        "strategy": "ddp",
+        "micro_batch_tokens": 99,
+        "gradient_checkpointing": True,
+    },
+    "logger": {"every_steps": 7},
+}
+NOT_LEARNED = {
+    "hardware": {**FOR_NEITHER["hardware"], "accelerator": "cuda", "devices": 2, "eval_batch_tokens": 99},
+    "training": {"checkpoint_every": "3 steps"},
+    "augmentation": {"repeat": 0.7, "cutoff": 0.7, "shuffle": 9, "synonym": 0.7, "translations": "x"},
+    "logger": FOR_NEITHER["logger"],
+}
+READ = {  # how the weights of a start are read
+    "pooling": "cls",
+    "attention": "causal",
+    "normalize": True,
+    "layer_norm": True,
+    "max_length": 9,
+    "prompts": {"a": "b"},
+    "default_prompt_name": "a",
+    "include_prompt": False,
+    "dropout": 0.3,
+    "layers": 1,
+    "adapter": AdapterConfig(),
+}
+ADAPTERS = {"kind": "dora", "rank": 4, "alpha": 3.0, "dropout": 0.3, "targets": ["a"], "base": "bfloat16"}
 
 
 @cache
@@ -94,13 +145,24 @@ def scores_digest(job=None, data: JobData = DATA) -> str:
     return evaluation_digest(job or job_of(), data)
 
 
+def test_every_key_is_asked():
+    def keys(config: type) -> set[str]:
+        return {field.name for field in fields(config)}
+
+    for group in ("training", "optimizer", "augmentation", "hardware"):
+        asked = LEARNED[group].keys() | NOT_LEARNED.get(group, {}).keys()
+        assert asked == keys(type(getattr(job_of(), group))), group
+    assert keys(EvaluationConfig) == SCORED["evaluation"].keys() | {"verdict"}
+    assert keys(BackboneConfig) == READ.keys() | {*ALREADY_IN_THE_START}
+    assert keys(AdapterConfig) == ADAPTERS.keys()
+
+
 @each(LEARNED)
-@pytest.mark.sampled(2)
 def test_what_decides_the_weights_changes_the_digest_of_the_stage(group, key, value):
     assert digest(job_with(group, **{key: value})) != digest()
 
 
-@each(FOR_NEITHER | {"training": {"checkpoint_every": "3 steps"}, "augmentation": {"repeat": 0.7}})
+@each(NOT_LEARNED)
 def test_what_decides_no_weights_leaves_the_digest_of_the_stage(group, key, value):
     assert digest(job_with(group, **{key: value})) == digest()
 
@@ -180,12 +242,12 @@ def test_model_seed_and_sets_change_the_digest_of_the_evaluation():
 def test_weights_and_how_they_are_read_change_the_digest_of_the_start(tiny_backbone):
     encoder = tiny_encoder(tiny_backbone)
     first = start_digest(encoder, job_of())
-    for key, value in {"pooling": "cls", "dropout": 0.3, "max_length": 9, "adapter": AdapterConfig()}.items():
+    for key, value in READ.items():
         assert start_digest(encoder, job_with("backbone", **{key: value})) != first, key
     for key, value in {"name": "other", "path": "elsewhere", "initialize": "random"}.items():
         assert start_digest(encoder, job_with("backbone", **{key: value})) == first, key
-    ranks = [start_digest(encoder, job_with("backbone", adapter=AdapterConfig(rank=rank))) for rank in (2, 4)]
-    assert ranks[0] != ranks[1]
+    kinds = [AdapterConfig(), *(AdapterConfig(**{key: value}) for key, value in ADAPTERS.items())]
+    assert len({start_digest(encoder, job_with("backbone", adapter=kind)) for kind in kinds}) == len(kinds)
     assert start_digest(None, job_of()) != first
     with torch.no_grad():
         next(encoder.parameters()).view(-1)[0] += 1
