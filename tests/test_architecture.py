@@ -58,7 +58,7 @@ The record of data reads rows, which needs no torch."""
 
 def foreign(folder, level, known, without=()):
     """File → those names of `known` that it imports, by part `level` of what it imports."""
-    for path in sorted(folder.rglob("*.py")):
+    for path in sorted([*folder.rglob("*.py"), *folder.parent.glob(f"{folder.name}.py")]):
         named = path.relative_to(folder.parents[level]).as_posix()
         if named not in without:
             parts = [name.split(".") for name in imports(path)]

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from juzhen.adapters.peft_adapter import read_adapter_settings
+from juzhen.adapters import read_adapter_settings
 from juzhen.calibration.run_scores import require_same_weights
 from juzhen.core.atomic_write import write_json
 from juzhen.core.calibration_files import Calibration, Fusion, is_fusion

@@ -20,7 +20,16 @@ from juzhen.index import IndexHit
 from juzhen.index.index import in_order_of
 from juzhen.serving.batching import Batcher, Metrics
 from juzhen.serving.errors import RequestError, naming, wrong_field
-from juzhen.serving.models import Embedder, Reranker, ServedModels, depth_of, require_corpus, require_model
+from juzhen.serving.models import (
+    Embedder,
+    Reranker,
+    ServedModels,
+    depth_of,
+    require_corpus,
+    require_model,
+    weighed,
+    words_of,
+)
 from juzhen.serving.schemas import (
     EmbedBody,
     EmbeddingsBody,
@@ -32,7 +41,6 @@ from juzhen.serving.schemas import (
     WordsBody,
 )
 from juzhen.serving.settings import Limits
-from juzhen.serving.word_weights import weighed, words_of
 
 BY_COSINE = (
     "scored by the embeddings of {}, (1 + score) / 2. Start the server with --rerank for a cross-encoder"

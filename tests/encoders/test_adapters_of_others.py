@@ -14,7 +14,7 @@ from refusals import rows
 from safetensors.torch import load_file, save_file
 
 import juzhen
-from juzhen.adapters.peft_adapter import FORMS, KEYS, NEUTRAL
+from juzhen.adapters import FORMS, KEYS, NEUTRAL
 from juzhen.core.errors import UserError
 from juzhen.encoders import CrossEncoder, SentenceEncoder, save_encoder
 from juzhen.encoders.base_weights import merged

@@ -56,7 +56,7 @@ def test_the_weight_of_a_word_is_what_the_score_loses_without_its_tokens(client,
 
 
 def test_a_text_with_too_many_words_is_refused(client, monkeypatch):
-    monkeypatch.setattr("juzhen.serving.word_weights.MOST_WORDS", 3)
+    monkeypatch.setattr("juzhen.serving.models.MOST_WORDS", 3)
     reply = client.post("/words", json={"first": "怎么退货", "second": "好"})
     assert (reply.status_code, reply.json()["error"]["param"]) == (400, "first")
 

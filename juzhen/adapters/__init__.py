@@ -1,1 +1,0 @@
-"""Adapters (LoRA, DoRA) by peft: small trainable matrices next to frozen weights."""
