@@ -147,7 +147,7 @@ def text_cells(table: FileTable, reading: TableReading = AS_IT_LOOKS) -> RawTabl
         if not len(table.lines):
             refuse_rows(table, table.faults, 0, reading)
     columns: dict[str, list[str]] = {}
-    faults = dict(table.faults)
+    faults, empty = dict(table.faults), []
     for place, name in enumerate(names_of(table)):
         cells, classes = column_values(table, place), table.class_names(name)
         may_be_objects = not {dict, list}.isdisjoint(map(type, cells))
@@ -180,6 +180,10 @@ def text_cells(table: FileTable, reading: TableReading = AS_IT_LOOKS) -> RawTabl
                 columns[key] = [as_text(cell[number]) if number < len(cell) else "" for cell in lists]
         elif any(texts := as_texts(cells)) or (table.names and table.names[place]):
             columns[name] = texts
+        elif not table.names:
+            empty.append(name)
+    if empty:
+        notes.append(f"{listed(empty)}: empty in every row, and not read")
     if not columns:
         why = notes[-1] if notes else "no column holds a text"
         raise UserError(f"{table.place}: {why}. Write texts into columns of their own")

@@ -180,6 +180,14 @@ def test_another_spelling_of_a_label_is_no_odd_one(tmp_path, odd, recwarn):
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize(("ending", "num_notes"), [("", 0), (",", 1), (",,", 1)])
+def test_an_empty_column_without_a_name_is_not_left_out_silently(tmp_path, recwarn, ending, num_notes):
+    lines = [f"第{number}个问题,第{number}个说法{ending}" for number in range(9)]
+    (tmp_path / "pairs.csv").write_text("\n".join(lines), encoding="utf-8")
+    assert as_examples(tmp_path / "pairs.csv").kind == "positive_pair"
+    assert ["column 3" in str(warning.message) for warning in recwarn] == [True] * num_notes
+
+
 def test_grades_that_are_mostly_0_and_1_are_read_as_grades_where_that_is_said(tmp_path):
     given = many_rows("01", "0.5", "file", tmp_path)
     columns = {"text_a": "问题", "text_b": "相似问题", "score": "标签"}
