@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 from juzhen.cli.program import checking, loading, run_program
 
 if TYPE_CHECKING:  # loaded when the program has begun, so that Ctrl-C ends it in words from the start
+    from collections.abc import Collection
+
     from omegaconf import DictConfig
 
     from conf.job import JobConfig
@@ -62,7 +64,7 @@ def run_job(config: "DictConfig", *, is_checked: bool = False) -> None:
             show_result(folder.result(), folder=str(folder.path), earlier=folder.earlier_results())
 
 
-def first_look(job: "JobConfig") -> None:
+def first_look(job: "JobConfig", *, unwritten: "Collection[str]" = ()) -> None:
     """Check a job before torch is loaded.
 
     Cheap checks come first: hardware, losses that do not suit sets, the encoder, files of data.
@@ -70,6 +72,7 @@ def first_look(job: "JobConfig") -> None:
 
     Args:
         job: A typed job.
+        unwritten: Names of sets whose files are not yet written.
 
     Raises:
         UserError: The first problem.
@@ -89,7 +92,8 @@ def first_look(job: "JobConfig") -> None:
         for plan in plan_job(job):
             chosen_losses(plan.job)
         check_encoder_files(job.backbone, start=job.init_from)
-    look_at_data(job if model.trains else replace(job, dataset={}), unscored=model.unscored)
+    seen = job if model.trains else replace(job, dataset={})
+    look_at_data(seen, unscored=model.unscored, unwritten=unwritten)
 
 
 def main() -> None:
@@ -104,13 +108,16 @@ def main() -> None:
         from launch.overrides import naming_keys
         from launch.run_folder import is_finished, require_same_job
 
-        command = check_command_line(sys.argv[1:], conf_dir=CONFIGURATION)
-        if command.is_run:
-            require_same_job(command.config, command.job)
-        is_checked = command.is_run and not is_finished(command.job)
-        if is_checked:
-            with naming_keys(command.config):
-                first_look(command.job)
+        for write in (False, True):  # what data=FILE makes is written after all else was checked
+            command = check_command_line(sys.argv[1:], conf_dir=CONFIGURATION, write=write)
+            if command.is_run:
+                require_same_job(command.config, command.job)
+            is_checked = command.is_run and not is_finished(command.job)
+            if is_checked:
+                with naming_keys(command.config):
+                    first_look(command.job, unwritten=command.unwritten)
+            if not command.unwritten:
+                break
     command.run(partial(run_job, is_checked=is_checked))
 
 

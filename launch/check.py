@@ -34,6 +34,7 @@ from launch.hydra_internals import Hydra, opened, run_composed, run_sweep, show
 from launch.job import read_job, register_resolvers, targets_of
 from launch.overrides import (
     COMPOSITION_ERRORS,
+    UNWRITTEN,
     Groups,
     UnknownKeyError,
     as_typed,
@@ -242,6 +243,11 @@ class Command:
         """True for a command line that computes a single run."""
         return self.config is not None and self.config.hydra.mode is not RunMode.MULTIRUN
 
+    @property
+    def unwritten(self) -> list[str]:
+        """Names of the sets that the command line makes of tables, and that are not yet written."""
+        return re.findall(rf"(\w+){UNWRITTEN}\b", " ".join(self.words if self.config else ()))
+
     def run(self, task: Callable[[DictConfig], Any]) -> None:
         """Execute the command line.
 
@@ -262,7 +268,7 @@ class Command:
                 show(hydra, self.flags, self.check.name)
 
 
-def check_command_line(arguments: Sequence[str], *, conf_dir: Path) -> Command:
+def check_command_line(arguments: Sequence[str], *, conf_dir: Path, write: bool = True) -> Command:
     """Parse and check a program's arguments. Each cell of a sweep is checked.
 
     Writes to stderr which hardware `hardware=auto` chose, and warns about settings that are needlessly slow.
@@ -270,6 +276,7 @@ def check_command_line(arguments: Sequence[str], *, conf_dir: Path) -> Command:
     Args:
         arguments: Arguments of the program.
         conf_dir: Root of the configuration tree.
+        write: Write the sets that are made of tables. False: see `Command.unwritten`.
 
     Returns:
         The command.
@@ -284,11 +291,14 @@ def check_command_line(arguments: Sequence[str], *, conf_dir: Path) -> Command:
     if shows and not flags.cfg:  # nothing is written for who asks what there is
         words = [word for word in words if not word.startswith("data=")]
     for name in offers("job_words"):
-        words = offered("job_words", name)(words, config_dir=flags.config_dir, write=not flags.cfg)
+        words = offered("job_words", name)(words, config_dir=flags.config_dir, write=write and not flags.cfg)
     if flags.config_dir and not Path(flags.config_dir).is_dir():
-        raise UserError(
-            f"--config-dir={flags.config_dir}: no such folder. Name the folder that holds dataset/"
-        )
+        if any(UNWRITTEN in word for word in words):
+            flags.config_dir = None  # the set will make it
+        else:
+            raise UserError(
+                f"--config-dir={flags.config_dir}: no such folder. Name the folder that holds dataset/"
+            )
     folder = conf_dir.parent / flags.config_path if flags.config_path else conf_dir
     words = with_folders(words, multirun=flags.multirun)
     words = with_backbone(with_set_words(words), trees=[folder, Path(flags.config_dir or folder)])

@@ -7,6 +7,7 @@ import yaml
 
 from juzhen.core.errors import UserError, command, setting
 from juzhen.core.paths import is_table
+from launch.overrides import UNWRITTEN
 
 DATA_WORD = "data="
 BRING_LOSSES = ("loss", "experiment", "sweep")
@@ -22,7 +23,7 @@ def with_data_set(words: Sequence[str], *, config_dir: str | None = None, write:
     Args:
         words: Overrides of a command line.
         config_dir: Folder for the description of the set, instead of conf of the clone.
-        write: False: a new set is only described to Hydra in memory, to show a configuration.
+        write: False: a new set is only described to Hydra in memory, to check or show a configuration.
 
     Returns:
         The overrides with the set.
@@ -81,7 +82,7 @@ def _with_stored(name: str, description: str, words: Sequence[str]) -> list[str]
     """
     from hydra.core.config_store import ConfigStore
 
-    option = f"{name}_not_written"
+    option = f"{name}{UNWRITTEN}"
     node = yaml.safe_load(description)
     ConfigStore.instance().store(option, node, group="dataset", package=f"dataset.{name}")
     keys = ("dataset", f"+dataset@evaluate.{name}")

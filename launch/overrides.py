@@ -51,6 +51,10 @@ GROUP_PLACES = {"adapter": "backbone.adapter", "mining": "callbacks.mining", "we
 OF_A_SET = re.compile(r"(schedule\.sets\.\w+\.(?:weight|batch_size|loss_weight|loss))=(.+)")
 
 
+UNWRITTEN = "_not_written"
+"""End of the option of a set that is described to Hydra in memory, as long as its file is not written."""
+
+
 def with_set_words(words: Sequence[str]) -> list[str]:
     """Rewrite plain keys of sets, such as `schedule.sets.csts.loss`, into overrides that Hydra accepts.
 

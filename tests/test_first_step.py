@@ -16,7 +16,7 @@ def fit(run):
     print(json.dumps(sorted(sys.modules)))
     raise SystemExit
 
-def first_look(job):
+def first_look(job, **options):
     look(job)
     import launch.curriculum
     launch.curriculum.StageRun._fit = fit

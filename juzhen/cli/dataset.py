@@ -19,7 +19,7 @@ from juzhen.core.text import LARGEST, counted, short
 from juzhen.models.settings import LEXICAL
 
 if TYPE_CHECKING:
-    from juzhen.data.dataset_from_table import NewSet
+    from juzhen.data.dataset_from_table import NewSet, Origin
     from juzhen.data.row_kinds import Guess, RawTable
     from juzhen.data.tables import TableReading
 
@@ -184,10 +184,10 @@ def dataset(
         raise UserError(
             "no table. Type juzhen dataset faq.csv, or give the tables of a retrieval set: --queries, --corpus"
         )
-    new_set = _make(
-        file, choices, data_dir=data_folder(data_dir, may_lack=True), descriptions=folder, ask=ask
-    )
-    print("\n".join(_next(new_set, config_dir, data_folder(data_dir, may_lack=True))))
+    place = data_folder(data_dir, may_lack=True)
+    new_set, origin = _read(file, choices, descriptions=folder, ask=ask)
+    _write(new_set, origin, data_dir=place, descriptions=folder)
+    print("\n".join(_next(new_set, config_dir, place)))
 
 
 def _tables(
@@ -275,6 +275,7 @@ def set_of_file(
     Raises:
         UserError: A set of this name comes from another file, or from other content with other choices.
     """
+    from juzhen.core.errors import typed
     from juzhen.data.dataset_from_table import description, files_of, origin_of, read_origin
     from juzhen.data.rows import set_name
     from juzhen.data.spec import read_description
@@ -290,30 +291,37 @@ def set_of_file(
             f"data={file}: the set {name} was made by {previous.command}, from other content. Type that again, "
             f"or {command('juzhen', 'dataset', file, '--name', f'{name}_2')}"
         )
-    places = {"data_dir": data_folder(data_dir, may_lack=True), "descriptions": folder}
-    from juzhen.core.errors import typed
 
     def spell(option: str, value: object) -> str:
         return f"{command('juzhen', 'dataset', file)} {typed(option, value)}"
 
-    new_set = _make(file, AS_IT_LOOKS, **places, ask=False, to=sys.stderr, write=write, spell=spell)
-    files = {} if write else files_of(new_set, data_folder(data_dir, may_lack=True))
-    return SetOfFile(name, new_set.guess.kind, "" if write else description(new_set, files, origin))
+    new_set = (
+        _checked.pop(origin, None)
+        or _read(file, AS_IT_LOOKS, descriptions=folder, ask=False, to=sys.stderr, spell=spell)[0]
+    )
+    place = data_folder(data_dir, may_lack=True)
+    if write:
+        _write(new_set, origin, data_dir=place, descriptions=folder, to=sys.stderr)
+        return SetOfFile(name, new_set.guess.kind)
+    _checked[origin] = new_set
+    return SetOfFile(name, new_set.guess.kind, description(new_set, files_of(new_set, place), origin))
 
 
-def _make(
+_checked: "dict[Origin, NewSet]" = {}
+"""Sets that are written once their job is checked."""
+
+
+def _read(
     file: Path,
     choices: Choices,
     *,
-    data_dir: Path,
     descriptions: Path,
     ask: bool,
     to: TextIO | None = None,
-    write: bool = True,
     spell: Callable[[str, object], str] | None = None,
-) -> "NewSet":
+) -> "tuple[NewSet, Origin]":
     from juzhen.core.kinds import Kind
-    from juzhen.data.dataset_from_table import make_set, origin_of, read_origin, write_set
+    from juzhen.data.dataset_from_table import make_set, origin_of, read_origin
     from juzhen.data.row_kinds import guess, read_raw
     from juzhen.data.rows import set_name, split_raw
 
@@ -329,14 +337,18 @@ def _make(
         raise UserError("nothing was written. Describe the rows: --kind, --columns, --header, --no-header")
     shares = choices.shares(SHARE, SHARE)
     new_set = make_set(name, split_raw(table, rows), rows, **shares, seed=choices.seed)
-    if not write:
-        print("\n".join(_summary(new_set)), file=to)
-        return new_set
+    print("\n".join(_summary(new_set)), file=to)
+    return new_set, origin
+
+
+def _write(
+    new_set: "NewSet", origin: "Origin", *, data_dir: Path, descriptions: Path, to: TextIO | None = None
+) -> None:
+    from juzhen.data.dataset_from_table import write_set
+
     path = write_set(new_set, data_dir=data_dir, descriptions=descriptions, origin=origin)
-    if path.is_relative_to(Path.cwd()):
-        path = path.relative_to(Path.cwd())
-    print("\n".join([*_summary(new_set), f"written: {path}"]), file=to)
-    return new_set
+    path = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+    print(f"written: {path}", file=to)
 
 
 def training_words(name: str, kind: str, *, model: str = "biencoder") -> list[str]:

@@ -6,7 +6,7 @@ The classification tasks of a job, and samples of sentences that measure an embe
 """
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -506,13 +506,16 @@ LOOKED_AT_BYTES = 2 * 2**20
 """Bytes of compressed files, all together: about 100,000 pairs, which take half a second."""
 
 
-def look_at_data(job: DataRequest, *, unscored: Mapping[Kind, str] | None) -> None:
+def look_at_data(
+    job: DataRequest, *, unscored: Mapping[Kind, str] | None, unwritten: Collection[str] = ()
+) -> None:
     """Raises the UserError that reading a job's sets would raise, as far as small files show it.
 
     Args:
         job: The job.
         unscored: Kinds that the model is not evaluated on, with the reason. None: unknown, so evaluation sets are
             skipped.
+        unwritten: Names of sets whose files are not yet written, which are taken as there.
     """
     room = LOOKED_AT_BYTES
     evaluated = {**job.evaluate, **job.dataset}
@@ -525,7 +528,8 @@ def look_at_data(job: DataRequest, *, unscored: Mapping[Kind, str] | None) -> No
     ]
     is_evaluated = False
     for config, split, required in splits:
-        size = _size(job, config, split)
+        is_new = config.name in unwritten
+        size = LOOKED_AT_BYTES + 1 if is_new else _size(job, config, split)
         is_there = True
         if size is None or size <= room:
             is_there = load_split(job, config, split, required=required) is not None

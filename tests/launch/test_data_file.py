@@ -244,3 +244,38 @@ def test_a_set_is_shown_as_it_will_be_written(desk):
     written = (desk / "conf" / "dataset" / "desk_faq.yaml").read_bytes()
     assert dataset("--cfg", "job")["desk_faq"].kind == "scored_pair"
     assert (desk / "conf" / "dataset" / "desk_faq.yaml").read_bytes() == written
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        ["experiment=four_tasks"],
+        ["dataset.nope.kind=x"],
+        ["-m", "loss=cosent,nope"],
+        ["training.duration=soon"],
+        ["model=crossencoder", "loss=triplet"],
+        ["backbone.path=empty"],
+        ["init_from=empty"],
+    ],
+)
+def test_a_refused_job_makes_no_set(desk, monkeypatch, typed):
+    for folder in ("conf", "empty"):
+        (desk / folder).mkdir()
+    before = sorted(desk.rglob("*"))
+    monkeypatch.setattr(sys, "argv", ["train.py", "--config-dir", "conf", "data=desk_faq.csv", *typed])
+    with pytest.raises(UserError):
+        train.main()
+    assert sorted(desk.rglob("*")) == before
+
+
+def test_a_job_of_a_table_reads_it_once(desk, monkeypatch, capsys):
+    (desk / "conf").mkdir()
+    monkeypatch.setattr(sys, "argv", ["train.py", "--config-dir", "conf", "data=desk_faq.csv"])
+    monkeypatch.setattr(
+        "launch.check.Command.run", lambda command, task: print(command.unwritten, *command.words)
+    )
+    train.main()
+    printed = capsys.readouterr()
+    assert printed.out.startswith("[] dataset=desk_faq benchmark=none")
+    assert printed.err.count("first line names the columns") == 1
+    assert (desk / "conf" / "dataset" / "desk_faq.yaml").is_file()
