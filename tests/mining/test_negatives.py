@@ -8,12 +8,14 @@ from dataclasses import replace
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+import torch
 from jobs import run_job
 from pages import quoted, shapes
 
 import juzhen
 from juzhen.cli.main import main
 from juzhen.cli.mine import misfit
+from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.core.file_guard import LIST
 from juzhen.core.result import Result
@@ -91,6 +93,56 @@ def test_a_killed_mining_goes_on_and_ends_with_the_same_bytes(ranking, encoder, 
     monkeypatch.setattr(Miner, "shard", shard)
     gone_on = juzhen.mine(ranking, [encoder, "bm25"], FEW, folder=tmp_path / "cut")
     assert files(gone_on, tmp_path / "b") == files(whole, tmp_path / "a")
+
+
+def test_a_folder_holds_one_mining_and_names_what_another_has_otherwise(ranking, pairs, encoder, tmp_path):
+    """Every option, each part of the data, and the sources."""
+    few = ranking.some(range(30))
+    first, *rest = few.relevant
+    other = min({*range(len(few.corpus))} - {*first, *few.irrelevant[0]})
+    others = [
+        replace(few, queries=["别的", *few.queries[1:]]),
+        replace(few, corpus=[*few.corpus[:-1], "别的"]),
+        replace(few, relevant=[{**first, other: 1.0}, *rest]),
+        replace(few, irrelevant=[np.array([other]), *few.irrelevant[1:]]),
+        few.some(range(29)),
+    ]
+    options = {
+        "range_max": 19,
+        "index": "hnsw",
+        "range_min": 1,
+        "relative_margin": 0.06,
+        "positive_reference": "own",
+        "absolute_margin": 0.1,
+        "max_score": 0.9,
+        "min_score": -0.5,
+        "num_negatives": 2,
+        "hard_share": 0.4,
+        "temperature": 0.1,
+        "false_negatives": "relabel",
+        "seed": 43,
+    }
+    assert options.keys() == vars(MiningOptions()).keys()
+    changes = [
+        *(("options", {"options": replace(FEW, **{key: value})}) for key, value in options.items()),
+        *(("data", {"ranking": one}) for one in others),
+        ("set", {"ranking": replace(few, name="other")}),
+        ("sources", {"sources": [encoder, "bm25"]}),
+        ("evaluation", {"exclude_from": [pairs.select(np.arange(3))]}),
+    ]
+    job = {"ranking": few, "sources": [encoder], "options": FEW, "folder": tmp_path / "shards"}
+    juzhen.mine(**job)
+    for part, change in changes:
+        with pytest.raises(UserError, match=rf"mining with other {part}\b"):
+            juzhen.mine(**job | change)
+    with torch.no_grad():
+        next(encoder.parameters()).view(-1)[0] += 1
+    try:
+        with pytest.raises(UserError, match="other sources"):
+            juzhen.mine(**job)
+    finally:
+        with torch.no_grad():
+            next(encoder.parameters()).view(-1)[0] -= 1
 
 
 def test_the_file_of_candidates_says_what_decided_it(ranking, encoder, tmp_path):

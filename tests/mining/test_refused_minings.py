@@ -48,12 +48,6 @@ def nothing_kept(f):
         assert names == [LIST, "of_tests_hard.parquet", "shards"]
 
 
-def with_other_options(f):
-    folder = f.tmp_path / "cut"
-    juzhen.mine(f.ranking, BM25, FEW, folder=folder)
-    juzhen.mine(f.ranking, BM25, MiningOptions(range_max=9), folder=folder)
-
-
 COUNTS = '{"reasons": {}, "known": 2, "rules": {}, "left": {}}'
 SHARDS = {
     "cut": lambda path, table: path.write_bytes(path.read_bytes()[: path.stat().st_size // 2]),
@@ -261,7 +255,6 @@ REFUSED = {
         (lambda f: mined(f, [f.encoder], min_score=-1.5), "min_score=-1.5: .*-1 to 1"),
         (lambda f: mined(f, [f.encoder], absolute_margin=9), "absolute_margin=9: .*-2 to 2"),
         (nothing_kept, r"no query has a negative, .* above_threshold \([\d,]+\), see"),
-        (with_other_options, "cut: holds shards of a mining with other"),
         (deeper_than_the_corpus, "range_max=100: .*1 to 15"),
         (of_a_wrong_kind, r"tiny\.yaml: kind=labeled_pair: .*Did you mean labelled_pair"),
         (of_a_faulty_row, "text_b is empty"),
