@@ -52,7 +52,14 @@ class SpaceMeter:
         ]
 
     def measure(self) -> dict[str, float | None]:
-        """Return name → number. None if undefined for this probe. Raises UserError for NaN and infinity."""
+        """Measure the embeddings of the probe.
+
+        Returns:
+            Name → number. None if it is undefined for this probe.
+
+        Raises:
+            UserError: An embedding holds NaN or infinity.
+        """
         self._embeddings = np.empty((len(self._probe.sentences), self._encoder.dim), dtype=np.float32)
         for rows, token_lists in self._batches:
             self._embeddings[rows] = self._encoder.infer(self._encoder.collate(token_lists))
@@ -66,7 +73,11 @@ class SpaceMeter:
         return measure_space(self._embeddings, pairs=pairs, grades=grades) | spread
 
     def histogram(self) -> dict[str, list[float]]:
-        """Count the last measured cosines of positive and of other pairs in bins."""
+        """Count the last measured cosines of positive and of other pairs in bins.
+
+        Returns:
+            `edges` of the bins, and counts of `positives` and `negatives`.
+        """
         return _score_counts(self._cosines(), self._probe.grades, low=-1, high=1)
 
     def _cosines(self) -> np.ndarray:

@@ -13,6 +13,9 @@ def is_between_steps(trainer: pl.Trainer) -> bool:
 
     Args:
         trainer: A trainer that fits.
+
+    Returns:
+        False after a batch with an optimizer step.
     """
     return trainer.fit_loop.epoch_loop._should_accumulate()
 
@@ -22,6 +25,9 @@ def is_validation_due(trainer: pl.Trainer) -> bool:
 
     Args:
         trainer: A trainer that fits, in `on_train_batch_end`.
+
+    Returns:
+        False if training goes on.
     """
     return bool(trainer.fit_loop.epoch_loop._should_check_val_fx(trainer.fit_loop._data_fetcher))
 

@@ -302,7 +302,15 @@ class BackgroundMiner:
         self._process.start()
 
     def found(self) -> dict[str, InForce]:
-        """Wait for the result and return it. The file is missing if the process ended early."""
+        """Wait for the result and return it.
+
+        Returns:
+            Set → mined negatives.
+
+        Raises:
+            RuntimeError: The process ended with an error.
+            FileNotFoundError: The process ended early, without a result.
+        """
         if self._process is not None:
             self._process.join()
             if self._process.exitcode:
@@ -579,11 +587,19 @@ class NegativeMining(pl.Callback):
         }
 
     def training_facts(self) -> dict[str, Any]:
-        """Return the facts about mining for the record of a training."""
+        """Return the facts about mining for the record of a training.
+
+        Returns:
+            `mining` → `summary()`.
+        """
         return {"mining": self.summary()}
 
     def summary(self) -> dict[str, float]:
-        """Number of minings and their seconds, over all sessions of the stage."""
+        """Number of minings and their seconds, over all sessions of the stage.
+
+        Returns:
+            `times` and `seconds`.
+        """
         return {"times": self.times, "seconds": round(self.seconds, 2)}
 
     def _stage_names(self, job: JobConfig) -> list[str]:

@@ -109,7 +109,11 @@ def damaged(path: Path, error: Exception) -> UserError:
 
 
 def random_state() -> dict[str, Any]:
-    """Return the state of every generator that training may draw from, as plain values and tensors."""
+    """Return the state of every generator that training may draw from, as plain values and tensors.
+
+    Returns:
+        Name of a generator → its state. That of CUDA is empty if no job uses CUDA.
+    """
     version, numbers, gauss = random.getstate()
     name, keys, position, has_gauss, cached = np.random.get_state()
     return {
@@ -248,6 +252,9 @@ def stage_folder(trainer: pl.Trainer) -> Path:
 
     Args:
         trainer: A trainer with a ResumePoint. Its folder decides.
+
+    Returns:
+        Folder that holds the folder of the checkpoints.
     """
     return next(
         callback for callback in trainer.callbacks if isinstance(callback, ResumePoint)

@@ -280,7 +280,11 @@ class SetWeights(pl.Callback):
         """
 
     def current(self) -> Tensor:
-        """Return the current factor of each set's loss, including its fixed weight."""
+        """Return the current factor of each set's loss, including its fixed weight.
+
+        Returns:
+            One factor for each set, in the order of `names`.
+        """
         return self.values.detach() * torch.tensor(self._fixed, device=self.values.device)
 
     def weights_at(self, kept_step: int, steps: int) -> dict[str, dict[str, float]]:
@@ -297,7 +301,11 @@ class SetWeights(pl.Callback):
         return {name: {"weight": weight, "weight_step": step} for name, weight in self.summary().items()}
 
     def summary(self) -> dict[str, float]:
-        """Return set → weight: that of the module's step if weights are learnt, else the last one."""
+        """Return set → weight: that of the module's step if weights are learnt, else the last one.
+
+        Returns:
+            Weights with six digits. {} before the stage has sets.
+        """
         current = self.current().tolist() if self.names else []
         return {name: float(f"{value:.6g}") for name, value in zip(self.names, current, strict=True)}
 

@@ -339,6 +339,9 @@ class SetCounts(pl.Callback):
         """Return set → batches, rows, and their shares of all (fractions). The most frequent set comes first.
 
         With several sets it includes their mean losses and gradient norms.
+
+        Returns:
+            Name of a set → name of a count → number.
         """
         return {
             name: counts
@@ -469,7 +472,11 @@ class Throughput(pl.Callback):
             setattr(self, name, state[name])
 
     def summary(self) -> dict[str, float | None]:
-        """Return rows, seconds and rows per second of training, over all sessions of the stage."""
+        """Return rows, seconds and rows per second of training, over all sessions of the stage.
+
+        Returns:
+            Name → number. `rows_per_second` is None without a batch.
+        """
         return {
             "rows_seen": self.rows,
             "train_seconds": round(self.train_seconds, 2),

@@ -58,13 +58,24 @@ class TrialAddress:
         return cls(journal, int(number))
 
     def check(self) -> None:
-        """Raise UserError if the journal of a search is missing. Changes nothing and needs no Optuna."""
+        """Check that the journal of a search exists. It changes nothing and needs no Optuna.
+
+        Raises:
+            UserError: The journal is missing.
+        """
         if not _is_journal(Path(self.journal)):
             problem = f"{self.journal} is no journal of a search"
             raise UserError(f"trial={self}: {problem}. A search sets trial, leave it out")
 
     def open(self) -> "JournalStorage":
-        """Open the journal that contains the trial. Raises UserError if it is missing."""
+        """Open the journal that contains the trial.
+
+        Returns:
+            Storage of Optuna.
+
+        Raises:
+            UserError: The journal is missing.
+        """
         self.check()
         return open_journal(self.journal)
 

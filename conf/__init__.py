@@ -27,6 +27,9 @@ def unit_of_scores(model: str) -> str:
 
     Args:
         model: Dotted path, such as lightning_modules.biencoder.BiEncoder.
+
+    Returns:
+        COSINE or LOGIT.
     """
     return COSINE if "cosines" in settings_of({"_target_": model}).provides else LOGIT
 

@@ -41,6 +41,9 @@ def is_own(target: object) -> bool:
 
     Args:
         target: Value of a `_target_`. Only a text can be such a path.
+
+    Returns:
+        False for any other value.
     """
     pattern = rf"({'|'.join(map(re.escape, BASES))})\.[a-z]\w*\.[A-Z]\w*"
     return isinstance(target, str) and (
@@ -50,7 +53,11 @@ def is_own(target: object) -> bool:
 
 @cache
 def declared_losses() -> set[str]:
-    """Dotted names of the losses that installed packages declare."""
+    """Dotted names of the losses that installed packages declare.
+
+    Returns:
+        Names such as `package.module.Class`. The packages are read once.
+    """
     return {entry.value.replace(":", ".") for entry in entry_points(group=LOSSES)}
 
 
@@ -64,6 +71,9 @@ def refusal(target: object) -> str:
 
     Args:
         target: Value of a `_target_`.
+
+    Returns:
+        Text of the error.
     """
     return (
         f"{target}: no class of juzhen's. A file may name the models of lightning_modules/, the losses of "

@@ -118,6 +118,9 @@ def select(
         metric: The model's metric.
         unscored: Kinds that the model has no metric for.
 
+    Returns:
+        Sets and their metrics. Both are empty if no set has a metric on dev.
+
     Raises:
         UserError: The named set has no dev split.
     """
@@ -162,6 +165,9 @@ def blends(job: JobConfig) -> bool:
 
     Args:
         job: Its datasets and `schedule.sample_by` are read.
+
+    Returns:
+        False for one set.
     """
     return len(job.dataset) > 1 and job.schedule.sample_by == "blend"
 

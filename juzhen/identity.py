@@ -133,6 +133,9 @@ def is_below_any(key: str, patterns: tuple[str, ...]) -> bool:
     Args:
         key: Dotted key.
         patterns: As in `is_below`.
+
+    Returns:
+        False for no patterns.
     """
     return any(is_below(key, pattern) for pattern in patterns)
 

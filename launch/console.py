@@ -222,6 +222,9 @@ def result_table(result: Result) -> Table:
 
     Args:
         result: Result of a run or a stage.
+
+    Returns:
+        Table of rich.
     """
     between = " → " if result.config["schedule"]["name"] == "serial" else " + "
     trained = between.join(result.trained_on) or "nothing"
@@ -266,6 +269,9 @@ def stage_table(results: Sequence[Result]) -> Table:
     Args:
         results: Results of the stages of one job, in order. The first may have the scores before training.
             The training sets of a stage are in bold type.
+
+    Returns:
+        Table of rich.
     """
     order = results[-1].config["schedule"]["order"] or list(results[-1].config["dataset"])
     stages = [f"{number}. {name}" for number, name in enumerate(order[: len(results)], start=1)]

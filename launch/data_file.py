@@ -27,6 +27,9 @@ def with_data_set(words: Sequence[str], *, config_dir: str | None = None, write:
 
     Returns:
         The overrides with the set.
+
+    Raises:
+        UserError: Two files, a word that contradicts the file, or a table that makes no set.
     """
     words = [
         DATA_WORD + word.removeprefix("dataset=")

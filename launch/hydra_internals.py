@@ -68,6 +68,9 @@ def known_flags(parser: argparse.ArgumentParser) -> list[str]:
 
     Args:
         parser: Result of `flag_parser`.
+
+    Returns:
+        Flags with their dashes.
     """
     return [flag for action in parser._actions for flag in action.option_strings]
 
@@ -77,6 +80,9 @@ def root_of(node: Container | None) -> DictConfig | None:
 
     Args:
         node: Node of a configuration. None has no root.
+
+    Returns:
+        The root, or None.
     """
     return None if node is None else node._get_root()
 
@@ -88,6 +94,9 @@ def opened(folder: Path, extra: str | None) -> Iterator[Hydra]:
     Args:
         folder: Root of the tree.
         extra: Folder that is searched before it, --config-dir. None: none.
+
+    Yields:
+        Hydra, which composes configurations of the tree.
 
     Raises:
         UserError: One of the folders is missing.
@@ -159,7 +168,11 @@ def run_sweep(hydra: Hydra, config: DictConfig, task: Task, words: Sequence[str]
 
 
 def words_of_job() -> dict[str, list[str]]:
-    """Return `command` → the command line of the current cell of a sweep. {} for a single run."""
+    """Return `command` → the command line of the current cell of a sweep. {} for a single run.
+
+    Returns:
+        `command` → words, or {}.
+    """
     config = HydraConfig.get() if HydraConfig.initialized() else None
     if config is None or config.mode is not RunMode.MULTIRUN:
         return {}

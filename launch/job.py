@@ -51,6 +51,9 @@ def deciding_settings(config: Mapping[str, Any] | DictConfig) -> dict[str, Any]:
 
     Args:
         config: A composition, or a stored configuration.
+
+    Returns:
+        Plain settings that decide a result.
     """
     return identity.deciding_settings(_filled_in(config) if isinstance(config, DictConfig) else config)
 
@@ -399,6 +402,9 @@ def history(plans: list[StagePlan], index: int) -> tuple[str, ...]:
     Args:
         plans: Result of `plan_job`.
         index: Position of the stage, from 0.
+
+    Returns:
+        One word for each set, or for each stage.
     """
     if len(plans) == 1:
         return plans[0].datasets

@@ -70,7 +70,11 @@ WITH_LINKS = (WANDB, KEPT_ASIDE, ENCODER_FOLDER)
 
 
 def is_helper() -> bool:
-    """True in a process that Lightning started for a further device, of a run that holds the folder already."""
+    """True in a process that Lightning started for a further device, of a run that holds the folder already.
+
+    Returns:
+        False in the first process, and in a job of one device.
+    """
     return int(os.environ.get("LOCAL_RANK", "0")) > 0
 
 
@@ -144,14 +148,26 @@ class RunFolder:
 
         Args:
             stage_folder: Folder of a stage, or of a run.
+
+        Returns:
+            False for a folder without a result.
         """
         return (stage_folder / RESULT_FILE).exists()
 
     def result(self) -> Result:
+        """Read the result of the run.
+
+        Returns:
+            The result of its last stage.
+        """
         return Result.read(self.path)
 
     def earlier_results(self) -> list[Result]:
-        """Results of the stages before the last one, in order. Empty for a job of one stage."""
+        """Results of the stages before the last one, in order. Empty for a job of one stage.
+
+        Returns:
+            Results by position of their stage.
+        """
         files = self.path.glob(f"{STAGES}/*/{RESULT_FILE}")
         return sorted((Result.read(file.parent) for file in files), key=lambda result: result.stage)
 
@@ -281,6 +297,9 @@ def has_begun(folder: Path) -> bool:
 
     Args:
         folder: Folder of a run.
+
+    Returns:
+        False for a missing folder.
     """
     return any(next(folder.glob(pattern), None) for pattern in HAS_BEGUN)
 
@@ -471,6 +490,9 @@ def is_finished(job: JobConfig) -> bool:
 
     Args:
         job: Its `run_dir` and `resume` are read.
+
+    Returns:
+        False with another `resume`.
     """
     return job.resume == "auto" and RunFolder.is_done(Path(job.run_dir))
 

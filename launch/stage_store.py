@@ -78,7 +78,14 @@ class StageEntry:
         return self.shared and (self.path / RECORD).exists()
 
     def record(self) -> dict[str, Any]:
-        """What `finish` kept. Raises UserError where it is damaged."""
+        """Read the record that `finish` kept.
+
+        Returns:
+            Facts of the stage.
+
+        Raises:
+            UserError: The record is missing or damaged.
+        """
         path = self.path / RECORD
         try:
             record = read_json(path)
@@ -154,6 +161,9 @@ class StageStore:
             name: Name of the stage, for messages.
             is_helper: This process was started by Lightning for a further device, and shares the first one's
                 lock.
+
+        Yields:
+            The entry. Without a store it is the folder of this run's stage.
         """
         if self.root is None:
             yield StageEntry(run_folder, shared=False)
@@ -324,6 +334,10 @@ def evaluation_digest(job: JobConfig, data: JobData) -> str:
 
 
 def maths() -> list[str]:
-    """MATHS and the versions of LIBRARIES. Builds for other devices are the same maths."""
+    """MATHS and the versions of LIBRARIES. Builds for other devices are the same maths.
+
+    Returns:
+        MATHS, then `library version` for each library.
+    """
     versions = {library: version(library).partition("+")[0] for library in LIBRARIES}
     return [str(MATHS), *(f"{library} {number}" for library, number in versions.items())]

@@ -76,6 +76,9 @@ def gives_verdict(job: JobConfig, *, stage: int) -> bool:
     Args:
         job: Job of the stage.
         stage: Position of the stage, from 0.
+
+    Returns:
+        False for a start from random weights, for models without a common start, and for other backends.
     """
     settings = own_class(job.model["_target_"]).Settings
     is_random = job.init_from is None and job.backbone.initialize == "random" and stage == 0
@@ -136,7 +139,11 @@ class Balance:
     tried: dict[str, tuple[float, float]]
 
     def line(self) -> str:
-        """One line for the log."""
+        """One line for the log.
+
+        Returns:
+            Text without a line break.
+        """
         is_met = self.others_change >= -MAY_LOSE
         told = (
             f"balanced: {self.ratio:g} of the checkpoint and {1 - self.ratio:g} of the start. Own dev gain "
@@ -148,7 +155,11 @@ class Balance:
         )
 
     def facts(self) -> dict[str, Any]:
-        """The same for a Result, rounded."""
+        """The same for a Result, rounded.
+
+        Returns:
+            Field → numbers with two digits.
+        """
         return {
             key: {name: np.round(number, 2).tolist() for name, number in value.items()}
             if isinstance(value, dict)
@@ -187,7 +198,11 @@ class Balancing:
             )
 
     def choose(self) -> Balance:
-        """Leave the chosen weights in the encoder, which now holds the checkpoint."""
+        """Leave the chosen weights in the encoder, which now holds the checkpoint.
+
+        Returns:
+            The ratio, its gains in points (×100), and those of the checkpoint.
+        """
         checkpoint = _weights(self.encoder)
         tried: dict[float, dict[str, float]] = {}
         for ratio in RATIOS:

@@ -107,6 +107,9 @@ def unread_words(job: JobConfig, words: Iterable[str], groups: Groups) -> dict[s
         job: A typed job.
         words: Overrides of its command line.
         groups: Groups of the configuration tree.
+
+    Returns:
+        {} if all words are read.
     """
     plain = asdict(job)
     reasons = {
@@ -123,6 +126,9 @@ def cells_of(sweep: DictConfig, words: Sequence[str], groups: Groups) -> list[li
         sweep: The composition of the whole sweep.
         words: Overrides of the command line, without the keys of Hydra.
         groups: The groups of the configuration tree.
+
+    Returns:
+        Words of each cell. For a search, one cell for each value, with the first values of the other words.
 
     Raises:
         UserError: A value that a grid cannot take, or an unknown row.
@@ -162,6 +168,9 @@ def key_of(word: str) -> str:
 
     Args:
         word: An override.
+
+    Returns:
+        Dotted key.
     """
     return word.partition("=")[0].lstrip("+~")
 
@@ -200,6 +209,9 @@ def parameters(config: DictConfig) -> list[str]:
 
     Args:
         config: Composition of the sweep.
+
+    Returns:
+        Words such as `seed=1,2`.
     """
     words = [f"{key}={value}" for key, value in _plain(config, "hydra.sweeper.params").items()]
     return with_current_names(words)
@@ -226,6 +238,9 @@ def is_one_cell(config: DictConfig, typed: Iterable[str]) -> bool:
     Args:
         config: Composition with the sweep.
         typed: Keys of the command line.
+
+    Returns:
+        False if the sweep varies a key that is not typed.
     """
     typed = set(typed)
     if not set(map(key_of, parameters(config))) <= typed:
@@ -241,6 +256,9 @@ def keys_of_sweep(config: DictConfig) -> set[str]:
 
     Args:
         config: Composition of the sweep.
+
+    Returns:
+        Dotted keys.
     """
     words = [*parameters(config), *(word for row in rows(config).values() for word in row)]
     return {*map(key_of, words)}

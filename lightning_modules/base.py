@@ -73,6 +73,11 @@ class RowOutputs(Metric):
         self.values.append(values.detach().float().flatten().to(where))
 
     def compute(self) -> Float[Tensor, "rows *numbers"]:
+        """Outputs of all processes in the order of the rows.
+
+        Returns:
+            Tensor on the CPU.
+        """
         rows, values = (
             torch.cat(state) if isinstance(state, list) else state for state in (self.rows, self.values)
         )
@@ -82,7 +87,11 @@ class RowOutputs(Metric):
         return torch.from_numpy(assemble_outputs(parts, count))
 
     def as_array(self) -> Float[np.ndarray, "rows *numbers"]:
-        """Return `compute` as an array, also in a process without batches."""
+        """Return `compute` as an array, also in a process without batches.
+
+        Returns:
+            Array in the order of the rows.
+        """
         if not self.rows:  # all processes gather states of one type
             self.update(
                 torch.empty(0, dtype=torch.int64, device=self.device), torch.empty(0, device=self.device)
@@ -129,6 +138,11 @@ class PairMeasures(Metric):
         self.targets.append(targets.detach())
 
     def compute(self) -> Tensor | dict[str, Tensor]:
+        """Metrics of the scores so far.
+
+        Returns:
+            The metric `measure`, or name → metric if it is None. float64, NaN for an undefined one.
+        """
         scores, targets = (
             (torch.cat(state) if isinstance(state, list) else state).float().cpu().numpy()
             for state in (self.scores, self.targets)
@@ -565,7 +579,11 @@ class SentenceModule(pl.LightningModule):
         return report
 
     def named_weights(self) -> Iterator[tuple[str, nn.Parameter]]:
-        """Yield names and parameters of encoder and heads, without those added by callbacks (`apart`)."""
+        """Yield names and parameters of encoder and heads, without those added by callbacks (`apart`).
+
+        Yields:
+            Full name and parameter.
+        """
         added = {parameter for group in self.apart for parameter in group["params"]}
         return ((name, weights) for name, weights in self.named_parameters() if weights not in added)
 

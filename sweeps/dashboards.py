@@ -102,6 +102,9 @@ def summary_id(group: str) -> str:
 
     Args:
         group: Group of the summary.
+
+    Returns:
+        Id of a W&B run.
     """
     return f"summary-{hashlib.sha256(group.encode()).hexdigest()[:8]}"
 
@@ -195,6 +198,9 @@ def specification_text(workspace: "ws.Workspace") -> str:
 
     Args:
         workspace: Result of `build_workspace`.
+
+    Returns:
+        JSON with a final line break.
     """
     model = json.loads(workspace._to_model().model_dump_json(by_alias=True))
     return json.dumps(model, ensure_ascii=False, indent=1) + "\n"

@@ -101,6 +101,9 @@ class Ledger:
 
         Args:
             cell: A cell of the sweep.
+
+        Returns:
+            Path in `logs`. The file need not exist.
         """
         return self.folder / "logs" / f"{cell.name}.log"
 
@@ -146,7 +149,11 @@ class Ledger:
         self.add_all([*first, *planned])
 
     def events(self) -> Iterator[dict[str, Any]]:
-        """Return all events, oldest first, without torn lines or lines of other programs."""
+        """Return all events, oldest first, without torn lines or lines of other programs.
+
+        Yields:
+            `event`, `at`, and the facts of this event.
+        """
         content = self.path.read_bytes() if self.path.exists() else b""
         for line in content.splitlines():
             with suppress(ValueError, TypeError, KeyError, RecursionError):
@@ -155,7 +162,11 @@ class Ledger:
                     yield event
 
     def histories(self) -> dict[str, History]:
-        """Return cell name → history, in planned order."""
+        """Return cell name → history, in planned order.
+
+        Returns:
+            {} before the sweep is planned.
+        """
         histories: dict[str, History] = {}
         for event in self.events():
             with suppress(ValueError, TypeError, KeyError, OverflowError):
@@ -190,6 +201,9 @@ class Ledger:
 
         Args:
             cell: A cell of the sweep.
+
+        Returns:
+            False once the claim can be taken. It is given back.
         """
         lock = self.claim(cell)
         if lock is not None:
@@ -202,6 +216,9 @@ def is_at_work(cell: SweepCell) -> bool:
 
     Args:
         cell: A cell. A missing folder is not at work.
+
+    Returns:
+        False for a folder without a lock.
     """
     path = Path(cell.run_dir) / ".lock"
     if not path.exists():

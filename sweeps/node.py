@@ -60,7 +60,11 @@ class NodeCell:
         self._tell(status=status)
 
     def checkpoint(self) -> object:
-        """Return the next command to run, or None. submitit calls this when time is up."""
+        """Return the next command to run, or None. submitit calls this when time is up.
+
+        Returns:
+            Submission of submitit, or None if the cell is not requeued.
+        """
         import submitit
 
         self._save()

@@ -67,6 +67,9 @@ def progress_words(progress: RunProgress | None) -> str:
 
     Args:
         progress: State of a running cell. None: "".
+
+    Returns:
+        Text with thousands separators.
     """
     return "" if progress is None else f"{progress.work} {progress.done:,}/{progress.total:,}"
 
@@ -92,6 +95,9 @@ def percent(score: float | None) -> str:
 
     Args:
         score: A score from −1 to 1. None: "".
+
+    Returns:
+        Text such as `81.2`.
     """
     return "" if score is None else f"{100 * score:.1f}"
 
@@ -174,7 +180,11 @@ class Planner:
         self.summary = Summary()
 
     def run(self) -> Summary:
-        """Run all cells. On SIGTERM and Ctrl-C the running cells save their progress."""
+        """Run all cells. On SIGTERM and Ctrl-C the running cells save their progress.
+
+        Returns:
+            Finished, skipped and failed cells.
+        """
         self._plan()
         before = signal.signal(signal.SIGTERM, on_sigterm)
         try:

@@ -51,7 +51,11 @@ class Offer:
 
 
 def all_jobs() -> Iterator[Job]:
-    """Return every row of every sweep with rows, and every experiment. Composing each is fast."""
+    """Return every row of every sweep with rows, and every experiment. Composing each is fast.
+
+    Yields:
+        A job with its words and its composition.
+    """
     for path in sorted((CONFIGURATION / "sweep").glob("*.yaml")):
         yield from sweep_jobs(path.stem)
     folder = CONFIGURATION / "experiment"
@@ -198,6 +202,9 @@ def reason(number: Published) -> str:
 
     Args:
         number: The published figure.
+
+    Returns:
+        Part of a sentence.
     """
     if not number.dataset:
         return "an average, or a difference, that is no column here"

@@ -44,7 +44,12 @@ class Attempt(Protocol):
     facts: Mapping[str, Any]
     since: float
 
-    def poll(self) -> Ended | None: ...
+    def poll(self) -> Ended | None:
+        """Check whether the attempt has ended.
+
+        Returns:
+            Its end, or None while it runs.
+        """
 
 
 class Runner(Protocol):
@@ -59,8 +64,19 @@ class Runner(Protocol):
     begins: Event
     poll_seconds: float
 
-    def capacity(self) -> int: ...
-    def describe(self) -> str: ...
+    def capacity(self) -> int:
+        """Current maximum of concurrent cells.
+
+        Returns:
+            At least 1.
+        """
+
+    def describe(self) -> str:
+        """Describe the runner for the log.
+
+        Returns:
+            Part of a sentence.
+        """
 
     def start(self, cell: SweepCell, log: Path) -> Attempt:
         """Start an attempt.
@@ -102,6 +118,11 @@ class LocalAttempt:
         self.since = time.monotonic()
 
     def poll(self) -> Ended | None:
+        """Check whether the process has ended.
+
+        Returns:
+            Exit status, or None while it runs.
+        """
         status = self.process.poll()
         if status is None:
             return None
@@ -137,7 +158,7 @@ class LocalRunner:
     ) -> None:
         self.program = list(program)
         self.devices = devices
-        self.gpus = [str(gpu) for gpu in (visible_gpus() if gpus is None else gpus)] if devices else []
+        self.gpus = [str(gpu) for gpu in (_visible_gpus() if gpus is None else gpus)] if devices else []
         cores = num_cores()
         if jobs is None:
             jobs = len(self.gpus) // devices if self.gpus else cores // CORES_PER_CELL
@@ -152,6 +173,9 @@ class LocalRunner:
 
         Args:
             slot: Position of the process among those that run now, from 0. It decides about GPUs.
+
+        Returns:
+            Name of a variable → value.
         """
         variables = _thread_variables(self.threads)
         if self.gpus:
@@ -161,9 +185,19 @@ class LocalRunner:
         return variables
 
     def capacity(self) -> int:
+        """Number of cells that run at a time.
+
+        Returns:
+            At least 1.
+        """
         return self.jobs
 
     def describe(self) -> str:
+        """Describe the runner for the log.
+
+        Returns:
+            Part of a sentence.
+        """
         return f"{self.jobs} at a time, {self.threads} threads each"
 
     def start(self, cell: SweepCell, log: Path) -> LocalAttempt:
@@ -179,7 +213,7 @@ class LocalRunner:
         self.running = [attempt for attempt in self.running if attempt.process.poll() is None]
         taken = {attempt.slot for attempt in self.running}
         slot = next(slot for slot in range(len(taken) + 1) if slot not in taken)
-        environment = program_environment() | self.environment(slot)
+        environment = _program_environment() | self.environment(slot)
         process = start([*self.program, *cell.words, *OF_A_CELL], str(log), environment)
         self.running.append(LocalAttempt(process, slot))
         return self.running[-1]
@@ -209,8 +243,12 @@ class LocalRunner:
         """Release nothing."""
 
 
-def program_environment() -> dict[str, str]:
-    """Return the environment without HYDRA_FULL_ERROR."""
+def _program_environment() -> dict[str, str]:
+    """Return the environment without HYDRA_FULL_ERROR.
+
+    Returns:
+        Name of a variable → value.
+    """
     return {name: value for name, value in os.environ.items() if name != "HYDRA_FULL_ERROR"}
 
 
@@ -218,8 +256,12 @@ def _thread_variables(threads: int) -> dict[str, str]:
     return dict.fromkeys(THREAD_VARIABLES, str(threads))
 
 
-def visible_gpus() -> list[str]:
-    """Return the GPUs visible to a process here, by their names in CUDA_VISIBLE_DEVICES."""
+def _visible_gpus() -> list[str]:
+    """Return the GPUs visible to a process here, by their names in CUDA_VISIBLE_DEVICES.
+
+    Returns:
+        Names, or numbers from 0.
+    """
     variable = os.environ.get("CUDA_VISIBLE_DEVICES")
     if variable is not None:
         return [gpu for gpu in variable.split(",") if gpu.strip()]
@@ -269,6 +311,11 @@ class ClusterAttempt:
         self.over_since: float | None = None
 
     def poll(self) -> Ended | None:
+        """Check whether the job has ended, by the file that its node writes.
+
+        Returns:
+            Exit status and a message, or None while it waits or runs.
+        """
         try:
             facts = json.loads(self.state.read_text(encoding="utf-8"))
             status = facts.get("status")
@@ -375,12 +422,27 @@ class SlurmRunner(ClusterRunner):
         }
 
     def capacity(self) -> int:
+        """Number of jobs in the queue at a time.
+
+        Returns:
+            At least 1.
+        """
         return self.jobs
 
     def describe(self) -> str:
+        """Describe the runner for the log.
+
+        Returns:
+            Part of a sentence.
+        """
         return f"up to {counted(self.jobs, 'jobs')} in the queue of {self.cluster}, {counted(self.cpus, 'cores')} each"
 
     def environment(self) -> dict[str, str]:
+        """Environment variables of a job.
+
+        Returns:
+            Name of a variable → value.
+        """
         return _thread_variables(self.cpus)
 
     def parameters(self, cell: SweepCell) -> dict[str, Any]:
@@ -388,6 +450,9 @@ class SlurmRunner(ClusterRunner):
 
         Args:
             cell: It names the job. Its GPUs are requested if the launcher sets none.
+
+        Returns:
+            Parameter → value.
         """
         gpus = cell.devices if self.gpus is None else self.gpus
         return self.asked | {"name": f"juzhen-{cell.name}"} | ({"gpus_per_node": gpus} if gpus else {})
@@ -476,7 +541,7 @@ class RayRunner(ClusterRunner):
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         machine = {
             "num_cpus": num_cores(),
-            "num_gpus": len(visible_gpus()),
+            "num_gpus": len(_visible_gpus()),
             "object_store_memory": STORE_BYTES,
         }
         ray.init(
@@ -499,16 +564,29 @@ class RayRunner(ClusterRunner):
         return sum(int(min(have.get(kind, 0) // number for kind, number in share.items())) for have in nodes)
 
     def capacity(self) -> int:
-        """Return the current number of cells that all nodes have room for. Nodes may join and leave."""
+        """Return the current number of cells that all nodes have room for. Nodes may join and leave.
+
+        Returns:
+            At least 1.
+        """
         room = max(1, self._room())
         return min(room, self.jobs or room)
 
     def describe(self) -> str:
+        """Describe the runner for the log.
+
+        Returns:
+            Part of a sentence.
+        """
         return f"{self.capacity()} at a time on Ray, {self.cpus} threads each"
 
     def environment(self) -> dict[str, str]:
-        """Return the environment of the sweep, without variables of a node."""
-        inherited = program_environment().items()
+        """Return the environment of the sweep, without variables of a node.
+
+        Returns:
+            Name of a variable → value.
+        """
+        inherited = _program_environment().items()
         ours = {name: value for name, value in inherited if not name.startswith(OF_THE_NODE)}
         return ours | _thread_variables(self.cpus)
 

@@ -204,7 +204,11 @@ class HyperparameterSearch:
         remove_file(Path(self._alive.lock_file))
 
     def next(self) -> optuna.Trial | None:
-        """Return an abandoned trial of a dead process, else a new one. None when there are enough."""
+        """Return an abandoned trial of a dead process, else a new one. None when there are enough.
+
+        Returns:
+            The trial, marked with this worker, or None.
+        """
         with self.lock:
             self._take_back()
             trials = self.study.get_trials(deepcopy=False)
@@ -253,6 +257,11 @@ class HyperparameterSearch:
         return any(trial.state is TrialState.COMPLETE for trial in self.trials())
 
     def trials(self) -> list[FrozenTrial]:
+        """All trials of the study, in the order in which they were made.
+
+        Returns:
+            Trials of Optuna.
+        """
         return self.study.get_trials(deepcopy=False)
 
     def _agree(self, key: str) -> None:
@@ -500,6 +509,9 @@ def search_markdown(search: HyperparameterSearch, *, seed: int) -> str:
     Args:
         search: The study.
         seed: Seed of a run if the search has no list of seeds.
+
+    Returns:
+        Markdown with a final line break.
     """
     trials = search.trials()
     complete = [trial for trial in trials if trial.state is TrialState.COMPLETE]

@@ -61,6 +61,9 @@ class Status:
 
         Args:
             state: The state.
+
+        Returns:
+            Number of cells.
         """
         return sum(cell_state is state for _, cell_state in self.cells)
 
@@ -120,6 +123,9 @@ def to_console(status: Status) -> Group:
 
     Args:
         status: Result of `read_status`.
+
+    Returns:
+        Renderable of rich.
     """
     rows = []
     order = list(State)
@@ -160,6 +166,9 @@ def at_work(history: History) -> float:
 
     Args:
         history: History of the cell.
+
+    Returns:
+        Seconds.
     """
     return (datetime.now(UTC) - datetime.fromisoformat(history.at)).total_seconds()
 
@@ -169,6 +178,9 @@ def summary(status: Status) -> str:
 
     Args:
         status: Result of `read_status`.
+
+    Returns:
+        Text without a line break.
     """
     counts = [f"{status.count(state)} {state}" for state in reversed(State) if status.count(state)]
     line = f"{counted(len(status.cells), 'runs')}: {', '.join(counts)}"

@@ -74,12 +74,26 @@ class CellLauncher(Launcher):
             cells: Cells that may be run. Their GPUs decide about devices.
             ledger: Ledger in the folder of the sweep.
 
+        Returns:
+            Starts the cells and reports their end.
+
         Raises:
             UserError: No runner is possible.
         """
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
-        """Run the cells. Exit with status 1 if one failed in its last attempt, after all others are done."""
+        """Run the cells.
+
+        Args:
+            job_overrides: Words of each cell.
+            initial_job_idx: Number of the first cell.
+
+        Returns:
+            []. The result of a cell is in its folder.
+
+        Raises:
+            SystemExit: Status 1, if a cell failed in its last attempt. All others are done by then.
+        """
         setup_globals()
         configure_log(self.config.hydra.hydra_logging, self.config.hydra.verbose)
         configs = [self._compose(overrides, initial_job_idx + i) for i, overrides in enumerate(job_overrides)]
@@ -181,7 +195,11 @@ def require_data_of(config: DictConfig, launcher: Launcher) -> None:
 
 
 def program() -> list[str]:
-    """Return the program as started, with its configuration flags. Overrides may follow."""
+    """Return the program as started, with its configuration flags. Overrides may follow.
+
+    Returns:
+        Interpreter, script and flags.
+    """
     flags, _ = flag_parser().parse_known_args(sys.argv[1:])
     values = {f"--{name}": getattr(flags, name.replace("-", "_")) for name in CONFIGURATION_FLAGS}
     overrides = [word for flag, value in values.items() if value for word in (flag, value)]
@@ -228,7 +246,17 @@ class RowSweeper(CellSweeper):
         self.max_batch_size = max_batch_size
 
     def sweep(self, arguments: list[str]) -> Any:
-        """Launch the checked cells in the loader. Raises the error of a cell in Hydra's launchers."""
+        """Launch the checked cells in the loader.
+
+        Args:
+            arguments: Overrides of the sweep. The cells in the loader already hold them.
+
+        Returns:
+            Output of Hydra's launcher for each batch of cells.
+
+        Raises:
+            Exception: The error of a cell, in Hydra's launchers.
+        """
         cells = [list(words) for words in self.context.config_loader.cells]  # type: ignore[attr-defined]
         folder = Path(self.config.hydra.sweep.dir)
         folder.mkdir(parents=True, exist_ok=True)

@@ -89,7 +89,11 @@ class Choices:
         }
 
     def words(self) -> list[str]:
-        """Return non-default choices as options of the verb."""
+        """Return non-default choices as options of the verb.
+
+        Returns:
+            Options such as `--name` and their values. [] if all have their defaults.
+        """
         usual = asdict(AS_IT_LOOKS) | AS_IT_LOOKS.shares(SHARE, SHARE)
         values = asdict(self) | self.shares(SHARE, SHARE)
         values = {key: value for key, value in values.items() if value != usual[key]}
@@ -104,6 +108,9 @@ class Choices:
 
         Args:
             spell: Formats an option in messages. None formats it as an option of this verb.
+
+        Returns:
+            Columns, header, quotes, sheet and separator of cells.
         """
         from juzhen.core.errors import typed
         from juzhen.data.tables import TableReading, parse_columns
@@ -358,6 +365,9 @@ def training_words(name: str, kind: str, *, model: str = "biencoder") -> list[st
         name: Name of the set.
         kind: Its row type.
         model: Option of the group `model`. It decides about the loss.
+
+    Returns:
+        Overrides of train.py.
     """
     if model in LEXICAL:
         return ["dataset=[]", setting(f"+dataset@evaluate.{name}", name), "benchmark=none"]

@@ -145,7 +145,7 @@ def encode(
     lost = loaded.lost_tokens(texts)
     if cut_report is not None:
         _write_cut_report(cut_report, lost, loaded.max_length, line_numbers)
-    if line := cut_lines(lost, loaded.max_length, line_numbers):
+    if line := _cut_lines(lost, loaded.max_length, line_numbers):
         print(line, file=sys.stderr)
     if loaded.score_head is not None:
         print(
@@ -189,13 +189,16 @@ def _standard_input() -> bytes:
     return sys.stdin.read().encode() if stream is None else stream.read()
 
 
-def cut_lines(lost: Any, max_length: int, line_numbers: Sequence[int]) -> str | None:
+def _cut_lines(lost: Any, max_length: int, line_numbers: Sequence[int]) -> str | None:
     """Return a line about truncated texts, or None if there are none.
 
     Args:
         lost: Number of truncated tokens of each text.
         max_length: Longest text of the encoder, in tokens.
         line_numbers: Line of each text in its file.
+
+    Returns:
+        The line, or None.
     """
     cut = [number for number, count in zip(line_numbers, lost.tolist(), strict=True) if count]
     if not cut:

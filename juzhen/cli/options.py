@@ -307,6 +307,9 @@ def data_folder(folder: Path | None, *, may_lack: bool = False) -> Path:
         folder: As typed. None takes $JUZHEN_DATA, or data.
         may_lack: Accept a missing folder, because it is going to be made.
 
+    Returns:
+        The folder.
+
     Raises:
         UserError: The folder does not exist, or JUZHEN_DATA names a file.
     """

@@ -455,7 +455,11 @@ def tell_about(arguments: Sequence[str], *, conf_dir: Path) -> bool:
 
 
 def version_line() -> str:
-    """Return a line such as `juzhen 0.1.0 (torch 2.9.1, Python 3.12.3)`."""
+    """Return a line such as `juzhen 0.1.0 (torch 2.9.1, Python 3.12.3)`.
+
+    Returns:
+        The line, without a line break.
+    """
     import platform
 
     return f"juzhen {_version(DISTRIBUTION)} (torch {_version('torch')}, Python {platform.python_version()})"
@@ -466,6 +470,9 @@ def info_lines(conf_dir: Path) -> Iterator[str]:
 
     Args:
         conf_dir: Folder of the configuration. The answer names it.
+
+    Yields:
+        Lines without line breaks.
     """
     from juzhen.core.machine import describe_environment, found_hardware
 

@@ -81,8 +81,12 @@ METAVARS = {int: "N", float: "NUMBER", str: "NAME", Path: "FILE"}
 HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
 
 
-def find_suite() -> bool:
-    """Make the packages of the clone importable. Return False for a library without a clone."""
+def _find_suite() -> bool:
+    """Make the packages of the clone importable.
+
+    Returns:
+        False for a library without a clone.
+    """
     if not (ROOT / "train.py").is_file():
         return False
     if str(ROOT) not in sys.path:
@@ -91,7 +95,12 @@ def find_suite() -> bool:
 
 
 def known_verbs() -> list[str]:
-    return [name for name in VERBS if (name not in SUITE or find_suite()) and is_there(module_of(name))]
+    """List the verbs whose modules are installed, with those of the suite in a clone.
+
+    Returns:
+        Names, in the order of the help.
+    """
+    return [name for name in VERBS if (name not in SUITE or _find_suite()) and is_there(module_of(name))]
 
 
 def module_of(name: str) -> str:
@@ -99,6 +108,9 @@ def module_of(name: str) -> str:
 
     Args:
         name: A verb. An unknown one has a module that does not exist.
+
+    Returns:
+        Dotted name.
     """
     return SUITE.get(name, f"juzhen.cli.{SHARED.get(name, name)}")
 
@@ -189,6 +201,9 @@ def current_name(name: str) -> str:
 
     Args:
         name: First word of a command line. It need not be a verb.
+
+    Returns:
+        The present name, or `name`.
     """
     if name not in RENAMED_VERBS:
         return name
@@ -214,7 +229,7 @@ def verb(name: str) -> Any:
         hint = f"Type {meant}" if meant else nearest(name, known)
         listed = "" if meant or hint.startswith("Known") else f" Known: {', '.join(known)}"
         raise UserError(f"{name}: unknown command. {hint}{listed}. See juzhen --help")
-    if not find_suite() and name in SUITE:
+    if not _find_suite() and name in SUITE:
         raise UserError(
             f"juzhen {name} belongs to the suite, which is not installed with the library. Clone juzhen, and type "
             "pip install -e . there"
@@ -259,6 +274,9 @@ def flags(name: str, part: str = "") -> list[str]:
     Args:
         name: A verb.
         part: Its subcommand, such as "index search". "", or another text: the options of all subcommands.
+
+    Returns:
+        Options with their dashes, short forms left out.
     """
     known = commands(name)
     chosen = [known[part]] if part in known else known.values()

@@ -241,6 +241,11 @@ class Readings:
             self.codes.append(codes[:room].copy())  # a view would keep the whole array alive
 
     def counted(self) -> Unknown:
+        """Count the unknown characters of all readings.
+
+        Returns:
+            Counts of one encoder.
+        """
         import numpy as np
 
         pairs = equal_pairs(self.texts, np.concatenate(self.codes)) if self.codes else 0
@@ -365,7 +370,11 @@ class Truncations:
         return " ".join([*told, *([advice] if told else []), *self.notes])
 
     def unknown_lines(self) -> list[str]:
-        """Describe the unknown characters of each encoder that has some."""
+        """Describe the unknown characters of each encoder that has some.
+
+        Returns:
+            One line for each encoder. [] if all characters are known.
+        """
         return [line for readings in self.readings.values() if (line := readings.counted().line())]
 
     def show(self, advice: str = ELSEWHERE) -> None:

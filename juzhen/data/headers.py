@@ -635,5 +635,8 @@ def is_label(value: str) -> bool:
 
     Args:
         value: Label as written.
+
+    Returns:
+        False for numbers and for other words.
     """
     return CLASS_LABELS.fullmatch(plain_label(value)) is not None

@@ -66,6 +66,9 @@ def pairs_to_grade(examples: Examples, *, limit: int | None, seed: int) -> Pairs
 
     Returns:
         The pairs.
+
+    Raises:
+        UserError: The set holds other rows.
     """
     if examples.kind is Kind.TRIPLET:
         examples = convert_rows(examples, Kind.LABELLED_PAIR)
@@ -85,7 +88,7 @@ def pairs_to_grade(examples: Examples, *, limit: int | None, seed: int) -> Pairs
 
 
 def graded(scores: Float[np.ndarray, "pairs"], grade: str) -> list[str]:
-    """Return logits or their sigmoid. Raises UserError if all scores are equal.
+    """Return logits or their sigmoid.
 
     Args:
         scores: Logit of each pair.
@@ -93,6 +96,9 @@ def graded(scores: Float[np.ndarray, "pairs"], grade: str) -> list[str]:
 
     Returns:
         The numbers as text.
+
+    Raises:
+        UserError: All scores are equal.
     """
     values = scores.astype(np.float64)
     if grade == "probability":
@@ -160,7 +166,7 @@ class Triplets:
 
     @classmethod
     def of(cls, examples: Examples, *, limit: int | None, seed: int) -> "Triplets":
-        """Return at most `limit` triplets of a set. Raises UserError for a set without triplets.
+        """Return at most `limit` triplets of a set.
 
         Args:
             examples: The set.
@@ -169,6 +175,9 @@ class Triplets:
 
         Returns:
             The triplets.
+
+        Raises:
+            UserError: The set has no triplets, and its rows do not make some.
         """
         if Kind.TRIPLET not in (examples.kind, *CONVERSIONS[examples.kind]):
             raise UserError(

@@ -70,6 +70,9 @@ def most_needed(
 
     Returns:
         Token ids.
+
+    Raises:
+        UserError: `size` leaves no room besides the special tokens.
     """
     spelt = tokenizer.get_vocab()
     always = {*tokenizer.all_special_ids, *tokenizer.get_added_vocab().values()}

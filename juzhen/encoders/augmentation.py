@@ -285,7 +285,11 @@ class Synonyms:
 
 @cache
 def builtin_synonyms() -> Synonyms:
-    """The lexicon that comes with juzhen: a line is a group, its words separated by tabs."""
+    """The lexicon that comes with juzhen: a line is a group, its words separated by tabs.
+
+    Returns:
+        Groups of synonyms, read once.
+    """
     rows = [line for path in sorted(LEXICON.glob("*.tsv")) for line in read_text(path).split("\n")]
     return Synonyms(line.split("\t") for line in rows if line and not line.startswith("#"))
 

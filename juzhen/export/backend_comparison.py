@@ -37,7 +37,7 @@ NEAR = 0.05
 """Difference up to which rounding of products is a reason."""
 
 
-def diagnose_mismatch(
+def _diagnose_mismatch(
     encoder: SentenceEncoder,
     texts: list[str],
     row: int,
@@ -57,6 +57,9 @@ def diagnose_mismatch(
         expected: Vectors of all texts.
         encode: The backend, called for this text only.
         rounded: Reason to report if it rounds and nothing explains more. "" if it should not round.
+
+    Returns:
+        Name of the mistake and its description, or "".
     """
     apart = float(np.abs(vector - expected[row]).max())
     best, reason_text = SHARE * apart, ""
@@ -191,6 +194,11 @@ class BackendResult:
     failed: bool = False
 
     def as_dict(self) -> dict[str, Any]:
+        """Convert the result to plain data.
+
+        Returns:
+            Field → value.
+        """
         return asdict(self)
 
 
@@ -285,7 +293,7 @@ def _compared(
     if not len(rows):
         return BackendResult(name, largest, reason=_length(encoder, texts[0], vectors[0]))
     row = int(rows[0])
-    reason = diagnose_mismatch(
+    reason = _diagnose_mismatch(
         encoder, texts, row, unit(vectors[row : row + 1])[0], expected, encode, rounded=rounded
     )
     failed = reason != rounded or not rounded or largest > NEAR
@@ -373,6 +381,9 @@ def is_server(address: str) -> bool:
 
     Args:
         address: A folder, or an address with its scheme.
+
+    Returns:
+        False for any other text.
     """
     return address.startswith(("http://", "https://"))
 

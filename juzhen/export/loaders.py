@@ -114,6 +114,9 @@ def require_export(folder: str | Path) -> Path:
     Args:
         folder: Folder of `export_encoder`.
 
+    Returns:
+        `folder` as a path.
+
     Raises:
         UserError: The folder lacks the settings of a graph and modules.json.
     """
@@ -412,6 +415,9 @@ class RemoteServer:
 
         Args:
             texts: At least one text.
+
+        Returns:
+            float32 array (texts, dim).
 
         Raises:
             UserError: The server cannot be reached, or it answers something else than an embedding per text.

@@ -236,6 +236,9 @@ def differ(values: np.ndarray) -> bool:
 
     Args:
         values: Array whose first axis has the rows. It may be empty.
+
+    Returns:
+        False for fewer than two rows.
     """
     return bool((values != values[:1]).any())
 

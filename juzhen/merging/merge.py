@@ -210,6 +210,12 @@ class Models:
         Args:
             weights: One per model.
             density, scale, seed: As in `juzhen.merge`.
+
+        Returns:
+            The encoder, which is the same object in each call.
+
+        Raises:
+            UserError: The method cannot merge these weights, or the result is not finite.
         """
         how, target = METHODS[method], self.encoder.state_dict()
         numbers = {"density": density, "scale": scale, "generator": torch.Generator().manual_seed(seed)}
@@ -412,6 +418,9 @@ def merge_models(models: Models, recipe: MergeRecipe, settings: EvaluationSettin
 
     Returns:
         The encoder in evaluation mode, its weights, and what was tried.
+
+    Raises:
+        UserError: The recipe needs sets and none is given, or the weights cannot be merged.
     """
     numbers: dict[str, Any] = {"density": recipe.density, "scale": recipe.scale, "seed": recipe.seed}
     count = len(models)
@@ -494,6 +503,9 @@ def opened_models(models: Sequence[Any], base: Any, base_name: str = "") -> Mode
         base: The same, or None.
         base_name: Name of the base for messages.
 
+    Returns:
+        The loaded models, checked to fit together.
+
     Raises:
         UserError: As of `Models`.
     """
@@ -512,6 +524,9 @@ def dev_settings(sets: Sequence[Any], **where: Any) -> EvaluationSettings:
     Args:
         sets: Descriptions of sets.
         **where: Other fields of the settings, with `data_dir`.
+
+    Returns:
+        Settings for `DevScore`.
     """
     settings = EvaluationSettings(**where | {"data_dir": str(where["data_dir"])})
     settings.evaluation.splits, settings.evaluation.bootstrap_samples = ["dev"], 0

@@ -137,6 +137,9 @@ def share_of(part: int, total: int) -> str:
     Args:
         part: At most `total`.
         total: 0 gives no share.
+
+    Returns:
+        Text with thousands separators.
     """
     return f"{part:,} of {total:,}" + (f" ({percent(part, total)})" if total else "")
 
@@ -191,6 +194,9 @@ class MiningResult:
                 that no other rule drops (`candidates`), and how many max_score drops (`refused`).
             rows: Pairs of a query and a positive by their number of negatives: `enough`, `fewer` than
                 requested, `none`.
+
+        Returns:
+            Counts by key.
         """
         counts = [json.loads(pq.read_schema(path).metadata[COUNTS]) for path in self.shards]
         reasons, usable = Counter[str](), Counter[str]()
@@ -217,6 +223,9 @@ class MiningResult:
 
         A query has a row for each of its positives, relabelled ones last. With `positive_reference=own` it has a row
         for each positive with negatives. Pairs without a negative have no row.
+
+        Yields:
+            Texts of one row.
         """
         for query, *documents in self._rows():
             yield [self.ranking.queries[query], *(self.ranking.corpus[number] for number in documents)]

@@ -281,6 +281,9 @@ class Report:
 
         Args:
             key: Key of one of `tables`, such as "leaks".
+
+        Returns:
+            The table.
         """
         return next(table for table in self.tables if table.key == key)
 

@@ -122,7 +122,11 @@ def figure(source: str, line: Mapping[str, str]) -> Published:
 
 
 def load_published() -> list[Published]:
-    """Read every included figure, source by source: measurements, claims and targets."""
+    """Read every included figure, source by source: measurements, claims and targets.
+
+    Returns:
+        All figures, by file name and line.
+    """
     return [
         figure(path.stem, line) for path in sorted(PUBLISHED.glob("*.csv")) for _, line in csv_rows(path)[1]
     ]

@@ -99,7 +99,11 @@ TRIMMED = 0.04
 
 
 def palettes() -> dict[str, dict[str, list[str]]]:
-    """Return `s` for scores and `g` for gains → light and dark → colours of the steps."""
+    """Return `s` for scores and `g` for gains → light and dark → colours of the steps.
+
+    Returns:
+        Colours as #rrggbb, from the lowest step to the highest.
+    """
     shares = [TRIMMED + (1 - 2 * TRIMMED) * step / (STEPS - 1) for step in range(STEPS)]
     evenly = [step / (STEPS - 1) for step in range(STEPS)]
     return {
@@ -112,7 +116,11 @@ def palettes() -> dict[str, dict[str, list[str]]]:
 
 
 def rules() -> str:
-    """Return the style of `data-heat="s0"` and so on: background and text colour of each step."""
+    """Return the style of `data-heat="s0"` and so on: background and text colour of each step.
+
+    Returns:
+        CSS, one rule for each step.
+    """
     lines = []
     for name, themes in palettes().items():
         for step, (light, dark) in enumerate(zip(themes["light"], themes["dark"], strict=True)):

@@ -95,7 +95,11 @@ class Transfer:
         )
 
     def averages_table(self) -> ReportTable:
-        """Average the columns. Each set counts once, whatever its size."""
+        """Average the columns. Each set counts once, whatever its size.
+
+        Returns:
+            One line for each row of the matrix, in points (×100).
+        """
         note = (
             "In-domain: the row was trained on the set's train split, alone or among others. Zero-shot: the other "
             "sets, without leaky ones. Each set counts once, whatever its size. Rows that lack a score have fewer "
@@ -146,7 +150,11 @@ class Transfer:
         return ReportTable("helpers", title, note, head, [line for *_, line in ranked])
 
     def targets_table(self) -> ReportTable:
-        """List evaluation sets, the hardest for rows of other sets first."""
+        """List evaluation sets, the hardest for rows of other sets first.
+
+        Returns:
+            One line for each evaluation set, in points (×100).
+        """
         note = (
             "Hardest first: by the median over rows that were not trained on the set and do not leak into it. A set "
             "that its own training reaches and no other does needs training of its own."
@@ -190,6 +198,9 @@ def single_set_rows(matrix: Matrix) -> list[Row]:
 
     Args:
         matrix: The transfer matrix.
+
+    Returns:
+        Rows of the matrix, in their order.
     """
     return [row for row in matrix.rows if len(row.sets) == 1]
 
@@ -319,6 +330,9 @@ def duration(seconds: float) -> str:
 
     Args:
         seconds: Seconds. NaN gives MISSING.
+
+    Returns:
+        Text such as `7 min`.
     """
     return MISSING if pd.isna(seconds) else time_in_words(seconds)
 

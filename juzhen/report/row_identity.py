@@ -73,6 +73,9 @@ class Identity:
 
         Args:
             key: Dotted key.
+
+        Returns:
+            False if the key or a key above it is unread.
         """
         return not is_below_any(key, self.unread)
 
@@ -203,6 +206,9 @@ def is_curriculum(result: Result) -> bool:
 
     Args:
         result: Result of a run. One stage that lists its sets is not a curriculum.
+
+    Returns:
+        False for one stage.
     """
     schedule = result.config["schedule"]
     if isinstance(schedule, str):

@@ -80,11 +80,21 @@ class ReportTable:
         return [column for column, name in enumerate(self.head) if name in WORDED]
 
     def markdown(self) -> str:
+        """Format the table as Markdown.
+
+        Returns:
+            The table, or `empty` without rows.
+        """
         return (
             markdown_table(self.head, self.body, numbers=self.numbers) if self.body else self.empty or NOTHING
         )
 
     def console(self) -> "rich.table.Table | str":
+        """Format the table for a terminal.
+
+        Returns:
+            A table of rich, or `empty` without rows.
+        """
         numbers = [self.head[column] for column in self.numbers]
         return console_table(self.head, self.body, numbers=numbers) if self.body else self.empty or NOTHING
 
@@ -256,6 +266,9 @@ def letters_line(wins: Beaten) -> str:
 
     Args:
         wins: (label, column) → letters of beaten rows.
+
+    Returns:
+        A sentence, or "".
     """
     if not wins:
         return ""
@@ -378,6 +391,9 @@ def heading(column: str, matrix: Matrix | None = None) -> str:
     Args:
         column: `split/dataset`.
         matrix: Adds the metric if that of the column differs from the matrix. None: no metric is added.
+
+    Returns:
+        Text of the heading.
     """
     split, dataset = column.split("/")
     own = matrix is not None and matrix.measures[column] != matrix.metric
@@ -438,6 +454,9 @@ def with_interval(value: float, low: float | None, high: float | None) -> str:
         value: Score as a fraction.
         low: Lower end. None leaves the interval out.
         high: Upper end.
+
+    Returns:
+        Text such as `81.2 [80.1, 82.3]`.
     """
     return f"{percent(value)} {interval(low, high)}".removesuffix(f" {MISSING}")
 
@@ -447,6 +466,9 @@ def mean_and_deviation(cell: Cell) -> str:
 
     Args:
         cell: Cell of one seed, which has no deviation, or of several.
+
+    Returns:
+        Text such as `81.2 ± 0.3`, or `81.2` for one seed.
     """
     return percent(cell.mean) + (f" ± {percent(cell.std)}" if cell.std is not None else "")
 
@@ -502,6 +524,11 @@ SAID, VALUE = re.compile(r"\bsay`([^`]*)`"), re.compile(r"\$\{[^}]*\}")
 
 @cache
 def pairs() -> dict[str, str]:
+    """Read the translations of the tables.
+
+    Returns:
+        English text → Chinese text, read once.
+    """
     return {row["english"]: row["chinese"] for _, row in csv_rows(PAIRS)[1]}
 
 
@@ -583,6 +610,9 @@ def in_chinese(text: str) -> str:
 
     Args:
         text: English text, or a name.
+
+    Returns:
+        The Chinese text, or `text` without a translation.
     """
     return chinese(text) or text
 
@@ -626,6 +656,9 @@ class Words:
         Args:
             text: English text.
             name: The text may be a name, which has no Chinese.
+
+        Returns:
+            `text`.
         """
         translated = chinese(text.strip())
         if re.search("[A-Za-z]", text) and not COLUMN.fullmatch(text) and not (name and translated is None):

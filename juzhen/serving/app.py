@@ -311,6 +311,11 @@ class Clients:
         return reply | self._identity() | {"meta": {"warnings": ranking.warnings}}
 
     def models(self) -> dict[str, Any]:
+        """List the models in the form of Infinity.
+
+        Returns:
+            `object` and `data`, one entry for each model.
+        """
         service = self._service
         stats = {
             "queue_fraction": service.batcher.tokens / service.limits.queue_tokens,

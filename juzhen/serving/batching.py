@@ -141,7 +141,11 @@ class Batcher:
         return job.answer
 
     def retry_after(self) -> int:
-        """Estimate seconds until the queue is empty."""
+        """Estimate seconds until the queue is empty.
+
+        Returns:
+            Whole seconds, from 1 to LONGEST_RETRY.
+        """
         seconds = self.tokens / self._speed if self._speed else 1.0
         return max(1, min(math.ceil(seconds), LONGEST_RETRY))
 
@@ -298,5 +302,10 @@ class Metrics:
         self._queue.set(self._waiting())
 
     def page(self) -> bytes:
+        """Format the metrics for Prometheus.
+
+        Returns:
+            Text in UTF-8.
+        """
         self._queue.set(self._waiting())
         return generate_latest(self._registry)

@@ -74,7 +74,11 @@ class Connections:
 
 
 def most_connections() -> int:
-    """Return the system's limit of open files minus files in use and SPARE_FILES."""
+    """Return the system's limit of open files minus files in use and SPARE_FILES.
+
+    Returns:
+        From 1 to MOST_CONNECTIONS.
+    """
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if limit == resource.RLIM_INFINITY:
         return MOST_CONNECTIONS
@@ -210,8 +214,12 @@ class JsonLines(logging.Handler):
         _log_event("log", **facts)
 
 
-def log_settings() -> dict[str, Any]:
-    """As `logging.config` reads them."""
+def _log_settings() -> dict[str, Any]:
+    """Settings of the server's log, which writes one JSON line for each record.
+
+    Returns:
+        Dictionary for `logging.config.dictConfig`.
+    """
     settings = {"handlers": ["json"], "level": "WARNING", "propagate": False}
     return {
         "version": 1,
@@ -397,7 +405,7 @@ class Server(uvicorn.Server):
                 middleware,
                 http=type("SharedConnection", (Connection,), {"shared": self.shared}),
                 ws="none",  # an upgrade would leave our deadlines
-                log_config=log_settings(),
+                log_config=_log_settings(),
                 access_log=False,
                 proxy_headers=bool(limits.proxies),
                 forwarded_allow_ips=list(limits.proxies),

@@ -388,7 +388,14 @@ class Service:
         }
 
     def index_facts(self) -> dict[str, Any]:
-        """Return the facts of the index. Raises RequestError without an index."""
+        """Return the facts of the index.
+
+        Returns:
+            Name → value, with the names of the models that search it.
+
+        Raises:
+            RequestError: The server has no index.
+        """
         models = self.models
         facts = require_corpus(models.corpus).facts(reranks=models.reranker is not None)
         return facts | {"models": [models.embedder.name, *models.corpora]}
@@ -475,7 +482,11 @@ class Service:
         }
 
     def listed(self) -> dict[str, Any]:
-        """List the models in OpenAI's form."""
+        """List the models in OpenAI's form.
+
+        Returns:
+            `object` and `data`, one entry for each encoder and for the reranker.
+        """
         models, data = self.models, []
         card = {"object": "model", "created": models.created, "owned_by": "juzhen"}
         for name, embedder in models.embedders.items():
@@ -489,7 +500,11 @@ class Service:
         return {"object": "list", "data": data}
 
     def info(self) -> dict[str, Any]:
-        """Return the first model, limits and thresholds in the form of text-embeddings-inference."""
+        """Return the first model, limits and thresholds in the form of text-embeddings-inference.
+
+        Returns:
+            Name → value. Unknown values are None.
+        """
         models, limits = self.models, self.limits
         encoder = models.embedder.encoder
         return {

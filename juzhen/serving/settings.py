@@ -91,13 +91,16 @@ class Keys:
 
     @classmethod
     def read(cls, file: Path | None) -> "Keys":
-        """The lines of a file, else the words of JUZHEN_API_KEYS. Raises UserError for a key that can be guessed.
+        """Read the lines of a file, else the words of JUZHEN_API_KEYS.
 
         Args:
             file: File of keys, separated by white space or commas. None reads the variable.
 
         Returns:
             The keys.
+
+        Raises:
+            UserError: A key can be guessed, or the file has none.
         """
         try:
             text = os.environ.get(KEYS_VARIABLE, "") if file is None else read_text(file, "utf-8-sig")

@@ -67,9 +67,10 @@ class StepMemory:
         return self.weights + self.gradients + self.optimizer + self.activations
 
     def words(self) -> str:
-        """
-        >>> StepMemory(2**30, 0, 0, 2**29).words()
-        '1.50 GiB (weights 1.00, gradients 0.00, optimizer 0.00, activations 0.50)'
+        """Describe the peak and its parts.
+
+        Returns:
+            Text in GiB.
         """
         parts = ("weights", "gradients", "optimizer", "activations")
         listed = ", ".join(f"{name} {getattr(self, name) / 2**30:.2f}" for name in parts)

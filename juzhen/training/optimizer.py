@@ -76,7 +76,14 @@ def adamw(
 
 
 def eight_bit_adamw() -> Callable[..., torch.optim.Optimizer]:
-    """Return torchao's AdamW with 8-bit moments, and allow torch.load to read its states."""
+    """Return torchao's AdamW with 8-bit moments, and allow torch.load to read its states.
+
+    Returns:
+        Class of the optimizer.
+
+    Raises:
+        UserError: torchao is not installed.
+    """
     require_packages("state_bits=8", "torchao", extra="large")
     from torchao.optim import AdamW8bit
 
