@@ -482,11 +482,7 @@ class Service:
         }
 
     def listed(self) -> dict[str, Any]:
-        """List the models in OpenAI's form.
-
-        Returns:
-            `object` and `data`, one entry for each encoder and for the reranker.
-        """
+        """List the models in OpenAI's form."""
         models, data = self.models, []
         card = {"object": "model", "created": models.created, "owned_by": "juzhen"}
         for name, embedder in models.embedders.items():
@@ -500,11 +496,7 @@ class Service:
         return {"object": "list", "data": data}
 
     def info(self) -> dict[str, Any]:
-        """Return the first model, limits and thresholds in the form of text-embeddings-inference.
-
-        Returns:
-            Name → value. Unknown values are None.
-        """
+        """Return the first model, limits and thresholds in the form of text-embeddings-inference."""
         models, limits = self.models, self.limits
         encoder = models.embedder.encoder
         return {
