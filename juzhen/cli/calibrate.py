@@ -14,7 +14,7 @@ from juzhen.core.calibration_files import SCALINGS
 from juzhen.core.errors import UserError
 from juzhen.core.file_guard import check_overwritable, require_writable
 from juzhen.core.machine import without_hub
-from juzhen.core.result import Threshold
+from juzhen.core.result import RESULT_FILE, Threshold
 from juzhen.core.text import markdown_table
 
 
@@ -56,6 +56,8 @@ def calibrate(
     """
     if not data:
         table.reading.require_unread(run, "Name a table by --data, or leave it out")
+        if not Path(run, RESULT_FILE).is_file():
+            raise UserError(f"{run}: no result in this folder. Name a finished run, or add --data pairs.csv")
     elif foreign := "--sets" if sets else "--data-dir" if data_dir else None:
         raise UserError(f"{foreign}: --data FILE replaces the sets of the run. Leave out one of the two")
     if not no_plot:
@@ -76,8 +78,8 @@ def calibrate(
     if data:
         without_hub()
         scored = files = ScoredFiles(run, data, reading=table.reading, batch_tokens=batch_tokens)
-        is_run = (Path(run) / ENCODER_FOLDER).is_dir()
-        names, place = [*files.sets], Path(run) if is_run else data[0].parent
+        names = [*files.sets]
+        place = Path(run) if Path(run, ENCODER_FOLDER).is_dir() else data[0].parent
     else:
         scored = of_run = ScoredRun(run, data_dir=data_dir, batch_tokens=batch_tokens)
         names, place = of_run.choose(sets, DECIDED), of_run.folder
@@ -85,7 +87,7 @@ def calibrate(
     require_writable(folder)
     require_same_weights([folder / f"calibration-{name}.json" for name in names], scored.weights)
     check_overwritable(*(folder / f"calibration-{name}.svg" for name in names))
-    rows: list[list[str]] = []
+    rows: list[tuple[str, ...]] = []
     decisions: list[tuple[str, Threshold]] = []
     notes: list[str] = []
     for name, report in fitted_sets(names, partial(calibrate_set, scored), notes):
@@ -98,12 +100,11 @@ def calibrate(
         for method in ("raw", *SCALINGS):
             numbers = ", ".join(f"{value:.4g}" for value in report["fitted"].get(method, ()))
             judged = [f"{report[method][measure]:.4f}" for measure in ("ece", "brier", "nll")]
-            rows.append([name, str(report["rows"]), method, numbers or "–", *judged])
+            rows.append((name, str(report["rows"]), method, numbers or "–", *judged))
         notes.append(f"{name}: {report['how']}")
         decisions.append((name, Threshold(**report["threshold"])))
     head = ("set", "rows", "scaling", "T or a, b", "ECE", "Brier", "NLL")
-    scalings = ReportTable("scalings", "", "", head, [tuple(row) for row in rows])
-    show_tables([scalings, decision_table(decisions)], notes)
+    show_tables([ReportTable("scalings", "", "", head, rows), decision_table(decisions)], notes)
     print(f"written to {folder}", file=sys.stderr)
 
 

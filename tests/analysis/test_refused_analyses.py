@@ -234,7 +234,7 @@ CALIBRATION = [
     *each(
         calibrated,
         [
-            ("calibrate nowhere", "nowhere: no result in this folder"),
+            ("calibrate nowhere", "nowhere: no result in this folder.* --data "),
             ("calibrate {joint} --sets demo_sts", r"Did you mean demo_qmc\?"),
             ("fuse {joint} {other} --sets demo_qcm", r"Did you mean demo_qmc\?"),
         ],
