@@ -198,7 +198,7 @@ class LocalRunner:
         Returns:
             Part of a sentence.
         """
-        return f"{self.jobs} at a time, {self.threads} threads each"
+        return f"{self.jobs} at a time, {counted(self.threads, 'threads')} each"
 
     def start(self, cell: SweepCell, log: Path) -> LocalAttempt:
         """Start a process in the first free slot.
@@ -578,7 +578,7 @@ class RayRunner(ClusterRunner):
         Returns:
             Part of a sentence.
         """
-        return f"{self.capacity()} at a time on Ray, {self.cpus} threads each"
+        return f"{self.capacity()} at a time on Ray, {counted(self.cpus, 'threads')} each"
 
     def environment(self) -> dict[str, str]:
         """Return the environment of the sweep, without variables of a node.
