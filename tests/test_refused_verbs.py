@@ -53,6 +53,9 @@ SLIPS = {
     "index build y": "juzhen index build FOLDER ENCODER FILE",
     "calibrate x faq.csv": "Type --data faq.csv",
     "leaks faq.csv": "Type --train faq.csv",
+    "leaks lcqmc": "Type --train lcqmc",
+    "score faq.csv runs/x": "juzhen score runs/x --file faq.csv",
+    "score faq.csv": "juzhen score runs/NAME --file faq.csv",
     "transfer x faq.csv": "juzhen dataset faq.csv",
     "score x 今天 明天 —decide": "Type --decide",
 }

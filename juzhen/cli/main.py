@@ -161,10 +161,11 @@ def _explained(error: typer.TyperException, arguments: Sequence[str]) -> str:
         hint = f"{lists[0]} takes all words behind it. " if lists else ""
         message += f". {hint}{usage}"
     elif message.startswith("Got unexpected"):
-        tables = (word for word in arguments if is_table(word) and word in message)
-        takes = (flag for flag in ("--data", "--file", "--train") if flag in flags(name, part))
+        takes = [flag for flag in ("--data", "--file", "--train") if flag in flags(name, part)]
+        is_named = "--train" in takes  # a set, or a table
+        given = (word for word in arguments[1:] if word in message and (is_named or is_table(word)))
         split = (pair for pair in map(" ".join, pairwise(arguments)) if os.path.exists(pair))
-        hint = next((f"Type {flag} {table}" for flag, table in zip(takes, tables, strict=False)), usage)
+        hint = next((f"Type {flag} {table}" for flag, table in zip(takes, given, strict=False)), usage)
         message += f". {next((f'Quote the name: {command_line(name)}' for name in split), hint)}"
     for word in arguments:
         key, is_setting, value = word.partition("=")

@@ -18,8 +18,9 @@ from juzhen.cli.options import (
     TruncateDim,
     refuse_file_names,
 )
-from juzhen.core.errors import UserError
+from juzhen.core.errors import UserError, command
 from juzhen.core.machine import without_hub
+from juzhen.core.paths import is_table
 
 if TYPE_CHECKING:  # it loads numpy
     from juzhen.data.tables import TableReading
@@ -117,6 +118,9 @@ def score(
     pair = [*(sentences or ())]
     if fuse is not None and encoder is not None:  # beside --fuse all words are sentences
         pair, encoder = [encoder, *pair], None
+    if encoder is not None and is_table(encoder) and file is None:
+        run = next((word for word in pair if not is_table(word)), "runs/NAME")
+        raise UserError(f"{encoder}: a table. Type {command('juzhen', 'score', run, '--file', encoder)}")
     scorer = Scorer(
         encoder, fuse, calibration, scaling, backend, cache, batch_tokens, decide, threshold, truncate_dim
     )
