@@ -93,6 +93,8 @@ def serve(
     for option, value in (named | {"--threshold": threshold, "--host": host, "--device": device}).items():
         if value is not None and (fault := text_fault(value)):
             raise UserError(f"{option}: {fault}. Leave it out, or see juzhen serve --help")
+    if name is not None and not name.isprintable():
+        raise UserError(f"--name {name}: expected a name in one line. Leave it out, or choose another")
     require_packages("juzhen serve", "fastapi", "uvicorn", "prometheus_client", extra="serve")
     from juzhen.serving.settings import KEYS_VARIABLE, Keys, Limits, is_loopback
 

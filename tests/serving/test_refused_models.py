@@ -65,6 +65,7 @@ REFUSED = [
         (lambda f, words=words: verb(f, *words), told)
         for words, told in {
             ("--name", " "): "--name.*empty",
+            ("--name", "a\nb"): "--name.*one line",
             ("--name", "\ud800"): "--name.*surrogate",
             ("--host", ""): "--host.*empty",
             ("--compare", ""): "--compare.*empty",
