@@ -529,7 +529,7 @@ class PairedRuns:
         ]
         shared = [column for column in read[0] if all(column in columns for columns in read)]
         shared = [column for column in shared if main_metric(Kind(self.runs[0].result.data[column]["kind"]))]
-        if sets is not None:
+        if shared and sets is not None:
             if absent := [name for name in sets if name not in {column.split("/")[1] for column in shared}]:
                 known = nearest(absent[0], [column.split("/")[1] for column in shared])
                 raise UserError(f"--sets {absent[0]}: not all of these runs were scored on it. {known}")
