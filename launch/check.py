@@ -390,9 +390,10 @@ class Check:
                     or not self.groups.is_group(group)
                 ):
                     continue
-                if not isinstance(value, str | list | dict):
-                    raise UserError(option_hint(group, str(value), self.groups.options(group)))
                 chosen = value if isinstance(value, list) else []
+                if odd := [each for each in chosen or [value] if not isinstance(each, str | list | dict)]:
+                    typed = "null" if odd[0] is None else str(odd[0])
+                    raise UserError(option_hint(group, typed, self.groups.options(group)))
                 for option in (value if isinstance(value, list) else [value]) if group == "dataset" else ():
                     check_set_file(str(option).removesuffix(".yaml"), self.trees)
                 if repeated := sorted({str(option) for option in chosen if chosen.count(option) > 1}):

@@ -481,7 +481,9 @@ def option_hint(group: str, option: str, options: Iterable[str]) -> str:
         options: Known options of the group.
     """
     options = sorted(options)
-    if group in ("model", "loss") and "/" in option:
+    if group == "dataset" and option == "null":
+        hint = f"For a job without training sets type {command(setting('dataset', []))}"
+    elif group in ("model", "loss") and "/" in option:
         hint = f"Choose an encoder by {command(setting('backbone', option))}"
     elif group == "dataset" and Path(option).is_dir():
         return (

@@ -98,7 +98,8 @@ UNREAD = {
     "'dataset=[demo_sts,demo_nli]' loss=by_kind schedule=serial "
     "+loss@schedule.stages.demo_nli.loss=ce +loss@schedule.sets.demo_nli.loss=softmax": "Keep one of the two",
 }
-REFUSED = {line: (hint,) for line, hint in ANSWERS.items()}
+REFUSED = dict.fromkeys(("dataset=null", "dataset=[null]", "dataset=[csts,null]"), ("=null", "dataset=[]"))
+REFUSED |= {line: (hint,) for line, hint in ANSWERS.items()}
 REFUSED |= {line: (hint, "not read by") for line, hint in UNREAD.items()}
 
 
