@@ -11,6 +11,7 @@ from typing import Any
 from juzhen.core.examples import Kind
 from juzhen.core.kinds import MEASURES
 from juzhen.core.paths import CONFIGURATION
+from juzhen.core.progress import progress_bar
 from juzhen.core.result import Result
 from juzhen.core.text import markdown_table
 from juzhen.report.compare import MEASURED, Published, figure_text, unlike
@@ -51,17 +52,21 @@ class Offer:
 
 
 def all_jobs() -> Iterator[Job]:
-    """Return every row of every sweep with rows, and every experiment. Composing each is fast.
+    """Return every row of every sweep with rows, and every experiment. Composing all takes half a minute.
 
     Yields:
         A job with its words and its composition.
     """
-    for path in sorted((CONFIGURATION / "sweep").glob("*.yaml")):
-        yield from sweep_jobs(path.stem)
-    folder = CONFIGURATION / "experiment"
+    folder, sweeps = CONFIGURATION / "experiment", sorted((CONFIGURATION / "sweep").glob("*.yaml"))
     paths = [path for path in sorted(folder.rglob("*.yaml")) if path.stem != NO_RUN_BY_ITSELF]
     words = [f"experiment={path.relative_to(folder).with_suffix('').as_posix()}" for path in paths]
-    yield from map(Job, words, [""] * len(words), _composed([word] for word in words))
+    with progress_bar("composing the jobs", len(sweeps) + len(words), shown=True) as advance:
+        for path in sweeps:
+            yield from sweep_jobs(path.stem)
+            advance(1)
+        for word in words:
+            yield Job(word, "", _composed([[word]])[0])
+            advance(1)
 
 
 def sweep_jobs(name: str, rows: Sequence[str] | None = None) -> list[Job]:
