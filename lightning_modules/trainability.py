@@ -270,7 +270,7 @@ def _compares_rows(examples: Examples, rows: np.ndarray, loss: Loss) -> bool:
         and loss.contrast in (Contrast.CLASSES, Contrast.VALUES)
         and examples.targets is not None
     )
-    return differ(examples.targets[rows]) if has_part else loss.compares(examples, rows)
+    return differ(examples.targets[rows]) if has_part else loss.has_contrast(examples, rows)
 
 
 def comparisons(rows: SentenceDataModule, losses: Mapping[str, Loss]) -> dict[str, Comparison]:
@@ -284,7 +284,7 @@ def comparisons(rows: SentenceDataModule, losses: Mapping[str, Loss]) -> dict[st
         Dataset key → function of row numbers. True if the rows differ in the value that the loss compares.
     """
     return {
-        name: lambda chosen, name=name, loss=losses[name]: loss.compares(rows.train[name], chosen)
+        name: lambda chosen, name=name, loss=losses[name]: loss.has_contrast(rows.train[name], chosen)
         for name in rows.train
         if name in losses
     }
@@ -299,7 +299,7 @@ def _empty_batches(
     if num_empty <= FEW * looked_at:
         return
     is_empty = not all(
-        loss.compares(examples, chosen) for chosen in _drawn(rows, name, balanced=by == "label")
+        loss.has_contrast(examples, chosen) for chosen in _drawn(rows, name, balanced=by == "label")
     )
     reason = (
         f"{told_as} compares nothing there, and such steps do not change the weights"

@@ -140,10 +140,10 @@ class ListMLE(ListLoss):
         loss = list_mle(self.tempered(document_scores), grades)
         return loss, self.list_summary(document_scores)
 
-    def compares(self, examples: Examples, rows: np.ndarray) -> bool:
-        """As `Loss.compares`, by the scores of a teacher where the set has them."""
+    def has_contrast(self, examples: Examples, rows: np.ndarray) -> bool:
+        """As `Loss.has_contrast`, by the scores of a teacher where the set has them."""
         if examples.teacher_scores is None:
-            return super().compares(examples, rows)
+            return super().has_contrast(examples, rows)
         return bool(np.ptp(examples.teacher_scores[rows], axis=1).any())
 
 

@@ -185,7 +185,7 @@ class Loss(nn.Module, ABC):
             UserError: A tensor that the options need is missing, or one is given that the loss does not read.
         """
 
-    def compares(self, examples: Examples, rows: np.ndarray) -> bool:
+    def has_contrast(self, examples: Examples, rows: np.ndarray) -> bool:
         """True if a batch of these rows has a gradient. `Contrast` defines what rows must differ in.
 
         Without it, momentum and weight decay alone would move weights.

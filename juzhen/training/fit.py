@@ -238,7 +238,7 @@ def fit(
             optimizer.zero_grad()
             value.backward()
             # Of rows that do not differ gradients are 0, and momentum and decay alone would move the weights.
-            if criterion.compares(examples, step.rows):
+            if criterion.has_contrast(examples, step.rows):
                 if clip_norm is not None:
                     nn.utils.clip_grad_norm_(learner.parameters(), clip_norm)
                 optimizer.step()

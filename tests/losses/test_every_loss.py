@@ -7,6 +7,7 @@ from expected_losses import EXPECTED
 from loss_cases import CASES, Case, Rows, assert_same, configured_cases, gradients, leaves, rows_of, value_of
 from score_cases import SCORE_CASES
 
+from juzhen.core.aliases import LOSS_FLAGS
 from juzhen.core.examples import Kind
 from juzhen.losses.loss import Contrast, Loss
 from lightning_modules.loss_factory import NEEDS
@@ -30,6 +31,13 @@ def test_the_value_is_the_expected_one(name: str):
 
 def test_every_loss_is_expected():
     assert set(EXPECTED) == set(options("loss")) - {"by_kind"}
+
+
+def test_old_names_of_flags_stay_free():
+    """A class of a user that has one would replace a method of that name."""
+    kinds = {type(case.build()) for case in CONFIGURED}
+    assert [(kind.__name__, old) for kind in kinds for old in LOSS_FLAGS if hasattr(kind, old)] == []
+    assert {type(kind.is_ranking) for kind in kinds} == {bool}
 
 
 @pytest.mark.parametrize("count", [9, 1, 2])  # changes first: every case runs by default, with nine rows
