@@ -48,6 +48,13 @@ class BatchClassLoss(Loss):
     """Base of losses over all texts of a batch and their classes.
 
     Logs the mean score within classes, between classes, and the gap.
+
+    Example:
+        >>> class Centred(BatchClassLoss):
+        ...     def cost(self, scores, classes):
+        ...         return (classes[:, None] != classes).float().mul(scores).mean()
+        >>> Centred()(torch.eye(2), torch.tensor([0.0, 1.0]))
+        tensor(0.)
     """
 
     input_kinds = (Kind.LABELLED_TEXT,)
@@ -98,6 +105,11 @@ def sup_con(
 
     Returns:
         The scalar loss.
+
+    Example:
+        >>> scores = torch.tensor([[1.0, 0.3, 0.6], [0.3, 1.0, 0.2], [0.6, 0.2, 1.0]])
+        >>> sup_con(scores, torch.tensor([0.0, 0.0, 1.0]))
+        tensor(1.6809)
     """
     same, _ = _same_and_other(classes)
     is_own = torch.eye(len(scores), dtype=torch.bool, device=scores.device)
@@ -161,6 +173,11 @@ def multi_similarity(
 
     Returns:
         The scalar loss.
+
+    Example:
+        >>> scores = torch.tensor([[1.0, 0.3, 0.6], [0.3, 1.0, 0.2], [0.6, 0.2, 1.0]])
+        >>> multi_similarity(scores, torch.tensor([0.0, 0.0, 1.0]))
+        tensor(0.3711)
     """
 
     def part(logits: Tensor, counts: Tensor) -> Tensor:
@@ -230,6 +247,11 @@ def batch_all(
 
     Returns:
         The scalar loss.
+
+    Example:
+        >>> scores = torch.tensor([[1.0, 0.3, 0.6], [0.3, 1.0, 0.2], [0.6, 0.2, 1.0]])
+        >>> batch_all(scores, torch.tensor([0.0, 0.0, 1.0]))  # text 0 is nearer to text 2, of another class
+        tensor(0.3000)
     """
     same, other = _same_and_other(classes)
     anchors, positives = same.nonzero(as_tuple=True)
@@ -290,6 +312,11 @@ def soft_margin(
 
     Returns:
         The scalar loss.
+
+    Example:
+        >>> scores = torch.tensor([[1.0, 0.3, 0.6], [0.3, 1.0, 0.2], [0.6, 0.2, 1.0]])
+        >>> soft_margin(scores, torch.tensor([0.0, 0.0, 1.0]))
+        tensor(0.7494)
     """
     same, other = _same_and_other(classes)
     has_both = same.any(dim=1) & other.any(dim=1)

@@ -41,6 +41,12 @@ def class_cross_entropy(
 
     Returns:
         The scalar loss.
+
+    Example:
+        >>> class_cross_entropy(torch.tensor([[2.0, 0.0]]), torch.tensor([0.0]))
+        tensor(0.1269)
+        >>> class_cross_entropy(torch.tensor([[2.0, 0.0]]), torch.tensor([0.0]), focal_gamma=2.0)
+        tensor(0.0018)
     """
     logits = full_precision(logits)
     one_hot = F.one_hot(classes.long(), logits.shape[1]).to(logits.dtype)
@@ -54,7 +60,15 @@ def class_cross_entropy(
 
 
 class ClassLoss(Loss):
-    """Base of losses over the class of each row. Logs the accuracy on the batch."""
+    """Base of losses over the class of each row. Logs the accuracy on the batch.
+
+    Example:
+        >>> class NearestAxis(ClassLoss):
+        ...     def with_logs(self, first, second, classes):
+        ...         return cross_entropy(first * second, classes), {}
+        >>> NearestAxis()(torch.eye(2), torch.eye(2), torch.tensor([0.0, 1.0]))
+        tensor(0.3133)
+    """
 
     input_kinds: ClassVar[tuple[Kind, ...]] = (Kind.LABELLED_PAIR, Kind.NLI_PAIR)
     input_type = "embeddings"
@@ -108,6 +122,10 @@ class HeadLoss(ClassLoss):
     Args:
         dim: Size of an embedding, given by the model.
         num_classes: Number of classes, given by the data.
+
+    Example:
+        >>> SoftmaxClassifier(dim=4, num_classes=3).has_parameters
+        True
     """
 
     has_parameters = True
@@ -159,6 +177,10 @@ def cross_entropy(
 
     Returns:
         The scalar loss.
+
+    Example:
+        >>> cross_entropy(torch.tensor([[2.0, 0.0]]), torch.tensor([0.0]))
+        tensor(0.1269)
     """
     return F.cross_entropy(full_precision(logits), classes.long(), label_smoothing=label_smoothing)
 
@@ -324,6 +346,11 @@ def bilinear_logits(
 
     Returns:
         Logits, (batch, classes).
+
+    Example:
+        >>> bilinear_logits(torch.eye(2), torch.eye(2), torch.eye(2)[None], torch.zeros(1))
+        tensor([[1.],
+                [1.]])
     """
     first, second = F.normalize(full_precision(first), dim=-1), F.normalize(full_precision(second), dim=-1)
     return F.bilinear(first.to(forms.dtype), second.to(forms.dtype), forms, shifts)
@@ -395,6 +422,10 @@ def prototype_entropy(
 
     Returns:
         The scalar loss.
+
+    Example:
+        >>> prototype_entropy(torch.tensor([[0.9, 0.1], [0.2, 0.8]]), torch.tensor([0.0, 1.0]), temperature=0.1)
+        tensor(0.0014)
     """
     return F.cross_entropy(cosines / temperature, classes.long())
 
@@ -408,6 +439,10 @@ def directions(num_classes: int, dim: int) -> nn.Parameter:
 
     Returns:
         The vectors, (num_classes, dim).
+
+    Example:
+        >>> directions(3, 8).shape
+        torch.Size([3, 8])
     """
     return nn.Parameter(torch.randn(num_classes, dim) / dim**0.5)
 
@@ -480,6 +515,10 @@ def with_margin(cosines: Float[Tensor, "batch"], *, margin: float) -> Float[Tens
 
     Returns:
         Moved cosines, (batch,).
+
+    Example:
+        >>> with_margin(torch.tensor([1.0, 0.0, -1.0]), margin=0.5)
+        tensor([ 0.8771, -0.4794, -1.2397])
     """
     sines = (1 - cosines.square()).clamp(min=SMALLEST_SINE_SQUARE).sqrt()
     turned = cosines * math.cos(margin) - sines * math.sin(margin)
@@ -508,6 +547,10 @@ def arcface(
 
     Returns:
         The scalar loss.
+
+    Example:
+        >>> arcface(torch.tensor([[0.9, 0.1], [0.2, 0.8]]), torch.tensor([0.0, 1.0]), temperature=0.1)
+        tensor(0.0595)
     """
     indices = classes.long().unsqueeze(1)
     moved = with_margin(cosines.gather(1, indices).squeeze(1), margin=margin)
@@ -584,6 +627,12 @@ def clustering(
 
     Returns:
         The scalar loss.
+
+    Example:
+        >>> clustering(torch.eye(2), torch.tensor([0.0, 1.0]))
+        tensor(0.)
+        >>> clustering(torch.ones(2, 2), torch.tensor([0.0, 1.0]))
+        tensor(1.0000)
     """
     centres, members = _class_centres(embeddings, classes)
     pull = (1 - row_cosine(embeddings, centres[members])).mean()

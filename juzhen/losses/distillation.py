@@ -53,6 +53,12 @@ def distill_cosine(
 
     Returns:
         The scalar loss.
+
+    Example:
+        >>> distill_cosine(torch.eye(2), torch.eye(2))
+        tensor(0.)
+        >>> distill_cosine(torch.eye(2), torch.ones(2, 2))
+        tensor(0.2929)
     """
     return (1 - row_cosine(projected, teacher)).mean()
 
@@ -97,6 +103,10 @@ def distill_mse(
 
     Returns:
         The scalar loss.
+
+    Example:
+        >>> distill_mse(torch.eye(2), torch.ones(2, 2))
+        tensor(0.5000)
     """
     return F.mse_loss(full_precision(projected), full_precision(teacher))
 
@@ -142,6 +152,12 @@ def distill_similarity(
 
     Returns:
         The scalar loss.
+
+    Example:
+        >>> distill_similarity(torch.eye(2), torch.eye(3)[:2])
+        tensor(0.)
+        >>> distill_similarity(torch.eye(2), torch.ones(2, 3))
+        tensor(1.0000)
     """
     count = len(student)
     # Both diagonals are 1 and add nothing.

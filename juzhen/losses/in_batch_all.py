@@ -35,6 +35,11 @@ class CandidatePool(Loss):
         other_positives: The positives of other rows are candidates of a positive.
         positive_to_negatives: The negatives are candidates of a positive.
         false_negative_margin: Leave out candidates nearer than the positive plus this cosine. None: none.
+
+    Example:
+        >>> InfoNCEPool(other_anchors=False).pool([torch.eye(2), torch.eye(2)])
+        tensor([[1., 0.],
+                [0., 1.]])
     """
 
     input_kinds = (Kind.TRIPLET, Kind.POSITIVE_PAIR)
@@ -191,6 +196,10 @@ def texts_of_rows(
 
     Returns:
         One (batch, dim) tensor per column.
+
+    Example:
+        >>> len(texts_of_rows(torch.eye(2), torch.eye(2), torch.ones(2, 3, 2)))
+        5
     """
     return [anchors, positives, *(() if negatives is None else negatives.unbind(dim=1))]
 

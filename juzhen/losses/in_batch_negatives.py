@@ -32,6 +32,11 @@ def known_pairs(
 
     Returns:
         True for a known pair, (batch, candidates).
+
+    Example:
+        >>> known_pairs(torch.tensor([0, 5]), torch.tensor([1, 6]), torch.tensor([0]), torch.tensor([6]))
+        tensor([[False,  True],
+                [False, False]])
     """
     # One number per (anchor text, other text), looked up in the sorted known pairs: torch.isin sorts all
     # batch × candidates numbers instead, which took ten times as long as the cosines.
@@ -94,6 +99,11 @@ def likely_positives(
 
     Returns:
         True for a likely positive, (batch, candidates).
+
+    Example:
+        >>> likely_positives(torch.tensor([[0.7, 0.9], [0.2, 0.8]]), 0.1)
+        tensor([[False,  True],
+                [False, False]])
     """
     return (scores > scores.diagonal()[:, None] + margin) & ~_own_candidates(scores)
 
@@ -225,6 +235,11 @@ def numbers_of_texts(
 
     Returns:
         Ids, (batch, texts).
+
+    Example:
+        >>> numbers_of_texts(None, anchors=torch.eye(2), count=2)
+        tensor([[0, 1],
+                [2, 3]])
     """
     if text_ids is None:
         return torch.arange(len(anchors) * count, device=anchors.device).view(len(anchors), count)
@@ -247,6 +262,14 @@ def batch_candidates(
 
     Returns:
         Cosines and the excluded `false_negatives`, both (batch, candidates).
+
+    Example:
+        >>> scores, excluded = batch_candidates(torch.eye(2), torch.eye(2), torch.ones(2, 1, 2), None)
+        >>> scores
+        tensor([[1.0000, 0.0000, 0.7071, 0.7071],
+                [0.0000, 1.0000, 0.7071, 0.7071]])
+        >>> excluded.any().item()
+        False
     """
     extra = () if negatives is None else negatives.unbind(dim=1)
     ids = numbers_of_texts(text_ids, anchors=anchors, count=2 + len(extra))
@@ -267,6 +290,11 @@ def left_out(
 
     Returns:
         The log "likely_positive_share".
+
+    Example:
+        >>> likely = torch.tensor([[False, True], [False, False]])
+        >>> left_out(likely, torch.zeros(2, 2, dtype=torch.bool))
+        {'likely_positive_share': tensor(0.5000)}
     """
     negatives = ~excluded & ~_own_candidates(likely)
     return {"likely_positive_share": (likely & negatives).sum() / negatives.sum()}
@@ -287,6 +315,12 @@ def ranking_summary(
 
     Returns:
         Name → scalar to log.
+
+    Example:
+        >>> scores, excluded = torch.tensor([[0.9, 0.7], [0.8, 0.6]]), torch.zeros(2, 2, dtype=torch.bool)
+        >>> summary = ranking_summary(scores, excluded, torch.tensor([0, 1]))
+        >>> summary["accuracy"]
+        tensor(0.5000)
     """
     is_positive = positives[:, None] == torch.arange(scores.shape[1], device=scores.device)
     accuracy = choice_accuracy(scores.masked_fill(excluded, -torch.inf), positives)
@@ -311,6 +345,11 @@ def hardness(
 
     Returns:
         Logarithms, (batch, candidates).
+
+    Example:
+        >>> hardness(torch.tensor([[0.9, 0.5], [0.2, 0.8]]))
+        tensor([[0.0000, 2.5000],
+                [1.0000, 0.0000]])
     """
     is_own = _own_candidates(scores)
     is_positive = torch.eye(*scores.shape, dtype=torch.bool, device=scores.device)
@@ -435,6 +474,10 @@ def info_nce_own(
 
     Returns:
         The scalar loss.
+
+    Example:
+        >>> info_nce_own(torch.tensor([[0.9, 0.7]]), torch.zeros(1, 2, dtype=torch.bool))
+        tensor(0.0181)
     """
     logits = (scores / temperature).masked_fill(excluded, -torch.inf)
     return F.cross_entropy(logits, torch.zeros(len(logits), dtype=torch.long, device=logits.device))

@@ -28,6 +28,13 @@ class ListLoss(Loss):
 
     Args:
         temperature: Divides the scores. 1 suits logits.
+
+    Example:
+        >>> class PositiveFirst(ListLoss):
+        ...     def with_logs(self, document_scores):
+        ...         return -self.tempered(document_scores)[:, 0].mean(), self.list_summary(document_scores)
+        >>> PositiveFirst()(torch.tensor([[2.0, 1.0, 0.0]]))
+        tensor(-2.)
     """
 
     input_kinds: ClassVar[tuple[Kind, ...]] = (Kind.TRIPLET,)
@@ -86,6 +93,10 @@ def list_mle(
 
     Returns:
         The scalar loss.
+
+    Example:
+        >>> list_mle(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([[2.0, 1.0, 0.0]]))
+        tensor(0.7209)
     """
     return _order_costs(full_precision(document_scores), grades).sum(dim=1).mean()
 
@@ -162,6 +173,10 @@ def position_list_mle(
 
     Returns:
         The scalar loss.
+
+    Example:
+        >>> position_list_mle(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([[2.0, 1.0, 0.0]]))
+        tensor(0.3840)
     """
     scores, has = _present_scores(document_scores)
     ranks = 1 + ((grades[:, None, :] > grades[:, :, None]) & has[:, None, :]).sum(dim=2)
@@ -221,6 +236,10 @@ def rank_net(
 
     Returns:
         The scalar loss.
+
+    Example:
+        >>> rank_net(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([[2.0, 1.0, 0.0]]))
+        tensor(0.7535)
     """
     scores, has = _present_scores(document_scores)
     is_above = (grades[:, :, None] > grades[:, None, :]) & has[:, :, None] & has[:, None, :]
@@ -284,6 +303,12 @@ def list_kl(
 
     Returns:
         The scalar loss.
+
+    Example:
+        >>> list_kl(torch.tensor([[2.0, 0.0]]), torch.tensor([[2.0, 0.0]]))
+        tensor(0.)
+        >>> list_kl(torch.tensor([[0.0, 2.0]]), torch.tensor([[2.0, 0.0]]))
+        tensor(1.5232)
     """
     is_out = document_scores == -torch.inf
     ours = (full_precision(document_scores) / temperature).log_softmax(dim=1)
@@ -371,6 +396,10 @@ def lambda_loss(
 
     Raises:
         UserError: An unknown weighting scheme.
+
+    Example:
+        >>> lambda_loss(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([[2.0, 1.0, 0.0]]))
+        tensor(1.7601)
     """
     require_choice("weighting_scheme", weighting_scheme, WEIGHTINGS)
     scores, has = _present_scores(document_scores)
@@ -537,6 +566,10 @@ def margin_mse(
 
     Returns:
         The scalar loss.
+
+    Example:
+        >>> margin_mse(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([[9.0, 8.0, 8.0]]))
+        tensor(0.5000)
     """
     (ours, has), theirs = _present_scores(document_scores), full_precision(teacher_scores)
     errors = F.mse_loss(ours[:, :1] - ours[:, 1:], theirs[:, :1] - theirs[:, 1:], reduction="none")
@@ -592,6 +625,10 @@ def adr_mse(
 
     Returns:
         The scalar loss.
+
+    Example:
+        >>> adr_mse(torch.tensor([[4.0, 0.0, -4.0]]), torch.tensor([[2.0, 1.0, 0.0]]))  # the right order
+        tensor(0.0002)
     """
     scores, has = _present_scores(document_scores)
     others = has[:, None, :]

@@ -35,7 +35,13 @@ LossOutput = tuple[Float[Tensor, ""], dict[str, Tensor]]
 
 
 class Contrast(StrEnum):
-    """The difference between rows without which a loss teaches nothing, most demanding first."""
+    """The difference between rows without which a loss teaches nothing, most demanding first.
+
+    Example:
+        >>> from juzhen.losses import CoSENT
+        >>> CoSENT().contrast.value
+        'order'
+    """
 
     ORDER = "order"  # targets, within a batch: otherwise the gradient is 0
     TEXTS = "texts"  # texts, within a batch or from the row's own negatives: otherwise the gradient is 0
@@ -239,6 +245,10 @@ def differ(values: np.ndarray) -> bool:
 
     Returns:
         False for fewer than two rows.
+
+    Example:
+        >>> differ(np.array([[1, 2], [1, 3]])), differ(np.array([[1, 2], [1, 2]]))
+        (True, False)
     """
     return bool((values != values[:1]).any())
 

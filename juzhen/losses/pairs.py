@@ -17,7 +17,15 @@ from juzhen.losses.scores import full_precision, label_gap, row_cosine, sign_acc
 
 
 class PairLoss(Loss):
-    """Base of losses over cosines of labelled pairs. Logs the mean score of positives, of negatives, and the gap."""
+    """Base of losses over cosines of labelled pairs. Logs the mean score of positives, of negatives, and the gap.
+
+    Example:
+        >>> class Hinge(PairLoss):
+        ...     def with_logs(self, scores, targets):
+        ...         return (1 - (2 * targets - 1) * scores).relu().mean(), {}
+        >>> Hinge()(torch.tensor([0.75, 0.5]), torch.tensor([1.0, 0.0]))
+        tensor(0.8750)
+    """
 
     input_kinds = (Kind.LABELLED_PAIR,)
     input_type = "cosines"
@@ -42,6 +50,10 @@ def contrastive(
 
     Returns:
         The scalar loss.
+
+    Example:
+        >>> contrastive(torch.tensor([0.9, 0.8]), torch.tensor([1.0, 0.0]))
+        tensor(0.0250)
     """
     distances = 1 - full_precision(scores)
     pull = labels * distances.square()
@@ -94,6 +106,10 @@ def hard_rows(distances: Float[Tensor, "batch"], is_positive: Bool[Tensor, "batc
 
     Returns:
         True for a hard row, (batch,).
+
+    Example:
+        >>> hard_rows(torch.tensor([0.1, 0.5, 0.3]), torch.tensor([True, True, False]))
+        tensor([False,  True,  True])
     """
     farthest_positive = distances.masked_fill(~is_positive, -torch.inf).max()
     closest_negative = distances.masked_fill(is_positive, torch.inf).min()
@@ -129,6 +145,10 @@ def online_contrastive(
 
     Returns:
         The scalar loss.
+
+    Example:
+        >>> online_contrastive(torch.tensor([0.9, 0.5, 0.7]), torch.tensor([1.0, 1.0, 0.0]))
+        tensor(0.0967)
     """
     distances = 1 - full_precision(scores)
     is_positive = labels > 0.5
@@ -187,6 +207,10 @@ def cosine_embedding(
 
     Returns:
         The scalar loss.
+
+    Example:
+        >>> cosine_embedding(torch.tensor([0.9, 0.8]), torch.tensor([1.0, 0.0]))
+        tensor(0.4500)
     """
     scores = full_precision(scores)
     return torch.where(labels > 0, 1 - scores, (scores - margin).relu()).mean()
@@ -265,6 +289,12 @@ def circle(
 
     Returns:
         The scalar loss.
+
+    Example:
+        >>> circle(torch.tensor([0.5, 0.5]), torch.tensor([1.0, 0.0]))
+        tensor(14.4000)
+        >>> circle(torch.tensor([0.4, 0.6]), torch.tensor([1.0, 0.0]))
+        tensor(32.0000)
     """
     scores, is_positive = full_precision(scores), labels > 0.5
     pull, push = torch.ones_like(scores), torch.ones_like(scores)

@@ -22,6 +22,13 @@ class OrderLoss(Loss):
 
     A job passes NLI classes as the targets 1, 0.5 and 0. Logs the mean score of rows whose target is above the batch's
     mean target, of the other rows, and the gap.
+
+    Example:
+        >>> class Regret(OrderLoss):
+        ...     def with_logs(self, scores, targets):
+        ...         return margin_ranking(scores, targets, margin=0.0), {}
+        >>> Regret()(torch.tensor([0.5, 0.75]), torch.tensor([1.0, 0.0]))
+        tensor(0.2500)
     """
 
     input_kinds = (Kind.SCORED_PAIR, Kind.LABELLED_PAIR, Kind.NLI_PAIR)
@@ -124,6 +131,10 @@ def spread(scores: Float[Tensor, "batch"]) -> Float[Tensor, ""]:
 
     Returns:
         The scalar spread.
+
+    Example:
+        >>> spread(torch.tensor([0.2, 0.8]))
+        tensor(0.3000)
     """
     # The bound is set on the variance: the root has no derivative at 0.
     return full_precision(scores).var(correction=0).clamp(min=SMALLEST_SPREAD**2).sqrt()
@@ -144,6 +155,10 @@ def temperature_of(scores: Float[Tensor, "batch"], *, temperature: float, unit: 
 
     Returns:
         The scalar divisor.
+
+    Example:
+        >>> temperature_of(torch.tensor([0.2, 0.8]), temperature=0.1, unit="spread")
+        tensor(0.0300)
     """
     if unit == "score":
         return full_precision(scores).new_full((), temperature)
@@ -159,6 +174,13 @@ class ScoreOrder(OrderLoss):
     Args:
         temperature: Divides the scores.
         temperature_unit: "score", "spread" or "spread_with_gradient", see `temperature_of`.
+
+    Example:
+        >>> class Regret(ScoreOrder):
+        ...     def cost(self, scores, targets):
+        ...         return margin_ranking(scores, targets, margin=0.0)
+        >>> Regret(temperature=0.5)(torch.tensor([0.5, 0.75]), torch.tensor([1.0, 0.0]))
+        tensor(0.5000)
     """
 
     temperature: Temperature = 0.05
@@ -249,6 +271,10 @@ def cosent_weighted(
 
     Returns:
         The scalar loss.
+
+    Example:
+        >>> cosent_weighted(torch.tensor([0.9, 0.2, 0.5]), torch.tensor([5.0, 0.0, 2.0]))
+        tensor(0.0060)
     """
     scores = full_precision(scores) / temperature
     targets, order = full_precision(targets).sort()
@@ -319,6 +345,10 @@ def cosent_sampled(
 
     Returns:
         The scalar loss.
+
+    Example:
+        >>> cosent_sampled(torch.tensor([0.9, 0.9]), torch.tensor([1.0, 0.0]), torch.rand(2, 8))
+        tensor(0.6931)
     """
     scores = full_precision(scores) / temperature
     by_score = scores.detach().argsort()
@@ -390,6 +420,10 @@ def cosent_extremes(
 
     Returns:
         The scalar loss.
+
+    Example:
+        >>> cosent_extremes(torch.tensor([0.9, 0.8, 0.5]), torch.tensor([1.0, 0.0, 0.4]), num_extremes=1)
+        tensor(0.1269)
     """
     scores = full_precision(scores) / temperature
     detached = scores.detach()
@@ -448,6 +482,10 @@ def cosent_of_layers(
 
     Returns:
         The loss at each layer.
+
+    Example:
+        >>> cosent_of_layers(torch.tensor([[0.5, 0.6], [0.6, 0.5]]), torch.tensor([1.0, 0.0]))
+        tensor([2.1269, 0.1269])
     """
     layers = layer_scores.unbind(dim=1)
     return torch.stack([cosent(scores, targets, temperature=temperature) for scores in layers])
@@ -532,6 +570,10 @@ def margin_ranking(
 
     Returns:
         The scalar loss.
+
+    Example:
+        >>> margin_ranking(torch.tensor([0.9, 0.8, 0.2]), torch.tensor([1.0, 0.5, 0.0]))
+        tensor(0.0333)
     """
     scores = full_precision(scores)
     is_pair = targets[:, None] > targets

@@ -21,6 +21,13 @@ class GradedLoss(Loss):
     """Base of losses that compare each score with its target.
 
     Logs the mean absolute error in units of the target: 1 is the distance from the lowest to the highest.
+
+    Example:
+        >>> class AbsoluteError(GradedLoss):
+        ...     def with_logs(self, scores, targets):
+        ...         return (scores - targets).abs().mean(), {}
+        >>> AbsoluteError()(torch.tensor([0.75, 0.25]), torch.tensor([1.0, 0.0]))
+        tensor(0.2500)
     """
 
     input_kinds = (Kind.SCORED_PAIR, Kind.LABELLED_PAIR)
@@ -45,6 +52,10 @@ def cosine_regression(scores: Float[Tensor, "batch"], targets: Float[Tensor, "ba
 
     Returns:
         The scalar loss.
+
+    Example:
+        >>> cosine_regression(torch.tensor([0.9, 0.5]), torch.tensor([1.0, 0.0]))
+        tensor(0.1300)
     """
     return F.mse_loss(full_precision(scores), targets)
 
@@ -129,6 +140,10 @@ class Regression(GradedLoss):
 
     Raises:
         UserError: A range that the activation does not reach.
+
+    Example:
+        >>> SquaredError(activation="sigmoid")(torch.tensor([0.0]), torch.tensor([1.0]))
+        tensor(0.2500)
     """
 
     input_type = "scores"
@@ -188,6 +203,10 @@ def squared_error(
 
     Returns:
         The scalar loss.
+
+    Example:
+        >>> squared_error(torch.tensor([0.9, 0.5]), torch.tensor([1.0, 0.0]))
+        tensor(0.1300)
     """
     return F.mse_loss(ACTIVATIONS[activation](full_precision(scores)), full_precision(targets))
 
@@ -242,6 +261,10 @@ def huber(
 
     Returns:
         The scalar loss.
+
+    Example:
+        >>> huber(torch.tensor([0.5, 3.0]), torch.tensor([0.0, 0.0]))
+        tensor(1.3125)
     """
     predictions = ACTIVATIONS[activation](full_precision(scores))
     return F.huber_loss(predictions, full_precision(targets), delta=delta)
@@ -304,6 +327,10 @@ def pinball(
 
     Returns:
         The scalar loss.
+
+    Example:
+        >>> pinball(torch.tensor([0.5, 0.5]), torch.tensor([1.0, 0.0]), quantile=0.9)
+        tensor(0.2500)
     """
     errors = full_precision(targets) - ACTIVATIONS[activation](full_precision(scores))
     return torch.maximum(quantile * errors, (quantile - 1) * errors).mean()

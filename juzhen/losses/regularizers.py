@@ -29,6 +29,12 @@ def spread_out(
 
     Returns:
         The two scalars.
+
+    Example:
+        >>> spread_out(torch.eye(4))
+        (tensor(0.), tensor(0.))
+        >>> spread_out(torch.ones(2, 4))
+        (tensor(1.), tensor(0.7500))
     """
     cosines = all_cosines(embeddings, embeddings)
     ids = torch.arange(len(cosines), device=cosines.device) if text_ids is None else text_ids
@@ -247,5 +253,9 @@ def mean_nonzero(vectors: Float[Tensor, "batch dim"]) -> Float[Tensor, ""]:
 
     Returns:
         The number, to log, without a gradient.
+
+    Example:
+        >>> mean_nonzero(torch.tensor([[0.0, 2.0], [1.0, 3.0]]))
+        tensor(1.5000)
     """
     return (vectors != 0).sum(dim=1).float().mean()

@@ -19,6 +19,10 @@ def full_precision(values: Float[Tensor, "*axes"]) -> Float[Tensor, "*axes"]:
 
     Returns:
         The same values, of the same shape.
+
+    Example:
+        >>> full_precision(torch.ones(2, dtype=torch.bfloat16)).dtype
+        torch.float32
     """
     return values.to(torch.promote_types(values.dtype, torch.float32))
 
@@ -86,6 +90,10 @@ def mean_where(values: Float[Tensor, "*axes"], chosen: Bool[Tensor, "*axes"]) ->
 
     Returns:
         The mean, to log, without a gradient.
+
+    Example:
+        >>> mean_where(torch.tensor([1.0, 3.0]), torch.tensor([True, False]))
+        tensor(1.)
     """
     return torch.where(chosen, full_precision(values), 0).sum() / chosen.sum()
 
@@ -103,6 +111,10 @@ def mean_of_rows(
 
     Returns:
         The mean.
+
+    Example:
+        >>> mean_of_rows(torch.tensor([[1.0, 3.0], [5.0, 9.0]]), torch.tensor([[True, True], [True, False]]))
+        tensor(3.5000)
     """
     weights = values.shape[1] / chosen.sum(dim=1, keepdim=True).to(values.dtype)
     return (values.masked_fill(~chosen, 0) * weights).mean()
@@ -123,6 +135,10 @@ def choice_accuracy(
 
     Returns:
         The scalar share.
+
+    Example:
+        >>> choice_accuracy(torch.tensor([[0.9, 0.1], [0.5, 0.5]]), torch.tensor([0, 0]))
+        tensor(0.7500)
     """
     scores = full_precision(scores)
     highest = scores.amax(dim=1, keepdim=True)
@@ -140,6 +156,10 @@ def sign_accuracy(logits: Float[Tensor, "batch"], labels: Float[Tensor, "batch"]
 
     Returns:
         The share, to log, without a gradient.
+
+    Example:
+        >>> sign_accuracy(torch.tensor([2.0, -1.0, 0.0]), torch.tensor([1.0, 1.0, 0.0]))
+        tensor(0.5000)
     """
     return (1 - ((full_precision(logits).sign() + 1) / 2 - (labels > 0.5).float()).abs()).mean()
 
@@ -157,6 +177,11 @@ def score_gap(
 
     Returns:
         "positive_score", "negative_score" and "score_gap".
+
+    Example:
+        >>> high = torch.tensor([True, False])
+        >>> score_gap(torch.tensor([0.75, 0.25]), high, ~high)
+        {'positive_score': tensor(0.7500), 'negative_score': tensor(0.2500), 'score_gap': tensor(0.5000)}
     """
     positive_score, negative_score = mean_where(scores, high), mean_where(scores, low)
     return {
@@ -175,6 +200,10 @@ def order_gap(scores: Float[Tensor, "batch"], targets: Float[Tensor, "batch"]) -
 
     Returns:
         Name → value, to log.
+
+    Example:
+        >>> order_gap(torch.tensor([0.75, 0.25]), torch.tensor([5.0, 1.0]))
+        {'positive_score': tensor(0.7500), 'negative_score': tensor(0.2500), 'score_gap': tensor(0.5000)}
     """
     is_upper = targets > full_precision(targets).mean()
     return score_gap(scores, is_upper, ~is_upper)
@@ -189,6 +218,10 @@ def label_gap(scores: Float[Tensor, "batch"], labels: Float[Tensor, "batch"]) ->
 
     Returns:
         Name → value, to log.
+
+    Example:
+        >>> label_gap(torch.tensor([0.75, 0.25]), torch.tensor([1.0, 0.0]))
+        {'positive_score': tensor(0.7500), 'negative_score': tensor(0.2500), 'score_gap': tensor(0.5000)}
     """
     is_positive = labels > 0.5
     return score_gap(scores, is_positive, ~is_positive)

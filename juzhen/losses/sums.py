@@ -76,6 +76,10 @@ def cosent_and_entropy(scores: Tensor, targets: Tensor, **numbers: float) -> Flo
 
     Returns:
         The scalar loss.
+
+    Example:
+        >>> cosent_and_entropy(torch.tensor([0.9, 0.2]), torch.tensor([1.0, 0.0]))
+        tensor(0.9728)
     """
     return CoSENTAndBCE(**numbers)(scores, targets)
 
@@ -190,6 +194,10 @@ def cross_entropy_and_error(
 
     Returns:
         The scalar loss.
+
+    Example:
+        >>> cross_entropy_and_error(torch.tensor([2.0, -2.0]), torch.tensor([1.0, 0.0]))
+        tensor(0.1340)
     """
     return CrossEntropyError(error_weight=error_weight)(logits, targets)
 
@@ -211,6 +219,10 @@ def angle_scores(
 
     Returns:
         Scores, higher = closer, (batch,).
+
+    Example:
+        >>> angle_scores(torch.tensor([[1.0, 0.0]]), torch.tensor([[1.0, 1.0]]))
+        tensor([0.])
     """
     first, second = F.normalize(full_precision(first), dim=-1), F.normalize(full_precision(second), dim=-1)
     padding = (0, first.shape[1] % 2)
@@ -314,6 +326,11 @@ def batch_search(
 
     Returns:
         The scalar loss. 0 without positives.
+
+    Example:
+        >>> first, ids = torch.eye(2), torch.tensor([[0, 1], [2, 3]])
+        >>> batch_search(first, first, ids, torch.tensor([True, False]), temperature=0.5)
+        tensor(0.2395)
     """
     first_ids, second_ids = text_ids.unbind(dim=1)
     if not is_positive.any():

@@ -70,6 +70,12 @@ def adapted_margin(gap: Float[Tensor, ""], *, margin: float, share: float) -> Fl
 
     Returns:
         The scalar margin.
+
+    Example:
+        >>> adapted_margin(torch.tensor(0.6), margin=0.1, share=0.5)
+        tensor(0.3000)
+        >>> adapted_margin(torch.tensor(0.0), margin=0.1, share=0.5)
+        tensor(0.1000)
     """
     return (share * gap.nan_to_num()).clamp(min=margin)
 
@@ -162,6 +168,13 @@ def mined(
 
     Returns:
         Scores, (batch,).
+
+    Example:
+        >>> scores = torch.tensor([[0.7, 0.9, 0.4], [0.1, 0.8, 0.5], [0.2, 0.3, 0.6]])  # positives on the diagonal
+        >>> mined(scores, ~torch.eye(3, dtype=torch.bool), mining="batch_hard")
+        tensor([0.9000, 0.5000, 0.3000])
+        >>> mined(scores, ~torch.eye(3, dtype=torch.bool), mining="semi_hard")
+        tensor([0.4000, 0.5000, 0.3000])
     """
     of_negatives = scores.masked_fill(~is_negative, -torch.inf)
     if mining == "batch_hard":
