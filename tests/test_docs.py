@@ -63,8 +63,8 @@ TABLES = {
 }
 """Name → text of the tables of which pages make sets."""
 
-OF_OTHER_TESTS = ("my_conf", "mined/conf", "squared_error_of_long")
-"""Words of commands that need a reader's package, an earlier mining or a new tensor. Other tests add these."""
+OF_OTHER_TESTS = ("my_conf", "mined/conf", "distilled/conf", "squared_error_of_long")
+"""Words of commands that need a package, an earlier mining, a distillation or a new tensor. Other tests add these."""
 
 MADE_BY_RUNS = ("runs/", "encoder/", "encoder/model.safetensors", "previous/")
 
