@@ -24,11 +24,14 @@ from omegaconf import DictConfig
 
 from callbacks import CHECKPOINTS, RESUME_FILE
 from conf.job import JobConfig
+from conf.own_classes import declared_losses
 from juzhen.core.aliases import current_key
 from juzhen.core.atomic_write import KEPT_ASIDE, clear_leftovers, move, remove_file, write_json
 from juzhen.core.errors import UserError, command
 from juzhen.core.examples import Examples
 from juzhen.core.file_guard import MARKER, mark_dir, refuse_links
+from juzhen.core.machine import package_version
+from juzhen.core.paths import DISTRIBUTION
 from juzhen.core.result import PROGRESS_FILE, RESULT_FILE, STAGES, WEIGHT_FILES, Result, weights_digest
 from juzhen.core.row_scores import ROWS_FILE
 from juzhen.core.safe_open import read_bytes, read_json
@@ -373,6 +376,9 @@ def _unreadable(path: Path, unknown: str) -> UserError:
 def changed_code(folder: Path, job: JobConfig) -> list[str]:
     """Name the losses and deciding callbacks of a job whose file has changed since its run began.
 
+    An upgrade changes files of juzhen, and a release says itself if numbers change. Losses of other packages always
+    count.
+
     Args:
         folder: Folder of the run, with its record.
         job: The job of today.
@@ -381,17 +387,20 @@ def changed_code(folder: Path, job: JobConfig) -> list[str]:
         Dotted names of the classes. [] if the record cannot be read.
     """
     try:
-        then = read_json(folder / JOB_FILE)["code"]
-        return [target for target, digest in _code(job).items() if then.get(target, digest) != digest]
+        then, now = read_json(folder / JOB_FILE)["code"], _code(job)
+        counts = now.keys() if then.get(DISTRIBUTION) == now[DISTRIBUTION] else declared_losses()
+        changed = [target for target, digest in now.items() if then.get(target, digest) != digest]
+        return [target for target in changed if target in counts and target != DISTRIBUTION]
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return []
 
 
 def _code(job: JobConfig) -> dict[str, str]:
-    """Class → digest of its file, for losses and for callbacks that decide weights. Comments do not count."""
+    """The version of juzhen, and class → digest of its file without comments, for losses and deciding callbacks."""
     nodes = [node for key, node in targets_of(job) if key != "model"]
     decide = [node for node in nodes if node.get("decides_weights", True)]
-    return {node["_target_"]: _digest_of_code(node["_target_"].rpartition(".")[0]) for node in decide}
+    digests = {node["_target_"]: _digest_of_code(node["_target_"].rpartition(".")[0]) for node in decide}
+    return {DISTRIBUTION: package_version(DISTRIBUTION) or "", **digests}
 
 
 def _digest_of_code(module: str) -> str:

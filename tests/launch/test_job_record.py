@@ -9,6 +9,7 @@ from jobs import compose_job, interrupt, run_job, weights
 import train
 from hydra_plugins.juzhen_sweeps.sweeper import _require_own_folders
 from juzhen.core.errors import UserError
+from juzhen.core.paths import DISTRIBUTION
 from juzhen.core.result import PROGRESS_FILE, RESULT_FILE, Result
 from launch import run_folder
 from launch.job import deciding_settings, read_job
@@ -131,6 +132,27 @@ def test_changed_code_of_a_loss_is_not_resumed(tmp_path, monkeypatch):
     assert target in message
     assert "resume=never" in message
     assert changed_code(folder, read_job(config)) == [target]
+    record = json.loads((folder / JOB_FILE).read_text("utf-8"))
+    record["code"][DISTRIBUTION] = "0.0.1"
+    (folder / JOB_FILE).write_text(json.dumps(record), "utf-8")
+    require_same_job(config, read_job(config))  # an upgrade of juzhen
+    monkeypatch.setattr("launch.run_folder.declared_losses", lambda: {target})
+    assert target in refused_in(folder)  # no upgrade of juzhen changes another package's loss
+
+
+@pytest.mark.slow
+def test_an_upgrade_between_kill_and_resume_does_not_stop_a_run(tmp_path, tiny_backbone, monkeypatch):
+    words = ("resume=auto", "training.duration=4 steps")
+    whole = run_job(tmp_path / "whole", tiny_backbone, *words)
+    words = (*words, f"run_dir={tmp_path / 'run'}")
+    with monkeypatch.context() as earlier:  # a release with another file of the loss
+        earlier.setattr("launch.run_folder.package_version", lambda package: "0.0.1")
+        earlier.setattr(OWN_LOSS, lambda module: "earlier")
+        assert interrupt(tmp_path / "cut", tiny_backbone, 3, "SIGINT", *words) == 130
+    record = tmp_path / "run" / JOB_FILE
+    assert "earlier" in json.loads(record.read_text("utf-8"))["code"].values()
+    assert weights(run_job(tmp_path / "cut", tiny_backbone, *words)) == weights(whole)
+    assert "earlier" not in json.loads(record.read_text("utf-8"))["code"].values()
 
 
 LONGER_LAST = (*CURRICULUM, "+schedule.stages.demo_sts.training.duration=8 steps")
@@ -149,7 +171,7 @@ def test_a_loss_that_changes_within_a_run_stops_it_until_its_owner_has_decided(
     words = (*words, f"run_dir={tmp_path / 'run'}")
     assert interrupt(tmp_path / "cut", tiny_backbone, step, "SIGINT", *words) == 130
     record = tmp_path / "run" / JOB_FILE
-    losses = list(json.loads(record.read_text("utf-8"))["code"])
+    losses = [name for name in json.loads(record.read_text("utf-8"))["code"] if "." in name]
     losses.sort(key=lambda loss: not loss.endswith(".SoftmaxClassifier"))  # of the first stage
     real = run_folder._digest_of_code
     of_first_stage = losses[0].rpartition(".")[0]
