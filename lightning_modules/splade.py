@@ -126,7 +126,8 @@ class Splade(SentenceModule):
         loss, logs = super().loss_of(batch, tensors)
         queries, documents = self._of_all(tensors)
         of_queries, of_documents = flops(queries), flops(documents)
-        share = self._share()
+        step = self.trainer.global_step if self._trainer is not None else 0
+        share = warmed_up(step, round(self.total_steps * self.numbers.flops_warmup_percent / 100))
         cost = self.numbers.query_flops * of_queries + self.numbers.document_flops * of_documents
         return loss + share * cost, logs | {
             "flops_queries": of_queries.detach(),
@@ -147,11 +148,6 @@ class Splade(SentenceModule):
             rows["negatives"] = rows["negatives"][ids[:, 2:] >= 0]
         queries, *documents = (value.flatten(0, -2) for value in rows.values())
         return queries, torch.cat(documents) if documents else queries
-
-    def _share(self) -> float:
-        """Share of the regulariser's weights in this step."""
-        step = self.trainer.global_step if self._trainer is not None else 0
-        return warmed_up(step, round(self.total_steps * self.numbers.flops_warmup_percent / 100))
 
     @property
     def evaluator(self) -> SparseEvaluator:

@@ -174,7 +174,7 @@ class Graph:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self.settings = read_settings(folder)
-        self._tokenizer = _read_tokenizer(folder)
+        self._tokenizer = Tokenizer.from_file(str(require_file(folder / "tokenizer.json")))
         self.by, self._calls_at_once, self._run = _opened(folder, self.settings["outputs"])
 
     def encode(self, texts: Sequence[str], *, batch_size: int = BATCH) -> Float[np.ndarray, "texts dim"]:
@@ -242,10 +242,6 @@ class Graph:
             parts = list(threads.map(run, range(0, len(order), batch_size)))
         back = np.argsort(order)
         return [np.concatenate(values)[back] for values in zip(*parts, strict=True)]
-
-
-def _read_tokenizer(folder: Path) -> Tokenizer:
-    return Tokenizer.from_file(str(require_file(folder / "tokenizer.json")))
 
 
 def _arrays(tokenizer: Tokenizer, rows: Sequence[Any], has_types: bool) -> dict[str, np.ndarray]:
