@@ -18,6 +18,12 @@ from juzhen.core.errors import UserError, require_number
 from juzhen.core.examples import Examples
 from juzhen.core.progress import progress_bar
 from juzhen.core.text_warnings import collected, reported
+from juzhen.distillation import (
+    DistillModuleSettings,
+    DistillTranslationsSettings,
+    GuidedSettings,
+    TaughtSettings,
+)
 from juzhen.encoders import SentenceEncoder
 from juzhen.encoders.backbone_config import BackboneConfig
 from juzhen.encoders.collate import SentenceCollator
@@ -27,12 +33,6 @@ from juzhen.encoders.pooling import unit
 from juzhen.encoders.preflight import check_encoder_files
 from juzhen.encoders.projection import Projection
 from juzhen.encoders.resolve_path import encoder_source, has_score_head
-from juzhen.models.distill import (
-    DistillModuleSettings,
-    DistillTranslationsSettings,
-    GuidedSettings,
-    TaughtSettings,
-)
 from juzhen.models.settings import name_of
 from lightning_modules.biencoder import BiEncoder, augmentation_of, nested_losses
 from lightning_modules.loss_factory import Match, build_loss

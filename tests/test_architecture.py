@@ -22,7 +22,7 @@ LIBRARY = {
     "mining": {"core", "data", "encoders", "backends", "metrics", "families"},
     "identity": {"core", "encoders", "losses", "models"},
     "report": {"core", "data", "metrics", "models", "identity"},
-    "distillation": {"core", "data", "encoders", "metrics", "families", "mining"},
+    "distillation": {"core", "data", "encoders", "metrics", "models", "families", "mining"},
     "training": {"core", "data", "losses", "encoders", "evaluation"},
     "advice": {"core", "data", "encoders", "metrics", "evaluation", "training"},
     "merging": {"core", "data", "encoders", "evaluation", "families", "identity", "models", "report"},
