@@ -2,7 +2,7 @@
 
 import inspect
 import sys
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from pathlib import Path
 
 import pytest
@@ -60,6 +60,35 @@ def test_a_file_gives_its_class_what_it_takes_and_no_more_is_needed(name, model)
     assert isinstance(build_loss(config, dim=4, num_classes=3), Loss)
     bare = {key: config[key] for key in ("_target_", "of") if key in config}
     assert isinstance(build_loss(bare, dim=4, num_classes=3), Loss)
+
+
+FILES_DIFFER = {
+    ("InfoNCEGTE", "temperature"),
+    ("InfoNCEGuided", "temperature"),
+    ("InfoNCEGuided", "false_negative_margin"),
+}
+"""Class and number that its files set otherwise."""
+
+
+def test_the_defaults_of_a_class_are_the_numbers_of_one_of_its_files():
+    """A temperature is that of cosines or of logits."""
+
+    def plain(value: object) -> object:
+        return tuple(value) if isinstance(value, list) else value
+
+    files = [losses_for(options("model")[model]) for model in ("biencoder", "crossencoder")]
+    in_files: dict[tuple[type, str], list[object]] = {}
+    for config in (config for of_model in files for config in of_model.values() if "_target_" in config):
+        for key, value in config.items():
+            in_files.setdefault((own_class(config["_target_"]), key), []).append(plain(value))
+    asked = [
+        (loss.__name__, field.name, field.default in values)
+        for (loss, key), values in in_files.items()
+        for field in fields(loss)
+        if field.name == key and field.default is not MISSING
+    ]
+    assert len(asked) > 100
+    assert {row[:2] for row in asked if not row[2]} == FILES_DIFFER
 
 
 def test_by_kind_gives_every_kind_a_loss_that_takes_it():
