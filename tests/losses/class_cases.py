@@ -13,7 +13,7 @@ from juzhen import losses
 from juzhen.core.examples import Kind
 
 NO_MIX = {"angle_weight": 1, "cosine_weight": 0, "batch_weight": 0, "positive_from": 1.0}
-MIX = {"angle_weight": 0.5, "cosine_weight": 2, "batch_weight": 0.7, "positive_from": 0.8}
+MIX = {"angle_weight": 0.5, "cosine_weight": 0.2, "batch_weight": 0.7, "positive_from": 0.8}
 
 
 def seeded(build: Callable[..., losses.Loss]) -> Callable[..., losses.Loss]:
