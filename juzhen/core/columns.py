@@ -108,11 +108,14 @@ def as_text_list(texts: Iterable[str], name: str = "texts", *, may_be_empty: boo
     return column
 
 
-def as_texts(texts: str | Iterable[str], *, may_be_empty: bool = False) -> tuple[list[str], bool]:
+def as_texts(
+    texts: str | Iterable[str], name: str = "texts", *, may_be_empty: bool = False
+) -> tuple[list[str], bool]:
     """Return texts as a list, whether one or several are given.
 
     Args:
         texts: A single text, or a column as of `as_text_list`.
+        name: Name of the argument for messages.
         may_be_empty: Accept empty texts.
 
     Returns:
@@ -121,13 +124,17 @@ def as_texts(texts: str | Iterable[str], *, may_be_empty: bool = False) -> tuple
     Raises:
         UserError: Neither a text nor a column of texts.
     """
-    if hasattr(texts, "as_py"):  # a text from an Arrow column
-        texts = texts.as_py()
-    if isinstance(texts, np.ndarray) and not texts.ndim:
-        texts = texts.item()
-    column, is_one = ([texts], True) if isinstance(texts, str) else (as_column(texts, "texts"), False)
-    check_texts(column, may_be_empty=may_be_empty)
+    text = _unpacked(texts)
+    column, is_one = ([text], True) if isinstance(text, str) else (as_column(texts, name), False)
+    check_texts(column, called="text" if name == "texts" else f"{name}: text", may_be_empty=may_be_empty)
     return column, is_one
+
+
+def _unpacked(text: Any) -> Any:
+    """The text in a cell of an Arrow column, or in an array without axes. Anything else as it is."""
+    if hasattr(text, "as_py"):
+        return text.as_py()
+    return text.item() if isinstance(text, np.ndarray) and not text.ndim else text
 
 
 def as_vectors(values: Any) -> np.ndarray | None:
@@ -161,10 +168,9 @@ def as_text(text: Any, name: str, *, may_be_empty: bool = False) -> str:
     Raises:
         UserError: Anything else.
     """
-    texts, is_one = as_texts(text, may_be_empty=may_be_empty)
-    if not is_one:
-        raise UserError(f"{name}: expected one text, got {described(text)}")
-    return texts[0]
+    if not isinstance(_unpacked(text), str):
+        raise UserError(f"{name}: expected one text, got {described(text)}{_remedy(text)}")
+    return as_texts(text, name, may_be_empty=may_be_empty)[0][0]
 
 
 def as_pairs(pairs: Iterable[tuple[str, str]] | tuple[str, str]) -> tuple[list[str], list[str], bool]:
@@ -258,7 +264,7 @@ def check_texts(
         if not may_be_empty and (not text or text.isspace()):
             raise UserError(f"{called} {position} is empty. An empty sentence has no embedding")
         if HALF_A_PAIR.search(text) or (not may_be_empty and ("\0" in text or is_unseen(text))):
-            raise UserError(f"{called} {position} {text_fault(text)}")
+            raise UserError(f"{called} {position} {text_fault(text)}. Leave it out, or clean it")
 
 
 def as_numbers(**columns: Any) -> list[np.ndarray]:

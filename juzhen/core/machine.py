@@ -292,7 +292,7 @@ def open_device(device: "str | torch.device") -> "torch.device":
 
     try:
         chosen = torch.device(device)
-    except RuntimeError as error:
+    except (RuntimeError, TypeError) as error:
         raise UserError(f"device={device}: no such device. Type cpu, cuda, cuda:1 or mps") from error
     present = [name for name, is_there in present_devices().items() if is_there]
     too_many = chosen.type == "cuda" and (chosen.index or 0) >= torch.cuda.device_count()

@@ -130,8 +130,10 @@ class AsymmetricEncoder(nn.Module):
             float32 array (queries, documents), higher = closer.
         """
         with reported(strict=strict, advice=STRICT):
-            asking = self.vectors(as_texts(queries)[0], Side.QUERY, batch_tokens, show_progress)
-            answers = self.vectors(as_texts(documents)[0], Side.DOCUMENT, batch_tokens, show_progress)
+            asking = self.vectors(as_texts(queries, "queries")[0], Side.QUERY, batch_tokens, show_progress)
+            answers = self.vectors(
+                as_texts(documents, "documents")[0], Side.DOCUMENT, batch_tokens, show_progress
+            )
         return asking.matrix(answers, np.arange(len(asking)), np.arange(len(answers)))
 
     @takes_peer_options
@@ -200,7 +202,7 @@ class AsymmetricEncoder(nn.Module):
         Returns:
             A list of `Hit` for each query. One list for a single query.
         """
-        asked, is_one = as_texts(queries)
+        asked, is_one = as_texts(queries, "queries")
         documents = as_text_list(corpus, "corpus")
         top_k = min(10, len(documents)) if top_k is None else top_k
         check_top_k(top_k, len(documents))

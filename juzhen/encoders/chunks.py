@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Literal, Protocol, Self, runtime_checkable
 from unicodedata import normalize
 
 import numpy as np
@@ -23,7 +23,7 @@ from juzhen.core.lazy_names import offered
 from juzhen.core.text import percent
 from juzhen.core.text_warnings import STRICT, Truncations, current, reported
 from juzhen.data.running_text import TextTable
-from juzhen.encoders.peer_options import check_count
+from juzhen.encoders.peer_options import check_count, takes_peer_options
 from juzhen.encoders.pooled_encoder import PooledEncoder
 from juzhen.encoders.pooling import unit
 from juzhen.encoders.tokens import (
@@ -43,6 +43,25 @@ UNLIMITED = 2**30
 """Tokens that no text has."""
 
 
+@runtime_checkable
+class Backend(Protocol):
+    """Turns tokens into embeddings, without gradients and without dropout."""
+
+    @property
+    def name(self) -> str:
+        """Short name of the computation. It is part of the key of cached embeddings."""
+
+    def encode(self, tokens: Tokens) -> Float[np.ndarray, "sentences dim"]:
+        """Embeddings in float32, in the order in which the sentences were collated.
+
+        Args:
+            tokens: Collated sentences.
+
+        Returns:
+            float32 array (sentences, dim).
+        """
+
+
 class LongTextMixin(PooledEncoder):
     """Handling of texts with more than `max_length` tokens."""
 
@@ -53,6 +72,16 @@ class LongTextMixin(PooledEncoder):
         """Tokens that neighbouring chunks of a long text share. None if long texts are truncated."""
         return self._chunk_overlap
 
+    def require_length(self, normalize: bool | None) -> None:
+        """Raise UserError for `normalize=False`, which encoders of embeddings of length 1 do not follow.
+
+        Args:
+            normalize: Option of a call.
+        """
+        if normalize is False and self.normalize:
+            raise UserError("normalize=False: this encoder gives embeddings of length 1. Leave it out")
+
+    @takes_peer_options
     def with_long_texts(self, long_texts: LongTexts | None, overlap: int | None = None) -> Self:
         """Return a copy that shares the weights and treats long texts differently.
 
@@ -95,6 +124,7 @@ class LongTextMixin(PooledEncoder):
                 )
             yield seen
 
+    @takes_peer_options
     def lost_tokens(
         self, texts: str | Iterable[str], *, prompt_name: str | None = None, prompt: str | None = None
     ) -> Int[np.ndarray, "texts"]:
@@ -136,6 +166,7 @@ class Passages:
 class PassageMixin(LongTextMixin):
     """An encoder that gives several vectors of a long text."""
 
+    @takes_peer_options
     def encode_chunks(
         self,
         texts: str | Iterable[str],
@@ -150,7 +181,7 @@ class PassageMixin(LongTextMixin):
         batch_tokens: int = BATCH_TOKENS,
         show_progress: bool | None = None,
         workers: int | Sequence[str | torch.device] | Workers | None = None,
-        backend: Any = None,
+        backend: Backend | None = None,
         strict: bool = False,
     ) -> Passages:
         """Encode texts as passages that cover them.

@@ -14,7 +14,7 @@ from transformers import PretrainedConfig
 
 from juzhen.core.batch import Tokens
 from juzhen.core.columns import require_finite_weights
-from juzhen.core.errors import UserError, require_choice
+from juzhen.core.errors import UserError, require_choice, require_number
 from juzhen.core.examples import Kind
 from juzhen.core.kinds import text_roles
 from juzhen.core.lazy_names import offered
@@ -26,7 +26,7 @@ from juzhen.encoders.folder_settings import naming, read_settings, read_tensors
 from juzhen.encoders.forward import use_cheap_dropout
 from juzhen.encoders.layout import PAIRS_FILE, gives_answers, inside
 from juzhen.encoders.pair_encoder import PairEncoder, PairTemplate
-from juzhen.encoders.peer_options import check_flag, takes_peer_options
+from juzhen.encoders.peer_options import check_count, check_flag, takes_peer_options
 from juzhen.encoders.preflight import EncoderFiles, find_encoder
 from juzhen.encoders.projection import (
     IDENTITY,
@@ -222,6 +222,7 @@ class CrossEncoder(PairEncoder):
     poolings: ClassVar[tuple[str, ...]] = ("cls", "mean")
     settable: ClassVar[tuple[str, ...]] = ("segments", "symmetric")
 
+    @takes_peer_options
     def __init__(
         self,
         inner: SentenceEncoder,
@@ -240,6 +241,7 @@ class CrossEncoder(PairEncoder):
         # An embedding's projections, length and score mean nothing to a head.
         inner.projections, inner.normalize, inner.score_head = nn.ModuleList(layers), False, None
         inner._serves_head, inner._token_layers = True, token_layers
+        check_count("outputs", outputs)
         self.symmetric = symmetric
         self.template = PairTemplate.of(inner.tokenizer)
         self.segments = segments and self.marks_segments
@@ -345,6 +347,7 @@ class CrossEncoder(PairEncoder):
                 "(symmetric: true in its crossencoder.json). Leave the set out, or train one with symmetric=false"
             )
 
+    @takes_peer_options
     def set(
         self,
         *,
@@ -366,6 +369,8 @@ class CrossEncoder(PairEncoder):
         """
         if segments and not self.marks_segments:
             raise UserError(SEGMENTS_UNKNOWN)
+        require_choice("pooling", pooling or self.inner.pooling, self.poolings)
+        require_number("head_dropout", head_dropout, 0, 1, optional=True)
         self.inner.pooling = pooling or self.inner.pooling
         self.segments = self.segments if segments is None else segments
         self.symmetric = self.symmetric if symmetric is None else symmetric

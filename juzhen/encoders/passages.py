@@ -80,6 +80,7 @@ def encode_chunks(
     Raises:
         UserError: As in `PassageMixin.encode_chunks`.
     """
+    given.require_length(normalize)
     chosen = prompt_name is not None or prompt is not None
     encoder = given.with_prompt(prompt_name, prompt) if chosen else given
     require_chunks(encoder, chunk_tokens, overlap, late=late)

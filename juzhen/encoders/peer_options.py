@@ -1,6 +1,7 @@
 """Options and method names of other toolkits, accepted if they mean the same."""
 
 import inspect
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import wraps
 from numbers import Integral, Real
@@ -9,7 +10,6 @@ from types import NoneType, UnionType
 from typing import Any, ClassVar, ParamSpec, TypeVar, Union, get_args, get_origin
 
 import numpy as np
-import torch
 from torch import nn
 from transformers import PreTrainedTokenizerBase
 
@@ -192,6 +192,7 @@ MADE_BY = {
 PLAIN: Mapping[Any, tuple[Any, str]] = {
     optional: (kind, called)
     for own, kind, called in (
+        (bool, bool | np.bool_, "True or False"),
         (int, Integral, "a whole number"),
         (float, Real, "a number"),
         (str, str | Path, "a text"),
@@ -218,7 +219,7 @@ _HARMLESS: Sequence[tuple[str, tuple[Any, ...]]] = (
     ("output_value", (None, "sentence_embedding")),
     ("precision", (None, "float32")),
     ("save_to_cpu", (None, False, True)),
-    ("similarity_fn_name", (None, "cosine")),
+    ("similarity_fn_name", (None,)),
 )
 HARMLESS = {name: values for names, values in _HARMLESS for name in names.split()}
 """Option → values that request the default behaviour."""
@@ -253,7 +254,6 @@ def takes_peer_options(method: Callable[Given, Result]) -> Callable[Given, Resul
         A function of the same signature.
     """
     known = inspect.signature(method).parameters
-    flags = {name for name, one in known.items() if one.annotation in (bool, bool | None)}
     kinds = {name: found for name, one in known.items() if (found := _classes(one.annotation))}
     plain = {name: one for name, one in known.items() if one.annotation in PLAIN}
     passes_on = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in known.values())
@@ -274,9 +274,7 @@ def takes_peer_options(method: Callable[Given, Result]) -> Callable[Given, Resul
 
     @wraps(method)
     def call(*args: Given.args, **options: Given.kwargs) -> Result:
-        for name, value in options.items():
-            if {name, _ours(name, known)} & flags and not isinstance(value, int | np.bool_ | None):
-                check_flag(name, value)
+        typed = {_ours(name, known): name for name in options if name not in known}
         if foreign := [name for name in options if is_foreign(name)]:
             translated = {name: value for name, value in options.items() if name not in foreign}
             for name in foreign:
@@ -294,7 +292,7 @@ def takes_peer_options(method: Callable[Given, Result]) -> Callable[Given, Resul
             if name in kinds and not isinstance(value, kinds[name]):
                 raise UserError(_of_another_class(name, value, kinds[name]))
             if name in plain:
-                _require_plain(plain[name], value)
+                _require_plain(typed.get(name, name), plain[name], value)
         if len(args) > len(places):
             least, most = int(is_method), len(places)
             raise CallError(
@@ -313,17 +311,18 @@ def takes_peer_options(method: Callable[Given, Result]) -> Callable[Given, Resul
     return call
 
 
-def _require_plain(known: inspect.Parameter, value: Any) -> None:
-    """Raise UserError if a value is not the number or the text of its annotation. True and NaN are no numbers."""
+def _require_plain(name: str, known: inspect.Parameter, value: Any) -> None:
+    """Raise UserError if a value is not that of its annotation. True and NaN are no numbers, and 1 is not True."""
     kind, called = PLAIN[known.annotation]
-    if isinstance(value, kind) and (
-        isinstance(value, str | Path) or (not isinstance(value, bool) and value == value)
-    ):
+    is_number = kind in (Integral, Real)
+    if isinstance(value, kind) and not (is_number and (isinstance(value, bool) or value != value)):
         return
     if value is not None or not (isinstance(known.annotation, UnionType) or known.annotation is str):
         default = None if known.default is known.empty else known.default
-        way = "Give one" if default is None else f"Type {known.name}={default!r}, or leave it out"
-        raise UserError(f"{known.name}={short(str(value), 40)}: expected {called}. {way}.")
+        way = "Give one" if default is None else f"Type {name}={default!r}"
+        way += ", or leave it out" * (known.default is not known.empty)
+        shown = str(value) if is_number else repr(value)
+        raise UserError(f"{name}={short(shown, 40)}: expected {called}. {way}.")
 
 
 def _classes(annotation: Any) -> tuple[type, ...]:
@@ -379,6 +378,10 @@ def _translated(
         return {ours: value}
     if name == "normalize_embeddings" and value is True and "normalize" in known:
         return {"normalize": True}
+    if (
+        name == "similarity_fn_name" and value == "cosine" and "truncate_dim" in known
+    ):  # by which others do not score
+        return {}
     is_tensor = name == "convert_to_numpy" and bool(options.get("convert_to_tensor"))
     is_here = name == "device" and (value is None or _same_device(value, *owner))
     if (
@@ -392,14 +395,30 @@ def _translated(
         why = f"fit has no such option. Type this in a job of train.py: {typed}"
     if why is None:
         raise CallError(f"{called}: no option {name}. {nearest(name, [*known.keys() - {'self', 'cls'}])}.")
-    raise UserError(f"{name}={short(repr(value), 40)}: {why}.")
+    raise UserError(f"{name}={short(repr(value), 40)}: {_feasible(why, *owner, known=known)}.")
+
+
+def _feasible(why: str, owner: Any = None, *, known: Collection[str]) -> str:
+    """The advice, without a way out that this callable, or its encoder, does not have."""
+    settable, encode = (getattr(owner, name, None) for name in ("settable", "encode"))
+    takes = () if encode is None else inspect.signature(encode).parameters
+    is_lacking = any(option not in known for option in re.findall(r"Type (\w+)=", why))
+    if settable is not None:
+        is_lacking |= any(name not in settable for name in re.findall(r"encoder\.(\w+) = ", why))
+        is_lacking |= any(
+            {name, "options"}.isdisjoint(takes) for name in re.findall(r"encode\(texts, (\w+)=", why)
+        )
+        is_lacking |= "encoder.logits(" in why and not hasattr(owner, "logits")
+        if is_lacking and "encoder.max_length" in why and encode is None:
+            return why.replace("encoder.", "encoder.inner.")
+    return f"{why.partition('. ')[0]}. Leave it out" if is_lacking else why
 
 
 def _same_device(value: Any, encoder: Any = None) -> bool:
     if not isinstance(encoder, nn.Module):
         return False
-    asked, has = torch.device(value), next(encoder.parameters()).device
-    return asked.type == has.type and asked.index in (None, has.index)
+    has = next(encoder.parameters()).device
+    return str(value) in (has.type, str(has), f"{has.type}:{has.index or 0}")
 
 
 class GuardedAttributesMixin(nn.Module):
@@ -438,7 +457,7 @@ class GuardedAttributesMixin(nn.Module):
     def _why_not(self, name: str) -> str:
         inner = getattr(self, "inner", None)
         if name in getattr(inner, "settable", ()):
-            return f"it is encoder.inner.{name}"
+            return f"it belongs to the encoder inside. Type encoder.inner.{name} = …"
         if hasattr(self, name):
             return f"it follows from the loaded weights. You can set: {', '.join(self.settable)}"
         return f"unknown attribute. {nearest(name, self.settable)}"
@@ -455,7 +474,7 @@ def check_flag(name: str, value: Any) -> None:
         UserError: Another value, 0 and 1 included.
     """
     if not isinstance(value, bool):
-        raise UserError(f"{name}={short(repr(value), 40)}: expected True or False")
+        raise UserError(f"{name}={short(repr(value), 40)}: expected True or False. Set one of the two")
 
 
 def check_count(name: str, value: Any, *, least: int = 1, most: int | None = None) -> None:

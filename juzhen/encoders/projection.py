@@ -366,6 +366,7 @@ def checked_grades(outputs: int, grades: Sequence[float] | None) -> tuple[float,
     are_shares = all(isinstance(grade, int | float) and 0 <= grade <= 1 for grade in checked)
     if len(checked) != outputs or not are_shares or len(set(checked)) < 2:
         raise UserError(
-            f"grades={list(checked)}: a head of {outputs} classes needs a grade for each, from 0 to 1, not all the same"
+            f"grades={list(checked)}: a head of outputs={outputs} classes needs a grade for each, from 0 to 1, not all "
+            "the same. Give one for each, or outputs=1 and none"
         )
     return tuple(map(float, checked))

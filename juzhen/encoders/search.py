@@ -94,7 +94,7 @@ def check_top_k(top_k: int, number: int) -> None:
         UserError: Not a whole number from 1 to the size of the corpus, or no documents.
     """
     if not number:
-        raise UserError("corpus: there are no documents. Give at least one")
+        raise UserError("documents: there are no documents. Give at least one")
     is_number = isinstance(top_k, int | np.integer) and not isinstance(top_k, bool)
     if not is_number or not 1 <= top_k <= number:
         there = counted(number, "documents")
@@ -609,9 +609,11 @@ def quantize(
         [[176]]
     """
     require_choice("precision", precision, PRECISIONS)
-    vectors = np.atleast_2d(vectors)
+    vectors = np.asarray(vectors)
     if vectors.ndim != 2 or not vectors.size or vectors.dtype.kind not in "fiu":
-        raise UserError("vectors: expected a matrix (texts, dim), as encoder.encode(texts) gives it")
+        raise UserError(
+            "vectors: expected a matrix (texts, dim), as encoder.encode(texts) gives it. One vector is vectors[None]"
+        )
     require_finite_vectors(vectors, "vectors")
     require_number("rescore", rescore, 1)
     if whole is not None and len(whole) != len(vectors):

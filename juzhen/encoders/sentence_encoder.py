@@ -9,13 +9,11 @@ from typing import (
     Any,
     ClassVar,
     Literal,
-    Protocol,
     Self,
     TypedDict,
     Unpack,
     cast,
     overload,
-    runtime_checkable,
 )
 
 import numpy as np
@@ -23,7 +21,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from juzhen.core.batch import Tokens
 from juzhen.core.columns import as_pairs, as_text_list, as_texts, as_vectors, require_finite, side_by_side
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Side
@@ -34,7 +31,7 @@ from juzhen.encoders.backbone import other_layers, require_growing
 from juzhen.encoders.backbone_config import BackboneConfig
 from juzhen.encoders.base_weights import has_adapter, remember_layers
 from juzhen.encoders.batch_invariance import check_batch_invariance
-from juzhen.encoders.chunks import LongTexts, PassageMixin, computed, note_truncated
+from juzhen.encoders.chunks import Backend, LongTexts, PassageMixin, computed, note_truncated
 from juzhen.encoders.components import EncoderComponents, read_components, warn_of
 from juzhen.encoders.embedding_cache import EmbeddingCache
 from juzhen.encoders.peer_options import takes_peer_options
@@ -72,25 +69,6 @@ BY_ITSELF = "torch"
 
 PORTION = 65_536
 """Sentences that are encoded before their embeddings are written to a cache."""
-
-
-@runtime_checkable
-class Backend(Protocol):
-    """Turns tokens into embeddings, without gradients and without dropout."""
-
-    @property
-    def name(self) -> str:
-        """Short name of the computation. It is part of the key of cached embeddings."""
-
-    def encode(self, tokens: Tokens) -> Float[np.ndarray, "sentences dim"]:
-        """Embeddings in float32, in the order in which the sentences were collated.
-
-        Args:
-            tokens: Collated sentences.
-
-        Returns:
-            float32 array (sentences, dim).
-        """
 
 
 class Options(TypedDict, total=False):
@@ -272,8 +250,7 @@ class SentenceEncoder(ThresholdMixin, HubMixin, PassageMixin, PooledEncoder):
         encoder = encoder.with_long_texts(long_texts, overlap)
         sentences, is_one = as_texts(texts)
         size = self.size_of(truncate_dim)
-        if normalize is False and self.normalize:
-            raise UserError("normalize=False: this encoder gives embeddings of length 1. Leave it out")
+        self.require_length(normalize)
         distinct = defaultdict[str, int](count().__next__)
         positions = [*map(distinct.__getitem__, sentences)]
         with encoder._reported(strict=strict, size=size) as seen, started(self, workers) as processes:

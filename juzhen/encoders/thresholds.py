@@ -15,6 +15,7 @@ from juzhen.core.result import weights_digest
 from juzhen.core.safe_open import read_shaped
 from juzhen.core.schema import Number, Text
 from juzhen.core.text import short
+from juzhen.encoders.peer_options import takes_peer_options
 
 THRESHOLDS_FILE = "thresholds.json"
 NO_THRESHOLD = (
@@ -118,6 +119,7 @@ class ThresholdMixin(nn.Module):
         """A number that grows with each change of the weights in place."""
         return sum(parameter._version for parameter in self.parameters())
 
+    @takes_peer_options
     def threshold(self, of: str | None = None) -> float:
         """Score from which two sentences count as the same, fitted on a dev split.
 
@@ -167,6 +169,7 @@ class ThresholdMixin(nn.Module):
             )
         return name, value
 
+    @takes_peer_options
     def is_same(
         self,
         pairs: Iterable[tuple[str, str]] | tuple[str, str] | str | Iterable[str],

@@ -17,7 +17,7 @@ from jaxtyping import Float, Int
 from scipy import sparse
 
 from juzhen.core.columns import as_text, as_text_list
-from juzhen.core.errors import require_choice, require_packages
+from juzhen.core.errors import UserError, require_choice, require_number, require_packages
 from juzhen.core.text import fold
 
 K1, B = 1.5, 0.75
@@ -115,6 +115,8 @@ class BM25:
         b: float = B,
     ) -> None:
         texts = as_text_list(corpus, "corpus", may_be_empty=True)
+        require_number("k1", k1, 0)
+        require_number("b", b, 0, 1)
         self._folding = FOLDS if script else FOLDS_WITHIN_SCRIPT
         self._terms = partial(terms, cut=cut_of(tokens), folding=FOLDINGS[self._folding])
         self._numbers: dict[str, int] = {}
@@ -394,6 +396,12 @@ def lexical_scores(
     columns = {"texts_a": texts_a, "texts_b": texts_b}
     first, second = (as_text_list(column, name, may_be_empty=True) for name, column in columns.items())
     texts, rows = [*first, *second], len(first)
+    if rows != len(second):
+        raise UserError(
+            f"texts_a, texts_b: {rows:,} and {len(second):,} texts form no rows. Give as many of each"
+        )
+    if not rows:
+        return np.empty(0, dtype=np.float32)
     sides = slice(rows), slice(rows, None)
     if method == TF_IDF:
         return similarities(lexical_vectors(texts, counted=texts), *sides)

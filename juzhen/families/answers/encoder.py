@@ -232,6 +232,7 @@ class GenerativeReranker(PairEncoder):
     settable: ClassVar[tuple[str, ...]] = ("instruction",)
     symmetric, segments, grades = False, False, ()
 
+    @takes_peer_options
     def __init__(
         self,
         inner: SentenceEncoder,
@@ -305,6 +306,7 @@ class GenerativeReranker(PairEncoder):
         return encoder
 
     @classmethod
+    @takes_peer_options
     def around(
         cls,
         inner: SentenceEncoder,
@@ -367,7 +369,10 @@ class GenerativeReranker(PairEncoder):
         target, path = open_device(device), encoder_source(source)
         folder = locate_folder(path) or download(path, revision)
         if not gives_answers(folder):
-            raise UserError(f"{source}: holds no language model that scores pairs by its answer")
+            raise UserError(
+                f"{source}: holds no language model that scores pairs by its answer. Load "
+                "it with CrossEncoder.load(…), or with SentenceEncoder.load(…) if it gives embeddings"
+            )
         config = BackboneConfig(path=path, revision=revision, initialize="pretrained", pooling="last")
         encoder = cls.of_folder(SentenceEncoder.of(read_components(config, seed=0, reader=READER)), folder)
         encoder._is_loaded_from(folder)

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Int
 from transformers import PreTrainedTokenizerBase
 
-from juzhen.core.errors import UserError
+from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import Side
 from juzhen.core.text import short
 from juzhen.encoders.asymmetric import ROLES
@@ -71,6 +71,10 @@ def _pieces(text: str) -> list[tuple[str, bool]]:
         start, name = min(slots)
         pieces += [(remainder[:start], False), (name, True)]
         remainder = remainder[start + len(name) + 2 :]
+    if unknown := [name for name in re.findall(r"\{(\w+)\}", text) if name not in PLACES]:
+        raise UserError(
+            f"template={short(repr(text))}: no place {{{unknown[0]}}}. {nearest(unknown[0], PLACES)}"
+        )
     names = [name for name, is_place in pieces if is_place and name != "instruction"]
     if names != ["query", "document"]:
         raise UserError(

@@ -12,7 +12,6 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from tokenizers import AddedToken
 from torch import Tensor
-from torch.nn import functional
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from juzhen.core.batch import Tokens
@@ -31,7 +30,7 @@ from juzhen.encoders.components import num_positions, read_components, read_tran
 from juzhen.encoders.folder_settings import naming
 from juzhen.encoders.forward import pack
 from juzhen.encoders.layout import ROUTED, gives_routes, gives_tokens, read_chains
-from juzhen.encoders.peer_options import takes_peer_options
+from juzhen.encoders.peer_options import GuardedAttributesMixin, check_count, takes_peer_options
 from juzhen.encoders.pooled_encoder import Places, PooledEncoder
 from juzhen.encoders.pooling import unit
 from juzhen.encoders.projection import IDENTITY, OutputLayer, Projection
@@ -74,6 +73,7 @@ class MultiVectorEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEnco
     reading_of_queries: bool = False
     _skipped: Tensor
 
+    @takes_peer_options
     def __init__(
         self,
         backbone: PreTrainedModel,
@@ -109,6 +109,7 @@ class MultiVectorEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEnco
         self.register_buffer("_skipped", torch.tensor(sorted(skipped)), persistent=False)
 
     @classmethod
+    @takes_peer_options
     def around(
         cls,
         encoder: PooledEncoder,
@@ -136,6 +137,7 @@ class MultiVectorEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEnco
         Raises:
             UserError: Lengths that the transformer cannot read, or a static encoder.
         """
+        check_count("dim", dim)
         encoder = merged(encoder)
         if isinstance(encoder.backbone, StaticTokens):
             raise UserError(
@@ -430,7 +432,7 @@ def is_multi_vector(folder_or_run: str | Path) -> bool:
     return folder is not None and any(gives_tokens(path) for path in (folder, folder / "encoder"))
 
 
-class QueryDocumentEncoder(AsymmetricEncoder, ThresholdMixin):
+class QueryDocumentEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, GuardedAttributesMixin):
     """Embeddings of one space from two sentence encoders. The score is the cosine of query and document.
 
     It can be used and evaluated. It cannot be trained or saved.
@@ -442,9 +444,11 @@ class QueryDocumentEncoder(AsymmetricEncoder, ThresholdMixin):
     """
 
     family: ClassVar[str] = "query_document"
+    settable: ClassVar[tuple[str, ...]] = ("micro_batch_tokens",)
     reading_of_queries: bool = False
     sums: ClassVar[bool] = False
 
+    @takes_peer_options
     def __init__(
         self, query: SentenceEncoder, document: SentenceEncoder, *, default: SentenceEncoder
     ) -> None:
@@ -462,8 +466,10 @@ class QueryDocumentEncoder(AsymmetricEncoder, ThresholdMixin):
             )
         self.query, self.document = query, document
         self._default = [default]  # no part of its own
+        self._is_finished = True
 
     @classmethod
+    @takes_peer_options
     def load(
         cls, source: str | Path, *, revision: str | None = None, device: str | torch.device = "cpu"
     ) -> Self:
@@ -497,27 +503,15 @@ class QueryDocumentEncoder(AsymmetricEncoder, ThresholdMixin):
             )
         return cls(query, document, default=default).to(target).eval()
 
-    def save(self, folder: str | Path, *, card: dict[str, Any] | None = None) -> Path:
-        """Raise UserError: such a model is not written here.
-
-        Args:
-            folder: The folder.
-            card: Facts for the card.
-
-        Returns:
-            Never.
-        """
-        raise UserError(f"save: a {ROUTED} is not written here. Copy the folder that it was loaded from")
-
     def write_files(self, folder: Path, card: dict[str, Any], place: str) -> None:
-        """Raise UserError as `save` does.
+        """Raise UserError: such a model is not written here.
 
         Args:
             folder: Not written.
             card: Not used.
             place: Not used.
         """
-        self.save(folder)
+        raise UserError(f"save: a {ROUTED} is not written here. Copy the folder that it was loaded from")
 
     @property
     def inner(self) -> Self:
@@ -588,7 +582,7 @@ class QueryDocumentEncoder(AsymmetricEncoder, ThresholdMixin):
         if not self.sides[side]:
             return self
         other = copy.copy(self)
-        other.reading_of_queries = True
+        vars(other)["reading_of_queries"] = True
         return other
 
     def prompted(self, texts: Sequence[str]) -> list[str]:
@@ -660,6 +654,7 @@ class QueryDocumentEncoder(AsymmetricEncoder, ThresholdMixin):
                     found[row] = embedding
         return torch.stack([row for row in found if row is not None])[tokens.inverse_permutation]
 
+    @takes_peer_options
     def encode(self, texts: str | Iterable[str], *, is_query: bool | None = None, **options: Any) -> Any:
         """Encode texts into embeddings as `SentenceEncoder.encode` does.
 
@@ -695,5 +690,5 @@ class QueryDocumentEncoder(AsymmetricEncoder, ThresholdMixin):
         Returns:
             Vectors (sentences, dim), and 1 for each text.
         """
-        vectors = functional.normalize(self(tokens), dim=-1)
+        vectors = F.normalize(self(tokens), dim=-1)
         return vectors.float().cpu().numpy(), np.ones(len(vectors), dtype=np.int64)

@@ -234,6 +234,7 @@ def require_reading(reading: MultiVectorSettings, *, most: int | None, least: in
     Raises:
         UserError: A length is out of range, or queries are filled beyond their length.
     """
+    require_number("expand_to", reading.expand_to, 0)
     for name in ("query_length", "document_length"):
         require_number(name, getattr(reading, name), least, most or math.inf)
     if reading.expand_to > reading.query_length:

@@ -138,7 +138,7 @@ class TokenVectors(StoredVectors, Sequence[np.ndarray]):
             vectors: The tokens of the first text, then those of the second, and so on.
             counts: Number of tokens of each text.
         """
-        for row, part in zip(rows.tolist(), np.split(vectors, np.cumsum(counts)[:-1]), strict=True):
+        for row, part in zip(rows.tolist(), np.split(vectors, np.cumsum(counts))[:-1], strict=True):
             self._rows[row] = part
 
     def __getitem__(self, row: int) -> np.ndarray:  # type: ignore[override]
@@ -179,6 +179,8 @@ class TokenVectors(StoredVectors, Sequence[np.ndarray]):
         Returns:
             float32.
         """
+        if not len(queries):
+            return np.empty((0, len(numbers)), dtype=np.float32)
         query_vectors = [self[row] for row in queries.tolist()]
         lengths = np.array([len(vectors) for vectors in query_vectors])
         divisors = np.ones_like(lengths) if self.sums else lengths

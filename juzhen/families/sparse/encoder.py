@@ -14,8 +14,8 @@ from transformers import AutoModelForMaskedLM, PreTrainedModel, PreTrainedTokeni
 
 from juzhen.core.atomic_write import write_text
 from juzhen.core.batch import Batch, Tokens
-from juzhen.core.columns import as_texts, require_finite
-from juzhen.core.errors import UserError, nearest
+from juzhen.core.columns import as_text, as_texts, as_vectors, described, require_finite
+from juzhen.core.errors import UserError, require_choice
 from juzhen.core.examples import Side
 from juzhen.core.kinds import UNSCORED_BY_WEIGHTS
 from juzhen.core.machine import open_device, warn_forked
@@ -279,6 +279,7 @@ class SparseEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEncoder):
         "tokenizer",
     )
 
+    @takes_peer_options
     def __init__(
         self,
         backbone: PreTrainedModel,
@@ -290,11 +291,8 @@ class SparseEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEncoder):
         max_length: int,
         prompts: Prompts = Prompts(),  # noqa: B008  # frozen
     ) -> None:
-        for value, known in ((strategy, POOLINGS), (activation, ACTIVATIONS)):
-            if value not in known:
-                raise UserError(
-                    f"{value}: no pooling or activation of sparse vectors. {nearest(value, known)}"
-                )
+        require_choice("strategy", strategy, POOLINGS)
+        require_choice("activation", activation, ACTIVATIONS)
         super().__init__(
             backbone,
             tokenizer,
@@ -308,6 +306,7 @@ class SparseEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEncoder):
         self.strategy, self.activation = strategy, activation
 
     @classmethod
+    @takes_peer_options
     def around(
         cls, encoder: PooledEncoder, *, strategy: str = "max", activation: str = "relu", seed: int = 0
     ) -> Self:
@@ -552,13 +551,14 @@ class SparseEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEncoder):
         """
         if top is not None:
             check_count("top", top)
-        if not sparse.issparse(vectors) and not isinstance(vectors, np.ndarray):
-            raise UserError(f"decode: got a {type(vectors).__name__}. Give what encode returns")
-        table = sparse.csr_array(np.atleast_2d(vectors) if isinstance(vectors, np.ndarray) else vectors)
-        if table.ndim == 1:
-            table = table.reshape(1, -1).tocsr()
-        if table.shape[1] != self.dim:
-            raise UserError(f"decode: {table.shape[1]} numbers, and this encoder has {self.dim} tokens")
+        numbers = vectors if sparse.issparse(vectors) else as_vectors(vectors)
+        if numbers is None or numbers.ndim not in (1, 2) or numbers.shape[-1] != self.dim:
+            raise UserError(
+                f"vectors: got {described(vectors)}, and not {self.dim} weights a text. Give what encode gives"
+            )
+        table = sparse.csr_array(numbers.reshape(-1, self.dim))
+        if not np.isfinite(table.data).all():
+            raise UserError("vectors: hold NaN or infinity. Give what encode gives")
         words = []
         for row in range(table.shape[0]):
             numbers, weights = (
@@ -582,7 +582,8 @@ class SparseEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEncoder):
             Pairs of token and part of the score.
         """
         with reported():
-            shared = self.encode_query(query).multiply(self.encode_document(document))
+            asked, answer = as_text(query, "query"), as_text(document, "document")
+            shared = self.encode_query(asked).multiply(self.encode_document(answer))
         return self.decode(shared, top)
 
 
