@@ -38,6 +38,7 @@ from juzhen.encoders.base_weights import (
     remember_base,
 )
 from juzhen.encoders.folder_settings import (
+    ANOTHER,
     NEUTRAL,
     READ,
     UNREAD,
@@ -287,7 +288,7 @@ def inject(backbone: nn.Module, settings: dict[str, Any], *, seed: int, prefix: 
 
     with (
         torch.random.fork_rng(devices=[]),
-        naming("adapter: peft cannot put one into this architecture"),
+        naming("adapter: peft cannot put one into this architecture", ANOTHER),
         warnings.catch_warnings(),
     ):
         warnings.simplefilter("ignore")  # of GPT-2's layers, which are the other way round

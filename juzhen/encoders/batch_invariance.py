@@ -9,7 +9,7 @@ from torch import Tensor
 
 from juzhen.core.errors import UserError
 from juzhen.encoders.backbone import evaluating, is_proved, without_cache
-from juzhen.encoders.folder_settings import naming
+from juzhen.encoders.folder_settings import ANOTHER, naming
 from juzhen.encoders.pooled_encoder import PooledEncoder
 from juzhen.encoders.pooling import POOLINGS
 
@@ -89,7 +89,7 @@ def check_batch_invariance(encoder: PooledEncoder) -> None:
         )
     with (
         evaluating(encoder),
-        naming(f"{family}: this architecture does not read texts as an encoder of sentences does"),
+        naming(f"{family}: this architecture does not read texts as an encoder of sentences does", ANOTHER),
         torch.random.fork_rng(devices=[]),
     ):
         texts = [text for text in TEXTS if encoder.tokenizer(text)["input_ids"]]  # some know no 我

@@ -22,7 +22,7 @@ from juzhen.core.machine import open_device
 from juzhen.encoders.backbone import DROPOUTS, read_architecture
 from juzhen.encoders.backbone_config import BackboneConfig
 from juzhen.encoders.components import read_components, warn_of
-from juzhen.encoders.folder_settings import naming, read_settings, read_tensors
+from juzhen.encoders.folder_settings import naming, read_settings, read_tensors, require_flags
 from juzhen.encoders.forward import use_cheap_dropout
 from juzhen.encoders.layout import PAIRS_FILE, gives_answers, inside
 from juzhen.encoders.pair_encoder import PairEncoder, PairTemplate
@@ -311,6 +311,7 @@ class CrossEncoder(PairEncoder):
             return encoder.to(target).eval()
         with naming(f"{folder}: {PAIRS_FILE} and {HEAD_FILE} do not belong together"):
             settings = read_settings(folder / PAIRS_FILE)
+            require_flags(settings, folder / PAIRS_FILE)
             config = BackboneConfig(
                 path=path, revision=revision, initialize="pretrained", pooling=settings["pooling"]
             )

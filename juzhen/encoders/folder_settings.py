@@ -79,9 +79,11 @@ def read_tensors(path: Path) -> "dict[str, Tensor]":
 
 COPY_AGAIN = ". Copy the files again, whole (git lfs pull where they are pointers)"
 
+ANOTHER = ". Use another encoder"
+
 
 @contextmanager
-def naming(message: str, way_out: str = "") -> Iterator[None]:
+def naming(message: str, way_out: str | None = None) -> Iterator[None]:
     """Turn any error raised inside into a UserError: the message, the reason behind it, and the way out.
 
     transformers, tokenizers and safetensors raise a dozen unrelated types for files that are damaged or do not belong
@@ -89,7 +91,7 @@ def naming(message: str, way_out: str = "") -> Iterator[None]:
 
     Args:
         message: First part of the message. It names the file or the setting.
-        way_out: Comes after the reason. "" shows the type of the error instead.
+        way_out: Comes after the reason. None shows the type of the error, and COPY_AGAIN.
 
     Raises:
         UserError: Any other error was raised inside.
@@ -106,7 +108,10 @@ def naming(message: str, way_out: str = "") -> Iterator[None]:
                 ": PYTHONOPTIMIZE=2 takes away docstrings, which transformers reads. Unset it, or set it to 1"
             )
         reason = foreign_reason(error)
-        said = f" ({reason}){way_out}" if way_out else f": {type(error).__name__}: {reason}"
+        said = f" ({reason}){way_out}"
+        if way_out is None:
+            ending = ". Use another model" if reason.startswith("it comes with code") else COPY_AGAIN
+            said = f": {type(error).__name__}: {reason.rstrip('.')}{ending * (sys.flags.optimize < 2)}"
         raise UserError(f"{message}{said}") from error
 
 
@@ -242,6 +247,25 @@ TASKS = {
 WAY_OUT = "Put null in its place where it may be left out"
 
 
+FLAGS = rules(
+    "allow_empty_key attend_to_expansion_tokens attend_to_mask_tokens bias do_lower_case do_query_expansion",
+    READ,
+) | rules("include_prompt normalize segments symmetric use_residual", READ)
+"""Keys whose values are true or false, as those of pooling_mode_. Any text would count as true."""
+
+
+def require_flags(settings: Mapping[str, Any], path: Path) -> None:
+    """Raise UserError for a value that is neither true nor false where one of them is read.
+
+    Args:
+        settings: Content of the file.
+        path: The file, for messages.
+    """
+    for key, value in settings.items():
+        if (key in FLAGS or key.startswith("pooling_mode_")) and value not in (None, True, False):
+            raise UserError(f"{path}: {key}={short(repr(value))}: expected true or false. Mend the file")
+
+
 def require_decided(settings: Mapping[str, Any], path: Path, kind: str, *, model: str | None = None) -> None:
     """Check that no key is ignored that could change a number.
 
@@ -254,6 +278,7 @@ def require_decided(settings: Mapping[str, Any], path: Path, kind: str, *, model
     Raises:
         UserError: A key is not supported, and is not null, false or empty.
     """
+    require_flags(settings, path)
     for key, value in settings.items():
         rule = KEYS[kind].get(key)
         if (

@@ -30,6 +30,7 @@ from juzhen.encoders.folder_settings import (
     read_settings,
     read_transformer_settings,
     require_decided,
+    require_flags,
     stated,
 )
 from juzhen.encoders.pooling import POOLINGS, check_pooling, mode_of
@@ -436,6 +437,7 @@ def read_model_settings(folder: Path) -> dict[str, Any]:
 
 
 def _own(folder: Path, settings: Mapping[str, Any]) -> Layout:
+    require_flags(settings, folder / OWN_FILE)
     templates = settings.get("prompts")
     return Layout(
         transformer=folder,

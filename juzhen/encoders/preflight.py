@@ -350,7 +350,7 @@ def _read_tokenizer_file(folder: Path) -> "Tokenizer | None":
     path = folder / TOKENIZER_FILE
     if not path.is_file():
         return None
-    with naming(f"{path}: the tokenizer does not load. Fetch or copy the file again"):
+    with naming(f"{path}: the tokenizer does not load"):
         return Tokenizer.from_file(str(path))
 
 

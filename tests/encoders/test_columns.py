@@ -11,6 +11,7 @@ import torch
 from juzhen import CrossEncoder, SentenceEncoder
 from juzhen.calibration.calibration import fit_platt
 from juzhen.core.columns import as_column, as_pairs, as_texts
+from juzhen.core.errors import UserError
 from juzhen.metrics.lexical import BM25, lexical_scores
 
 FIRST = ["今天天气很好", "怎么还花呗", "明天会下雨吗", "手机号怎么换绑"]
@@ -75,7 +76,7 @@ def test_every_door_reads_by_position(models):
     )
     np.testing.assert_array_equal(BM25(TABLE["a"]).scores("花呗"), BM25(FIRST).scores("花呗"))
     np.testing.assert_array_equal(lexical_scores(FRAME["a"], TABLE["b"]), lexical_scores(FIRST, SECOND))
-    with pytest.raises(ValueError, match="inconsistent shapes"):
+    with pytest.raises(UserError, match="4 and 2 texts"):
         lexical_scores(FIRST, SECOND[:2])
 
 

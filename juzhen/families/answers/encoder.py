@@ -497,7 +497,7 @@ class _Stored:
 
 def _answer_number(tokenizer: PreTrainedTokenizerBase, token: str, key: str) -> int:
     """Return the token number of an answer. Raises UserError if the tokenizer lacks it as one token."""
-    with naming(f"{key}={short(repr(token))}: the tokenizer cannot look it up"):
+    with naming(f"{key}={short(repr(token))}: the tokenizer cannot look it up", ". Type a token"):
         numbers = tokenizer(token, add_special_tokens=False)["input_ids"]
     number = tokenizer.get_vocab().get(token, numbers[0] if len(numbers) == 1 else None)
     if number is None or number == tokenizer.unk_token_id:

@@ -18,7 +18,7 @@ from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import Side
 from juzhen.core.text import short
 from juzhen.encoders.asymmetric import ROLES
-from juzhen.encoders.folder_settings import naming
+from juzhen.encoders.folder_settings import ANOTHER, naming
 from juzhen.encoders.pair_encoder import PairTemplate
 from juzhen.encoders.tokens import TokenTable, runs, tokenized
 
@@ -127,7 +127,7 @@ class AnswerPrompt:
             raise UserError(f"{label}: has no chat template that puts a query and a document in their places")
         formats: tuple[Format, ...] = ("flat", "structured") if format is None else (format,)
         for name in formats:
-            with naming(f"{label}: its chat template cannot be filled in"):
+            with naming(f"{label}: its chat template cannot be filled in", ANOTHER):
                 text = _rendered(tokenizer, instruction, MARKS["query"], MARKS["document"], name)
             if all(text.count(mark) == 1 for mark in MARKS.values()):
                 break

@@ -552,13 +552,15 @@ class SparseEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEncoder):
         if top is not None:
             check_count("top", top)
         numbers = vectors if sparse.issparse(vectors) else as_vectors(vectors)
-        if numbers is None or numbers.ndim not in (1, 2) or numbers.shape[-1] != self.dim:
+        if numbers is None or numbers.ndim not in (1, 2):
+            raise UserError(f"decode: got {described(vectors)}. Give what encode returns")
+        if numbers.shape[-1] != self.dim:
             raise UserError(
-                f"vectors: got {described(vectors)}, and not {self.dim} weights a text. Give what encode gives"
+                f"decode: {numbers.shape[-1]} numbers, and this encoder has {self.dim} tokens. Give what encode returns"
             )
         table = sparse.csr_array(numbers.reshape(-1, self.dim))
         if not np.isfinite(table.data).all():
-            raise UserError("vectors: hold NaN or infinity. Give what encode gives")
+            raise UserError("decode: the vectors hold NaN or infinity. Give what encode returns")
         words = []
         for row in range(table.shape[0]):
             numbers, weights = (
