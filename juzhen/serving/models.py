@@ -582,7 +582,10 @@ MOST_WORDS = 128
 class Word:
     """A part of a text that is left out as a whole.
 
-    `start` and `end` are its characters in the text, and `tokens` its positions among the tokens of the text.
+    Args:
+        start: Number of its first character in the text.
+        end: Number of the character after it.
+        tokens: Its positions among the tokens of the text.
     """
 
     start: int
