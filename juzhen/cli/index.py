@@ -294,14 +294,16 @@ def search(
 
 
 def info(folder: Folder) -> None:
-    """Shows texts, encoder, kind and size of an index.
+    """Shows texts, encoder, kind and size of an index, and verifies that its texts and vectors are those stored.
 
     juzhen index info indexes/faq
     """
+    from juzhen.index.derived_files import verify
     from juzhen.index.index import Index, facts_of
 
     with Index.open(folder) as opened:
         facts = facts_of(opened)
+        verify(opened.store)
     width = max(map(len, facts))
     print("\n".join(f"{name:{width}}  {value}" for name, value in facts.items()))
 

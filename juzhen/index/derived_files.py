@@ -25,7 +25,7 @@ from juzhen.core.machine import num_cores
 from juzhen.core.progress import progress_bar
 from juzhen.core.safe_open import open_regular_file, require_file
 from juzhen.encoders.search import DOCUMENTS_AT_ONCE, LISTS, QUERIES_AT_ONCE, Best, made_of, quantize
-from juzhen.index.store import DATABASE, Store
+from juzhen.index.store import AT_ONCE, DATABASE, Portion, Store
 from juzhen.metrics.lexical import BM25
 
 DEPTHS = {"flat": 1, "hnsw": 2, "ivf": 1, "ivf_pq": 10, "int8": 4, "binary": 20}
@@ -44,7 +44,7 @@ EF_SEARCH = 64
 PROBED = 8
 """Of the lists of ivf and ivf_pq one in so many is read."""
 
-Portions = Iterable[tuple[Int[np.ndarray, "some"], Float[np.ndarray, "some dim"]]]
+Portions = Iterable[Portion]
 
 
 class Dense(Protocol):
@@ -358,6 +358,7 @@ def derive(store: Store, folder: Path, *, progress: bool | None = None) -> None:
         progress: Show a bar. None: on a terminal only.
     """
     facts, generation, numbers = store.facts(), store.generation(), store.numbers()
+    verify(store)
     if len(numbers) < (LEAST if facts["kind"] == "ivf_pq" else 1):  # so few are compared one by one
         store.drop_generation()
         return
@@ -391,6 +392,22 @@ def derive(store: Store, folder: Path, *, progress: bool | None = None) -> None:
     store.set_facts(**{WRITTEN: written})
     if before is None:
         store.set_facts(trained=len(numbers))
+
+
+def verify(store: Store) -> None:
+    """Read all texts and vectors.
+
+    Args:
+        store: An open store.
+
+    Raises:
+        UserError: One of them differs from what was stored. The message has its number.
+    """
+    numbers = store.numbers()
+    for start in range(0, len(numbers), AT_ONCE):
+        portion = numbers[start : start + AT_ONCE]
+        store.rows(portion.tolist())
+        store.vectors(portion)
 
 
 def mend(folder: Path, problem: DifferentFilesError) -> bool:

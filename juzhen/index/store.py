@@ -7,6 +7,7 @@ import os
 import sqlite3
 import threading
 import weakref
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -42,6 +43,9 @@ CREATE INDEX documents ON passages (document);
 """
 """Vectors stand apart from texts, so that to look through metadata reads no vector."""
 
+CHECKSUMS = "CREATE TABLE IF NOT EXISTS checksums (number INTEGER PRIMARY KEY, text INTEGER, vector INTEGER)"
+"""Texts and vectors of earlier versions have none."""
+
 AT_ONCE = 10_000
 """Rows that are read at a time."""
 
@@ -56,6 +60,8 @@ WHERE type IN ('view', 'trigger') OR sql LIKE 'CREATE VIRTUAL%' LIMIT 1"""
 """What runs the statements of whoever wrote the file; an index has none of it."""
 
 WAY_OUT = "Name the folder of an index, or build it anew: juzhen index build."
+
+Portion = tuple[Int[np.ndarray, "some"], Float[np.ndarray, "some dim"]]
 
 Where = Mapping[str, Any]
 """Name of metadata → the value that a text must have, or a list of values of which it must have one.
@@ -119,10 +125,8 @@ class Store:
         if path is not None and (os.path.lexists(path) or not writes):
             try:
                 require_file(path)
-            except OSError as error:
-                raise UserError(
-                    f"{path}: cannot be opened as an index ({error.strerror}). {WAY_OUT}"
-                ) from error
+            except OSError as why:
+                raise UserError(f"{path}: cannot be opened as an index ({why.strerror}). {WAY_OUT}") from why
             # It is not opened to find out: to close a file drops the locks that SQLite holds on it in this process.
             if not os.access(path, os.W_OK if writes else os.R_OK):
                 is_fixed = writes and os.statvfs(path).f_flag & os.ST_RDONLY
@@ -275,8 +279,7 @@ class Store:
             Number of replaced texts.
         """
         first = int(self.facts().get("next", 0))
-        numbers = range(first, first + len(texts))
-        ids = [str(number) for number in numbers] if ids is None else ids
+        ids = [str(number) for number in range(first, first + len(texts))] if ids is None else ids
         replaced = self.remove(ids)
         self._insert(texts, ids, metadata, vectors)
         return replaced
@@ -332,8 +335,11 @@ class Store:
         self._connection.executemany(
             "INSERT INTO texts VALUES (?, ?, ?, ?)", zip(numbers, ids, texts, records, strict=True)
         )
-        blobs = (vector.tobytes() for vector in vectors.astype("<f4", copy=False))
+        blobs = [vector.tobytes() for vector in vectors.astype("<f4", copy=False)]
         self._connection.executemany("INSERT INTO vectors VALUES (?, ?)", zip(numbers, blobs, strict=True))
+        self._connection.execute(CHECKSUMS)
+        sums = zip(numbers, map(_checksum, ids, texts, records), map(zlib.crc32, blobs), strict=True)
+        self._connection.executemany("INSERT INTO checksums VALUES (?, ?, ?)", sums)
         self.set_facts(next=numbers.stop)
         return numbers
 
@@ -350,15 +356,25 @@ class Store:
         Returns:
             How many existed.
         """
-        names = [(name,) for name in ids]
-        if self.holds_passages:
-            count, select = len(ids) - len(self.absent(ids)), "SELECT number FROM passages WHERE document = ?"
-            for table in ("vectors", "texts", "passages"):
-                self._connection.executemany(f"DELETE FROM {table} WHERE number IN ({select})", names)
-            return count
-        number_of = "SELECT number FROM texts WHERE id = ?"
-        self._connection.executemany(f"DELETE FROM vectors WHERE number = ({number_of})", names)
-        return self._connection.executemany("DELETE FROM texts WHERE id = ?", names).rowcount
+        ids = [*dict.fromkeys(ids)]
+        count, select = len(ids) - len(self.absent(ids)), f"SELECT number FROM {self._named} = ?"
+        self._connection.execute(CHECKSUMS)
+        for table in ("checksums", "vectors", "texts", "passages"):
+            chosen = f"DELETE FROM {table} WHERE number IN ({select})"
+            self._connection.executemany(chosen, [(name,) for name in ids])
+        return count
+
+    @property
+    def _named(self) -> str:
+        return "passages WHERE document" if self.holds_passages else "texts WHERE id"
+
+    def _check(self, what: Literal["text", "vector"], sums: Mapping[int, int]) -> None:
+        """Raise UserError for a text, its id or metadata, or a vector with other bytes than were stored."""
+        query = f"SELECT number, {what} FROM checksums"
+        is_known = self._all("SELECT 1 FROM sqlite_master WHERE name = 'checksums'")
+        for number, stored in self._each(query, [*sums]) if is_known else ():
+            if stored != sums[number]:
+                raise self.damaged(f"the {what} of number {number} is not the one that was stored")
 
     def num_documents(self) -> int:
         """Number of distinct documents of which it holds passages."""
@@ -373,8 +389,7 @@ class Store:
         Returns:
             The ids without a text, in their order.
         """
-        named = "passages WHERE document" if self.holds_passages else "texts WHERE id"
-        return [name for name in ids if not self._all(f"SELECT 1 FROM {named} = ? LIMIT 1", name)]
+        return [name for name in ids if not self._all(f"SELECT 1 FROM {self._named} = ? LIMIT 1", name)]
 
     def check_ids(self) -> None:
         """Raise UserError for an id that is a blob. It equals no text, so a removal or a replacement would miss it."""
@@ -422,18 +437,15 @@ class Store:
             )
         if len(values) > MOST_VALUES:
             raise UserError(f"filter: {len(values):,} names and values, too many. Give at most {MOST_VALUES}")
-        rows = self._all(
-            f"SELECT number FROM texts WHERE {' AND '.join(conditions)} ORDER BY number", *values
-        )
+        query = f"SELECT number FROM texts WHERE {' AND '.join(conditions)} ORDER BY number"
+        rows = self._all(query, *values)
         if not rows:
             self._require_values(where)
         return np.fromiter((number for (number,) in rows), dtype=np.int64, count=len(rows))
 
     def _require_values(self, names: Iterable[str]) -> None:
         """Raise UserError for a name of metadata that holds objects alone."""
-        query = (
-            "SELECT max(type = 'object'), max(type != 'object') FROM texts, json_each(metadata) WHERE key = ?"
-        )
+        query = "SELECT max(type='object'), max(type!='object') FROM texts, json_each(metadata) WHERE key = ?"
         for name in names:
             if self._all(query, name) == [(1, 0)]:
                 raise UserError(
@@ -450,12 +462,14 @@ class Store:
         Returns:
             Number → id, text, metadata, and the place in its document for a passage.
         """
-        rows = {}
+        rows, sums = {}, {}
         for number, name, text, record in self._each("SELECT number, id, text, metadata FROM texts", numbers):
             row = StoredRow(number, name, text, self._loaded(record))
-            if not (isinstance(name, str) and isinstance(text, str) and isinstance(row.metadata, dict)):
+            are_texts = all(isinstance(part, str) for part in (name, text, record))
+            if not (are_texts and isinstance(row.metadata, dict)):
                 raise self.damaged(f"text {number} has no id, no text or no metadata that can be read")
-            rows[number] = row
+            rows[number], sums[number] = row, _checksum(name, text, record)
+        self._check("text", sums)
         if self.holds_passages:
             query = "SELECT number, document, first, last FROM passages"
             for number, document, first, last in self._each(query, numbers):
@@ -471,14 +485,14 @@ class Store:
         Returns:
             float32.
         """
-        found, stored = self._matrix([*self._each("SELECT number, vector FROM vectors", numbers.tolist())])
+        rows = [*self._each("SELECT number, vector FROM vectors", numbers.tolist())]
+        found, stored = self._matrix(rows)
+        self._check("vector", {number: zlib.crc32(vector) for number, vector in rows})
         vectors = np.full((len(numbers), stored.shape[1]), np.nan, dtype=np.float32)
         vectors[np.searchsorted(numbers, found)] = stored
         return vectors
 
-    def portions(
-        self, above: int = -1
-    ) -> Iterator[tuple[Int[np.ndarray, "some"], Float[np.ndarray, "some dim"]]]:
+    def portions(self, above: int = -1) -> Iterator[Portion]:
         """Yield rising numbers and their vectors, AT_ONCE per batch.
 
         Args:
@@ -496,9 +510,7 @@ class Store:
             yield numbers, vectors
             above = int(numbers[-1])
 
-    def _matrix(
-        self, rows: Sequence[tuple[int, bytes]]
-    ) -> tuple[Int[np.ndarray, "some"], Float[np.ndarray, "some dim"]]:
+    def _matrix(self, rows: Sequence[tuple[int, bytes]]) -> Portion:
         """Numbers and vectors of rows. Raises UserError for a vector of another size, NaN or infinity."""
         dim = self._fact("dim")
         numbers = np.array([number for number, _ in rows], dtype=np.int64)
@@ -569,17 +581,15 @@ class Store:
 def _close(connection: sqlite3.Connection, path: Path | None) -> None:
     """Close a database. `path` of one that was only read, whose journal SQLite leaves behind."""
     connection.close()
-    journal = None if path is None else path.with_name(f"{path.name}-wal")
     with suppress(OSError, sqlite3.Error):
-        if (
-            path is not None
-            and journal is not None
-            and not journal.stat().st_size
-            and os.access(path, os.W_OK)
-        ):
+        if path and os.access(path, os.W_OK) and not path.with_name(f"{path.name}-wal").stat().st_size:
             last = sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=0)
             last.execute("PRAGMA schema_version")
             last.close()  # the last one that may write removes an empty journal, if nobody else reads
+
+
+def _checksum(*parts: str) -> int:
+    return zlib.crc32("\0".join(parts).encode())
 
 
 def require_index(folder: Path) -> None:
@@ -625,8 +635,7 @@ def filter_choices(name: str, value: Any, fields: Sequence[str]) -> list[Any]:
     """
     if not fields:
         raise UserError(
-            f"filter={short(str(name))}: the texts of this index have no metadata. Leave it out, or build the index "
-            "with some"
+            f"filter={short(str(name))}: these texts have no metadata. Leave it out, or build the index with some"
         )
     require_choice("filter", name if isinstance(name, str) else repr(name), fields)
     choices = value if isinstance(value, list) else [value]
