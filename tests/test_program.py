@@ -87,6 +87,9 @@ class Part:
 signal.signal(signal.SIGINT, signal.default_int_handler)
 Part()
 """
+DROPPED_LATE = DROPPED.replace(
+    "\nPart()", "\nimport atexit\natexit.register(lambda: (Part(), time.sleep(0.1)))"
+)
 SIGNS = "print('今天 × é')\nprint('错误', file=sys.stderr)"
 FULL = "done\nerror: the output could not be written: No space left on device\n"
 FULL_DISK = "error: script.py: No space left on device. Free some space, or choose a folder on another disk\n"
@@ -106,6 +109,7 @@ ENDS = [
     (DROPPED.format(name="SIGINT") + "time.sleep(60)", "", 130, "", "stopped by Ctrl-C\n"),
     (DROPPED.format(name="SIGINT"), "", 130, "", "stopped by Ctrl-C\n"),
     (DROPPED.format(name="SIGTERM") + "time.sleep(60)", "", 143, "", SIGTERM_LINE),
+    (DROPPED_LATE.format(name="SIGINT"), "", 0, "", ""),  # all is done
     ("raise OSError(28, 'No space left on device')", "", 1, "", FULL_DISK),
     ("raise SystemExit(7)", "", 7, "", ""),
     ("raise SystemExit('words')", "", 1, "", "words\n"),

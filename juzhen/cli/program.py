@@ -16,6 +16,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -106,6 +107,8 @@ def run_program(main: Callable[[], int | None], work: str = "") -> int:
     warnings.formatwarning = _in_a_line
     sys.unraisablehook = _keep_stop
     status = status_of(main, work or Path(sys.argv[0]).name)
+    sys.unraisablehook = partial(_keep_stop, is_over=True)
+    signal.setitimer(signal.ITIMER_REAL, 0)
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     if output.problem is not None:
@@ -159,11 +162,14 @@ def on_sigterm(signum: int, frame: object) -> None:
 _terminated_at = [-math.inf]
 
 
-def _keep_stop(raised: "sys.UnraisableHookArgs") -> None:
-    """Raise Ctrl-C and SIGTERM again that Python drops, because they came within a `__del__` or a callback of C."""
+def _keep_stop(raised: "sys.UnraisableHookArgs", *, is_over: bool = False) -> None:
+    """Raise Ctrl-C and SIGTERM again that Python drops, because they came within a `__del__` or a callback of C.
+
+    When the program is over, the alarm would kill it.
+    """
     if not isinstance(raised.exc_value, KeyboardInterrupt | Terminated):
         return sys.__unraisablehook__(raised)
-    if sys.is_finalizing():
+    if is_over or sys.is_finalizing():
         return
     _dropped.append(raised.exc_value)
     signal.signal(signal.SIGALRM, _raise_dropped)
