@@ -147,7 +147,7 @@ def text_cells(table: FileTable, reading: TableReading = AS_IT_LOOKS) -> RawTabl
         if not len(table.lines):
             refuse_rows(table, table.faults, 0, reading)
     columns: dict[str, list[str]] = {}
-    faults, empty = dict(table.faults), []
+    faults, empty = dict(table.faults), list[str]()
     for place, name in enumerate(names_of(table)):
         cells, classes = column_values(table, place), table.class_names(name)
         may_be_objects = not {dict, list}.isdisjoint(map(type, cells))

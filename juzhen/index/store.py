@@ -462,7 +462,7 @@ class Store:
         Returns:
             Number → id, text, metadata, and the place in its document for a passage.
         """
-        rows, sums = {}, {}
+        rows, sums = dict[int, StoredRow](), dict[int, int]()
         for number, name, text, record in self._each("SELECT number, id, text, metadata FROM texts", numbers):
             row = StoredRow(number, name, text, self._loaded(record))
             are_texts = all(isinstance(part, str) for part in (name, text, record))
