@@ -248,6 +248,9 @@ class Groups:
 
         Args:
             name: Key of an override.
+
+        Returns:
+            False for a key, and for an unknown name.
         """
         return name in self.names or bool("." not in name and self.options(name))
 
@@ -256,6 +259,9 @@ class Groups:
 
         Args:
             word: A word of the command line.
+
+        Returns:
+            The override as Hydra reads it.
 
         Raises:
             UserError: It cannot be read, or has no key.
@@ -274,6 +280,9 @@ class Groups:
         Args:
             word: An override. An interval gives its ends.
             is_grid: The sweep runs every value, so an interval is refused.
+
+        Returns:
+            One word for each value. The word itself if it has one value.
 
         Raises:
             UserError: An interval in a grid, or a pattern of options that matches none.
@@ -298,6 +307,9 @@ class Groups:
 
         Args:
             word: An override.
+
+        Returns:
+            Keys such as `loss.temperature`.
         """
         override = self.parse(word)
         if override.is_delete() or override.is_hydra_override() or override.value() == []:

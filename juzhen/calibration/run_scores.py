@@ -692,5 +692,8 @@ def worst_rows(frame: pd.DataFrame) -> pd.DataFrame:
 
     Args:
         frame: Output of `row_frame`.
+
+    Returns:
+        Rows of `frame`.
     """
     return frame[frame["error"] > 0].sort_values("error", ascending=False, kind="stable")

@@ -669,8 +669,12 @@ def verb_meant(word: str) -> str | None:
     Args:
         word: Subcommand as typed.
 
-    >>> verb_meant("embed")
-    'juzhen encode'
+    Returns:
+        Command such as `juzhen encode`, or None.
+
+    Example:
+        >>> verb_meant("embed")
+        'juzhen encode'
     """
     return VERBS.get(plain(word))
 
@@ -682,8 +686,12 @@ def flag_meant(flag: str, flags: Iterable[str]) -> str | None:
         flag: Option as typed, with its dashes.
         flags: Options that the subcommand has.
 
-    >>> flag_meant("--top", ["--top-k", "--mode"]), flag_meant("--top", ["--mode"])
-    ('--top-k', None)
+    Returns:
+        One of `flags`, or None.
+
+    Example:
+        >>> flag_meant("--top", ["--top-k", "--mode"]), flag_meant("--top", ["--mode"])
+        ('--top-k', None)
     """
     known = list(flags)
     same = [each for each in known if plain(each) == plain(flag)]

@@ -250,6 +250,9 @@ def decompressed(path: Path) -> bytes:
 
     Returns:
         Its bytes.
+
+    Raises:
+        UserError: The file is truncated or damaged.
     """
     with open_regular_file(path) as file:
         raw = file.read()
@@ -266,13 +269,16 @@ def decompressed(path: Path) -> bytes:
 
 
 def mapped(path: Path) -> mmap.mmap:
-    """Map a file into memory. Only the parts that are read take memory. Errors: as of `decompressed`.
+    """Map a file into memory. Only the parts that are read take memory.
 
     Args:
         path: The file.
 
     Returns:
         The mapped bytes.
+
+    Raises:
+        UserError: The file is empty, or as in `decompressed`.
     """
     with open_regular_file(path) as file:
         if not os.fstat(file.fileno()).st_size:
