@@ -412,6 +412,9 @@ def advise(
 
     Raises:
         UserError: A target that cannot be read or scored, or that is a source, or no source.
+
+    Example:
+        >>> print(advise("faq.csv", sources=["lcqmc", "bq"], minutes=10))  # doctest: +SKIP
     """
     require_number("learning_rate", learning_rate, 0, 1, open_low=True, optional=True)
     places = [Path(each).expanduser().resolve() for each in (target, *(sources or ()))]

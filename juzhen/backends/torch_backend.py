@@ -92,6 +92,12 @@ class Deferred:
     Args:
         encoder: The encoder.
         name: Name of the backend.
+
+    Example:
+        >>> from juzhen import SentenceEncoder
+        >>> encoder = SentenceEncoder.load("builtin/mini_zh")
+        >>> Deferred(encoder, "torch").encode(encoder.collate(encoder.tokenize(["今天天气很好"]))).shape
+        (1, 256)
     """
 
     def __init__(self, encoder: PooledEncoder, name: str) -> None:
@@ -127,6 +133,9 @@ def require_packages(name: BackendName) -> None:
 
     Raises:
         UserError: A package is missing.
+
+    Example:
+        >>> require_packages(BackendName.TORCH)  # needs none
     """
     if not name.is_graph:
         return

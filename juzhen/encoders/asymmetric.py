@@ -91,6 +91,9 @@ class AsymmetricEncoder(nn.Module):
 
         Returns:
             As of `encode`.
+
+        Example:
+            >>> MultiVectorEncoder.load("runs/NAME").encode_query("怎么退货").shape  # doctest: +SKIP
         """
         return self.encode(texts, is_query=True, **options)
 
@@ -104,6 +107,9 @@ class AsymmetricEncoder(nn.Module):
 
         Returns:
             As of `encode`.
+
+        Example:
+            >>> SparseEncoder.load("runs/NAME").encode_document(["如何退货"]).shape  # doctest: +SKIP
         """
         return self.encode(texts, is_query=False, **options)
 
@@ -128,6 +134,9 @@ class AsymmetricEncoder(nn.Module):
 
         Returns:
             float32 array (queries, documents), higher = closer.
+
+        Example:
+            >>> SparseEncoder.load("runs/NAME").similarity("怎么退货", ["今天天气很好", "如何退货"])  # doctest: +SKIP
         """
         with reported(strict=strict, advice=STRICT):
             asking = self.vectors(as_texts(queries, "queries")[0], Side.QUERY, batch_tokens, show_progress)
@@ -158,6 +167,9 @@ class AsymmetricEncoder(nn.Module):
 
         Returns:
             float32 array (pairs,). A number for a single pair.
+
+        Example:
+            >>> SparseEncoder.load("runs/NAME").score("怎么退货", "如何退货")  # doctest: +SKIP
         """
         first, other, is_one = as_pairs(side_by_side(pairs, second))
         tables = [list(dict.fromkeys(texts)) for texts in (first, other)]
@@ -201,6 +213,9 @@ class AsymmetricEncoder(nn.Module):
 
         Returns:
             A list of `Hit` for each query. One list for a single query.
+
+        Example:
+            >>> SparseEncoder.load("runs/NAME").search("怎么退货", ["天气很好", "如何退货"], top_k=1)  # doctest: +SKIP
         """
         asked, is_one = as_texts(queries, "queries")
         documents = as_text_list(corpus, "corpus")

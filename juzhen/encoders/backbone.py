@@ -585,6 +585,10 @@ def compile_layers(backbone: nn.Module) -> None:
 
     Args:
         backbone: The transformer.
+
+    Example:
+        >>> from juzhen.encoders import load_encoder
+        >>> compile_layers(load_encoder("builtin/mini_zh").backbone)  # nothing is compiled before the first step
     """
     for stack in [module for module in backbone.modules() if isinstance(module, nn.ModuleList)]:
         if len({type(layer) for layer in stack}) == 1:
@@ -602,6 +606,13 @@ def checkpoint_layers(backbone: nn.Module) -> None:
 
     Raises:
         UserError: The architecture does not support it.
+
+    Example:
+        >>> from juzhen.encoders import load_encoder
+        >>> encoder = load_encoder("builtin/mini_zh")
+        >>> checkpoint_layers(encoder.backbone)
+        >>> encoder.backbone.is_gradient_checkpointing
+        True
     """
     if not getattr(backbone, "supports_gradient_checkpointing", False):
         raise UserError(

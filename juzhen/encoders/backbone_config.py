@@ -22,6 +22,10 @@ class AdapterConfig:
         dropout: Dropout of the inputs of the matrices.
         targets: Endings of names of linear layers. None takes those of attention.
         base: Format of the frozen weights. nf4 (QLoRA) needs CUDA and bitsandbytes.
+
+    Example:
+        >>> AdapterConfig(rank=8, targets=["query", "value"]).kind
+        'lora'
     """
 
     kind: Literal["lora", "dora"] = Field(

@@ -216,6 +216,13 @@ class CrossEncoder(PairEncoder):
         layers: Layers between pooling and head, usually none.
         token_layers: Number of these layers that come before pooling.
         grades: Closeness of the sentences in each class, from 0 to 1. None takes GRADES.
+
+    Example:
+        >>> from juzhen.encoders import load_encoder
+        >>> inner = load_encoder("builtin/mini_zh")
+        >>> encoder = CrossEncoder(inner, outputs=1, segments=True, symmetric=False, seed=0).eval()  # not yet trained
+        >>> encoder.score([("怎么退货", "如何退货"), ("怎么退货", "今天天气很好")]).shape
+        (2,)
     """
 
     family: ClassVar[str] = "cross_encoder"
@@ -284,6 +291,9 @@ class CrossEncoder(PairEncoder):
 
         Raises:
             UserError: The source is not a cross-encoder, or a file is broken.
+
+        Example:
+            >>> CrossEncoder.load("runs/NAME").score("怎么退货", "如何退货")  # doctest: +SKIP
         """
         target = open_device(device)
         path = encoder_source(source)
@@ -367,6 +377,9 @@ class CrossEncoder(PairEncoder):
 
         Raises:
             UserError: The encoder has no segments.
+
+        Example:
+            >>> encoder.set(pooling="mean", segments=None, symmetric=True)  # doctest: +SKIP
         """
         if segments and not self.marks_segments:
             raise UserError(SEGMENTS_UNKNOWN)

@@ -507,6 +507,10 @@ class PairEncoder(ThresholdMixin, HubMixin, GuardedAttributesMixin):
 
         Raises:
             UserError: An entry is not a pair of texts, or a text is empty.
+
+        Example:
+            >>> encoder = CrossEncoder.load("runs/NAME")  # doctest: +SKIP
+            >>> encoder.score([("怎么退货", "如何退货"), ("怎么退货", "今天天气很好")])  # doctest: +SKIP
         """
         first, second, is_one = as_pairs(side_by_side(pairs, second))
         logits = self.logits(
@@ -551,6 +555,9 @@ class PairEncoder(ThresholdMixin, HubMixin, GuardedAttributesMixin):
 
         Raises:
             UserError: A candidate number does not exist, `top_k` is too large, or as in `score`.
+
+        Example:
+            >>> CrossEncoder.load("runs/NAME").rank("怎么退货", ["今天天气很好", "如何退货"], top_k=1)  # doctest: +SKIP
         """
         question, texts = as_text(query, "query"), as_text_list(documents, "documents")
         chosen = range(len(texts)) if among is None else as_column(among, "among")

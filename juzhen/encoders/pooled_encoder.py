@@ -69,6 +69,11 @@ class Prompted(GuardedAttributesMixin):
 
         Raises:
             UserError: Both are given, the name is unknown, or the encoder has templates.
+
+        Example:
+            >>> from juzhen import SentenceEncoder
+            >>> SentenceEncoder.load("builtin/mini_zh").with_prompt(prompt="查询：").prompt
+            '查询：'
         """
         other = copy.copy(self)
         other.prompt = self.prompts.chosen(prompt_name, prompt)
@@ -529,6 +534,11 @@ class PooledEncoder(Prompted):
 
         Raises:
             UserError: A text has no token, and so no embedding.
+
+        Example:
+            >>> from juzhen import SentenceEncoder
+            >>> SentenceEncoder.load("builtin/mini_zh").tokenize(["今天天气很好", "A dog."]).lengths.tolist()
+            [5, 6]
         """
         if isinstance(texts, str) or not isinstance(texts, Sequence):  # running text is read piece by piece
             texts = as_column(texts, "texts")
@@ -551,6 +561,12 @@ class PooledEncoder(Prompted):
 
         Returns:
             Packed tokens.
+
+        Example:
+            >>> from juzhen import SentenceEncoder
+            >>> encoder = SentenceEncoder.load("builtin/mini_zh")
+            >>> encoder(encoder.collate(encoder.tokenize(["今天天气很好", "A dog."]))).shape
+            torch.Size([2, 256])
         """
         tokens = pack(token_lists, max_group_tokens=self.micro_batch_tokens)
         tokens.unpooled = self.unpooled

@@ -281,6 +281,12 @@ def save_encoder(encoder: Any, folder: str | Path, *, card: dict[str, Any]) -> P
     Raises:
         UserError: The folder holds other files, or files that have changed since they were saved. A weight is NaN or
             infinite.
+
+    Example:
+        >>> from juzhen import SentenceEncoder
+        >>> folder = save_encoder(SentenceEncoder.load("builtin/mini_zh"), "faq", card={"name": "FAQ of the shop"})
+        >>> SentenceEncoder.load(folder).dim
+        256
     """
     folder = Path(folder)
     if isinstance(encoder, nn.Module):
@@ -564,6 +570,11 @@ class HubMixin(PeerNames):
 
         Raises:
             UserError: The folder holds other files.
+
+        Example:
+            >>> from juzhen import SentenceEncoder
+            >>> SentenceEncoder.load(SentenceEncoder.load("builtin/mini_zh").save("saved")).dim
+            256
         """
         return save_encoder(self, folder, card=self._fitted() | (card or {}))
 
@@ -577,6 +588,11 @@ class HubMixin(PeerNames):
 
         Returns:
             The encoder.
+
+        Example:
+            >>> from juzhen import SentenceEncoder
+            >>> SentenceEncoder.from_pretrained("builtin/mini_zh").dim
+            256
         """
         return cls.load(source, **options)  # type: ignore[attr-defined]
 
@@ -589,6 +605,11 @@ class HubMixin(PeerNames):
 
         Returns:
             The folder.
+
+        Example:
+            >>> from juzhen import SentenceEncoder
+            >>> SentenceEncoder.load("builtin/mini_zh").save_pretrained("pretrained").name
+            'pretrained'
         """
         return self.save(folder, **options)
 
@@ -626,6 +647,9 @@ class HubMixin(PeerNames):
 
         Raises:
             UserError: A missing token or network. Errors of the hub come from huggingface_hub.
+
+        Example:
+            >>> encoder.push_to_hub("owner/faq", dry_run=True)  # doctest: +SKIP
         """
         options = {"private": private, "revision": revision, "token": token, "message": message}
         facts = self._fitted() | (card or {})

@@ -101,6 +101,12 @@ class SentenceEncoder(ThresholdMixin, HubMixin, PassageMixin, PooledEncoder):
         max_length: Tokens per sentence, special tokens included.
         projections: Layers after pooling.
         prompts: Known prompts.
+
+    Example:
+        >>> from juzhen import SentenceEncoder
+        >>> encoder = SentenceEncoder.load("builtin/mini_zh")
+        >>> encoder.search("怎么退货", ["今天天气很好", "如何退货"], top_k=1)[0].corpus_id
+        1
     """
 
     family: ClassVar[str] = "bi_encoder"
@@ -288,6 +294,10 @@ class SentenceEncoder(ThresholdMixin, HubMixin, PassageMixin, PooledEncoder):
 
         Returns:
             As `encode`.
+
+        Example:
+            >>> SentenceEncoder.load("builtin/mini_zh").encode_query("怎么退货").shape
+            (256,)
         """
         return self._reading(Side.QUERY, options).encode(texts, **options)
 
@@ -303,6 +313,10 @@ class SentenceEncoder(ThresholdMixin, HubMixin, PassageMixin, PooledEncoder):
 
         Returns:
             As `encode`.
+
+        Example:
+            >>> SentenceEncoder.load("builtin/mini_zh").encode_document(["如何退货", "今天天气很好"]).shape
+            (2, 256)
         """
         return self._reading(Side.DOCUMENT, options).encode(texts, **options)
 
@@ -503,6 +517,10 @@ def load_encoder(folder_or_run: str | Path) -> SentenceEncoder:
 
     Raises:
         UserError: As in `SentenceEncoder.load`.
+
+    Example:
+        >>> load_encoder("builtin/mini_zh").training
+        True
     """
     encoder_folder(folder_or_run)  # the hub is not asked
     return SentenceEncoder.load(folder_or_run).train()
@@ -517,6 +535,12 @@ class PromptEncoder(TemplateEncoder, SentenceEncoder):
         templates: Templates and their reading.
         max_length: Tokens of the whole input.
         options: As in `SentenceEncoder`.
+
+    Example:
+        >>> from juzhen.encoders.prompts import Templates
+        >>> encoder = PromptEncoder.around(load_encoder("builtin/mini_zh"), Templates("“[X]”的意思是[MASK]。"))
+        >>> encoder.eval().encode(["今天天气很好", "A dog."]).shape
+        (2, 256)
     """
 
     family = "template"
@@ -557,6 +581,10 @@ def load_backbone(config: BackboneConfig, *, seed: int, reader: str | None = Non
 
     Raises:
         UserError: As in `juzhen.encoders.components.read_components`.
+
+    Example:
+        >>> load_backbone(BackboneConfig(path="builtin/encoder", initialize="random"), seed=0).dim
+        256
     """
     encoder = SentenceEncoder.of(read_components(config, seed=seed, reader=reader)).train()
     if config.layers is not None:

@@ -131,6 +131,9 @@ class ThresholdMixin(nn.Module):
 
         Raises:
             UserError: The encoder has no threshold, or several and no default.
+
+        Example:
+            >>> fit("builtin/mini_zh", "train.csv", dev="dev.csv").threshold()  # doctest: +SKIP
         """
         return self.fitted_threshold(of)[1]
 
@@ -191,6 +194,12 @@ class ThresholdMixin(nn.Module):
 
         Raises:
             UserError: As in `score` and `threshold`.
+
+        Example:
+            >>> from juzhen import SentenceEncoder
+            >>> encoder = SentenceEncoder.load("builtin/mini_zh")
+            >>> encoder.is_same([("怎么退货", "如何退货"), ("怎么退货", "今天天气很好")], threshold=0.8).tolist()
+            [True, False]
         """
         if threshold is None or isinstance(threshold, str):
             try:

@@ -61,6 +61,12 @@ class Evaluation:
             several texts.
         per_query: Metric key → one number per query of a ranking, (queries,). The score is their mean.
         rows: `split/dataset` → rows with scores, as a run stores them.
+
+    Example:
+        >>> from juzhen import evaluate
+        >>> found = evaluate("builtin/mini_zh", [("怎么退货", "东西想退掉"), ("几天发货", "什么时候能寄出")])
+        >>> found.scores["dev/rows/recall_at_1"].count
+        2
     """
 
     scores: dict[str, Score]

@@ -195,6 +195,13 @@ def analyze_embeddings(
 
     Raises:
         UserError: An encoder without embeddings, or too few texts.
+
+    Example:
+        >>> texts = ["怎么退货", "如何退货", "几天发货", "能开发票吗", "今天天气很好"]
+        >>> texts += ["A dog.", "运费由谁付", "怎么退款", "hello", "到货了"]
+        >>> studied = analyze_embeddings("builtin/mini_zh", texts=texts, maps=["pca"])
+        >>> studied.plain()["runs"][0]["sets"]["texts"]["dimensions"]
+        256
     """
     encoders = [encoder for encoder in (first, second) if encoder is not None]
     names = [

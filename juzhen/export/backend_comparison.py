@@ -227,6 +227,13 @@ def compare_backends(
     Raises:
         UserError: A family of encoders without backends, or an entry of `beside` that is neither folder nor
             address.
+
+    Example:
+        >>> from juzhen import SentenceEncoder
+        >>> encoder = SentenceEncoder.load("builtin/mini_zh")
+        >>> results = compare_backends(encoder, ["今天天气很好", "A dog."], only=["torch"])
+        >>> [(result.name, result.failed) for result in results]
+        [('torch', False)]
     """
     texts = list(texts)
     for address in beside:

@@ -214,6 +214,12 @@ def export_encoder(
 
     Raises:
         UserError: An encoder that the format cannot hold, or a difference above the bound. Nothing is written then.
+
+    Example:
+        >>> from juzhen import SentenceEncoder
+        >>> encoder = SentenceEncoder.load("builtin/mini_zh")
+        >>> export_encoder(encoder, "exported", Format.SENTENCE_TRANSFORMERS).format.value
+        'sentence-transformers'
     """
     format.require_packages()
     _require_format(encoder, format, dim)

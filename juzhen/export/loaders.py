@@ -102,6 +102,9 @@ def open_export(folder: str | Path) -> ExportedModel:
 
     Raises:
         UserError: A folder that is not an export, or with missing, damaged or mixed files.
+
+    Example:
+        >>> open_export("exports/faq").encode(["今天天气很好"]).shape  # doctest: +SKIP
     """
     folder = require_export(folder)
     with _reading(folder):

@@ -85,6 +85,10 @@ class ExportReport:
         correlations: Set → scores of encoder and export on it.
         speed: Texts per second of the encoder (`before`) and the export (`after`): interleaved, best rounds.
         versions: Package → version.
+
+    Example:
+        >>> report = export_encoder(encoder, "exports/onnx", Format.ONNX)  # doctest: +SKIP
+        >>> max(report.differences.values())  # doctest: +SKIP
     """
 
     format: Format
@@ -199,6 +203,9 @@ def prove(
 
     Raises:
         UserError: A set without pairs that have a gold value.
+
+    Example:
+        >>> prove(encoder, open_export("exports/onnx"), Format.ONNX).worst  # doctest: +SKIP
     """
     examples = [_dev_rows(config, data_dir, limit) for config in sets]
     texts, special = proof_texts(encoder.inner), special_texts(encoder.inner)

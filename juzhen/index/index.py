@@ -52,6 +52,10 @@ class IndexHit(NamedTuple):
         ranks: Rank in each list that contains it, from 1.
         document: Id of the document of a passage.
         span: Start and end of a passage in the characters of its document.
+
+    Example:
+        >>> IndexHit(0, "a", "怎么退货", {"shop": "A"}, 0.9, {"dense": 1}).as_dict()["metadata"]
+        {'shop': 'A'}
     """
 
     index: int  # type: ignore[assignment]  # as answers over HTTP call it; a tuple's method is not asked
@@ -192,6 +196,14 @@ class Index:
         store: The stored texts and vectors.
         folder: The folder. None: in memory.
         encoder: Encodes queries. None allows BM25 only.
+
+    Example:
+        >>> from juzhen import SentenceEncoder
+        >>> from juzhen.index import Rows, index_in_memory
+        >>> rows = Rows(["怎么退货", "几天发货"], ids=["a", "b"])
+        >>> index = index_in_memory(SentenceEncoder.load("builtin/mini_zh"), rows)
+        >>> [[hit.id for hit in hits] for hits in index.search(["东西想退掉"], top_k=1)]
+        [['a']]
     """
 
     def __init__(self, store: Store, folder: Path | None, encoder: SentenceEncoder | None) -> None:
@@ -267,6 +279,10 @@ class Index:
 
         Raises:
             UserError: Metadata that no text has, or `per_document` in an index of whole texts.
+
+        Example:
+            >>> with Index.open("indexes/faq", encoder) as index:  # doctest: +SKIP
+            ...     index.search(["东西想退掉"], mode="hybrid", where={"shop": ["A", "B"]})
         """
         view, queries = self.view(), as_text_list(queries, "queries")
         check_count("top_k", int(top_k))

@@ -61,6 +61,11 @@ class Rows:
         fields: Names of metadata.
         dropped: Number of faulty rows left out.
         notes: Remarks on how the table was read.
+
+    Example:
+        >>> shops = [{"shop": "A"}, {"shop": "B"}]
+        >>> Rows(["怎么退货", "几天发货"], ids=["a", "b"], metadata=shops, fields=["shop"]).dropped
+        0
     """
 
     texts: Sequence[str]
@@ -149,6 +154,11 @@ def read_rows(
 
     Raises:
         UserError: A faulty row, no rows at all, or a repeated id.
+
+    Example:
+        >>> _ = Path("faq.csv").write_text("id,text\\n7,怎么退货\\n8,几天发货\\n", encoding="utf-8")
+        >>> read_rows(Path("faq.csv"), id_column="id").ids
+        ['7', '8']
     """
     require_fields(reading, "text", "id")
     named = {"text": text, "id": id_column, **{f"metadata {name}": name for name in metadata}}
@@ -259,6 +269,10 @@ class Encoding:
         options: Options by name.
         workers: Processes that encode. None: one.
         progress: True shows a progress bar. None: on a terminal.
+
+    Example:
+        >>> Encoding({"batch_tokens": 4096}, workers=2).progress is None
+        True
     """
 
     options: dict[str, Any]
@@ -274,6 +288,10 @@ class PassageSettings:
         chunk_tokens: Most tokens of a passage.
         overlap: Tokens that neighbours share.
         late: Late chunking, as in `SentenceEncoder.encode_chunks`.
+
+    Example:
+        >>> PassageSettings(100, overlap=20).late
+        False
     """
 
     chunk_tokens: int
@@ -317,6 +335,14 @@ def build(
 
     Raises:
         UserError: A folder with an index, or with an unfinished build of other texts or settings.
+
+    Example:
+        >>> from juzhen import SentenceEncoder
+        >>> encoder = SentenceEncoder.load("builtin/mini_zh")
+        >>> _ = build("built", encoder, Rows(["怎么退货", "几天发货"]), name="builtin/mini_zh")
+        >>> with Index.open("built", encoder) as index:
+        ...     index.search(["东西想退掉"], top_k=1)[0][0].text
+        '怎么退货'
     """
     folder = Path(folder)
     require_choice("kind", kind, KINDS)
@@ -385,6 +411,12 @@ def index_in_memory(encoder: SentenceEncoder, rows: Rows) -> Index:
 
     Returns:
         The index.
+
+    Example:
+        >>> from juzhen import SentenceEncoder
+        >>> index = index_in_memory(SentenceEncoder.load("builtin/mini_zh"), Rows(["怎么退货", "几天发货"]))
+        >>> index.search(["东西想退掉"], top_k=1)[0][0].text
+        '怎么退货'
     """
     rows.check_metadata()
     store, reader = Store(None), reader_of(encoder, None, None)
@@ -412,6 +444,15 @@ def add(folder: str | Path, encoder: SentenceEncoder, rows: Rows, *, encoding: E
 
     Raises:
         UserError: An encoder with other weights, or rows with ids for an index without, or the reverse.
+
+    Example:
+        >>> from juzhen import SentenceEncoder
+        >>> encoder = SentenceEncoder.load("builtin/mini_zh")
+        >>> _ = build("added", encoder, Rows(["怎么退货"], ids=["a"]), name="builtin/mini_zh")
+        >>> _ = add("added", encoder, Rows(["几天发货"], ids=["b"]))
+        >>> with Index.open("added", encoder) as index:
+        ...     len(index)
+        2
     """
     rows.check_metadata()
     folder = Path(folder)
@@ -445,6 +486,15 @@ def remove(folder: str | Path, ids: Sequence[str]) -> None:
 
     Raises:
         UserError: An id that no text has.
+
+    Example:
+        >>> from juzhen import SentenceEncoder
+        >>> encoder = SentenceEncoder.load("builtin/mini_zh")
+        >>> _ = build("removed", encoder, Rows(["怎么退货", "几天发货"], ids=["a", "b"]), name="builtin/mini_zh")
+        >>> remove("removed", ["a"])
+        >>> with Index.open("removed", encoder) as index:
+        ...     len(index)
+        1
     """
     folder, ids = Path(folder), as_text_list(ids, "ids")
     with _changed(folder) as store:

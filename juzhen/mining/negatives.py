@@ -445,6 +445,16 @@ def mine(
 
     Raises:
         UserError: range_max beyond the corpus, the folder of another run, or options that exclude each other.
+
+    Example:
+        >>> from juzhen import MiningOptions, SentenceEncoder, mine
+        >>> from juzhen.data.rankings import RankingSet
+        >>> corpus = ["东西想退掉", "什么时候能寄出", "运费由谁付", "怎么退款", "多久到货"]
+        >>> ranking = RankingSet("faq", "train", ["怎么退货", "几天发货"], corpus, relevant=[{0: 1.0}, {1: 1.0}])
+        >>> options = MiningOptions(num_negatives=1, range_max=4, relative_margin=None)
+        >>> mined = mine(ranking, [SentenceEncoder.load("builtin/mini_zh")], options, folder="mined")
+        >>> [row[2] for row in mined.rows()]
+        ['怎么退款', '多久到货']
     """
     require_number("false_negative_rate", false_negative_rate, 0, 1, open_high=True)
     folder, options = Path(folder), options or MiningOptions()

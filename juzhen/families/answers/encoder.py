@@ -225,6 +225,10 @@ class GenerativeReranker(PairEncoder):
         answers: Token numbers of yes and no. Yes alone if its logit is the score.
         prompts: The default prompt is the instruction.
         format: As in `AnswerPrompt`. "plain": no chat template is read.
+
+    Example:
+        >>> reranker = GenerativeReranker.load("runs/NAME")  # doctest: +SKIP
+        >>> reranker.rank("怎么退货", ["今天天气很好", "如何退货"], top_k=1)  # doctest: +SKIP
     """
 
     family: ClassVar[str] = "generative_reranker"

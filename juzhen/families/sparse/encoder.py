@@ -267,6 +267,13 @@ class SparseEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEncoder):
         activation: "relu": a logit x counts log(1 + relu(x)). "log1p_relu": the logarithm is taken twice.
         max_length: Most tokens of a text.
         prompts: Prompts by name.
+
+    Example:
+        >>> from juzhen.encoders import load_encoder
+        >>> encoder = SparseEncoder.around(load_encoder("builtin/mini_zh")).eval()  # not yet trained
+        >>> vectors = encoder.encode(["今天天气很好", "A dog."])
+        >>> vectors.shape[0], sorted(token for token, weight in encoder.decode(vectors[:1], top=3))
+        (2, ['▁今天', '今天', '天气'])
     """
 
     family: ClassVar[str] = "sparse"
