@@ -3,10 +3,12 @@
 import csv
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import scipy.stats
+from pyarrow import parquet
 
 from juzhen.calibration.run_scores import (
     PairedRuns,
@@ -192,3 +194,57 @@ def test_nothing_is_computed_where_rows_were_kept_and_other_rows_are_not_compare
     (copy / "result.json").write_text(json.dumps(content))
     shutil.copy(two_runs[1] / ROWS_FILE, copy / ROWS_FILE)
     assert not RowScores.read(copy).of(Result.read(copy))
+
+
+def test_the_main_metric_of_a_set_is_that_of_its_kind_whatever_sets_are_in_the_file(tmp_path):
+    """A file orders columns by its first set."""
+    query = pairs("retrieval", ndcg_at_10=[1, 0], recall_at_10=[1, 1], map_at_100=[1, 0])
+    found = {key: [0.5, 1.0] for key in ("score", "other", "recall_at_1", "recall_at_10", "mrr")}
+    sets = {"dev/search": query, "dev/faq": pairs("positive_pair", **found)}
+    RowScores("w", sets).write(tmp_path / ROWS_FILE)
+    read = {name: Scored(rows) for name, rows in RowScores.read(tmp_path).sets.items()}
+    assert {name: scored.measures[0] for name, scored in read.items()} == {
+        "dev/search": "ndcg_at_10",
+        "dev/faq": "recall_at_1",
+    }
+    assert differences(read["dev/faq"], read["dev/faq"], metric=None)[0].measure == "recall_at_1"
+
+
+def changed(folder, **columns):
+    """Write the file of a run again with other columns: name → array → array."""
+    kept = RowScores.read(folder)
+    sets = {
+        name: replace(
+            rows, columns={**rows.columns, **{key: make(rows[key]) for key, make in columns.items()}}
+        )
+        for name, rows in kept.sets.items()
+    }
+    replace(kept, sets=sets).write(folder / ROWS_FILE)
+
+
+@pytest.mark.parametrize("damage", ["other order", "no number", "no scores", "rows missing"])
+def test_rows_that_are_not_those_of_the_result_are_named_and_not_compared(damage, two_runs, tmp_path, capsys):
+    runs = [tmp_path / "runs" / run.name for run in two_runs]
+    for run, copy in zip(two_runs, runs, strict=True):
+        shutil.copytree(run, copy)
+    if damage == "other order":
+        changed(runs[1], score=lambda scores: scores[::-1])
+    elif damage == "rows missing":
+        table = parquet.read_table(runs[1] / ROWS_FILE)
+        parquet.write_table(table.slice(3), runs[1] / ROWS_FILE)
+    else:
+        lost = slice(None) if damage == "no scores" else slice(2, 3)
+        changed(runs[1], score=lambda scores: with_nan(scores, lost))
+    assert main(["compare", *map(str, runs), "--sets", "demo_qmc"]) == 2
+    told = capsys.readouterr().err
+    assert f"{runs[1] / ROWS_FILE}" in told
+    assert "Traceback" not in told
+    assert main(["table", str(runs[0].parent)]) == 0
+    told = capsys.readouterr().err
+    assert f"not compared row by row: {runs[1] / ROWS_FILE}" in told
+
+
+def with_nan(scores, place):
+    lost = scores.copy()
+    lost[place] = np.nan
+    return lost

@@ -12,16 +12,16 @@ from juzhen.core.row_scores import ROWS_FILE, RowScores, SetRows
 from juzhen.metrics.correlation import spearman
 
 
-def rows_of(count=3, **columns):
+def rows_of(count=3, *, kind="labelled_pair", **columns):
     places = {"row": np.arange(count, dtype=np.int32), "line": np.arange(2, count + 2, dtype=np.int32)}
     floats = {name: np.asarray(values, dtype=np.float32) for name, values in columns.items()}
-    return SetRows("labelled_pair", "f1", places | floats)
+    return SetRows(kind, "f1", places | floats)
 
 
 def test_what_is_written_is_read_again_and_holds_no_text(tmp_path):
     sets = {
         "dev/a": rows_of(gold=[0, 1, 1], score=[0.1, 0.25, 0.5]),
-        "test/b": rows_of(2, ndcg_at_10=[0.5, np.nan]),
+        "test/b": rows_of(2, kind="retrieval", ndcg_at_10=[0.5, np.nan]),
     }
     RowScores("w", sets).write(tmp_path / ROWS_FILE)
     read = RowScores.read(tmp_path)

@@ -22,7 +22,7 @@ from juzhen.core.examples import JUDGED, RANKED, TEXT_COLUMNS, Examples, Kind
 from juzhen.core.file_guard import check_overwritable
 from juzhen.core.kinds import main_metric
 from juzhen.core.result import RESULT_FILE, Result, weights_digest
-from juzhen.core.row_scores import PLACES, RowScores, SetRows
+from juzhen.core.row_scores import PLACES, ROWS_OF_PAIRS, RowScores, SetRows
 from juzhen.core.safe_open import read_shaped
 from juzhen.core.schema import Text
 from juzhen.data.rows import own_set, set_and_split
@@ -30,7 +30,7 @@ from juzhen.data.tables import TableReading
 from juzhen.encoders.resolve_path import ENCODER_FOLDER, encoder_folder
 from juzhen.evaluation.scoring import DECIDED, fitted_threshold, labelled, score_set
 from juzhen.evaluation.settings import EvaluationSettings
-from juzhen.metrics.comparison import ROWS_OF_PAIRS, Scored, are_same_rows, paired_gap
+from juzhen.metrics.comparison import Scored, are_same_rows, paired_gap
 from juzhen.metrics.threshold import halves
 
 if TYPE_CHECKING:
@@ -124,22 +124,20 @@ class ScoredEncoder(ABC):
             UserError: Rows that the encoder cannot score.
         """
         column = f"{examples.split}/{examples.name}"
-        if column not in self._computed:
-            self._computed[column] = self._with_scores(column, examples)
-        return self._computed[column]
-
-    def _with_scores(self, column: str, examples: Examples) -> ScoredSet:
-        if examples.kind in RANKED:
+        if column not in self._computed and examples.kind in RANKED:
             from juzhen.evaluation.run import evaluate
 
             settings = EvaluationSettings()
             settings.evaluation.bootstrap_samples = 0
             settings.hardware.eval_batch_tokens = self._batch_tokens
-            return ScoredSet.of(column, evaluate(self.source, [examples], settings=settings).rows[column])
-        first, second, *_ = (examples.texts(column) for column in TEXT_COLUMNS[examples.kind])
-        self._scorer.require_order(examples)
-        scores = self._scorer(first, second, batch_tokens=self._batch_tokens, show_progress=True)
-        return ScoredSet(examples, scores)
+            found = evaluate(self.source, [examples], settings=settings).rows[column]
+            self._computed[column] = ScoredSet.of(column, found)
+        elif column not in self._computed:
+            first, second, *_ = (examples.texts(name) for name in TEXT_COLUMNS[examples.kind])
+            self._scorer.require_order(examples)
+            scores = self._scorer(first, second, batch_tokens=self._batch_tokens, show_progress=True)
+            self._computed[column] = ScoredSet(examples, scores)
+        return self._computed[column]
 
     @cached_property
     def _scorer(self) -> "PairScorer":
@@ -302,14 +300,10 @@ def fitting_and_judging(run: ScoredEncoder, name: str) -> tuple[ScoredSet, Score
     if test is not None:
         return dev, test, "fitted on dev, judged on test"
     fitted, judged = halves(dev.gold)
-    return (
-        dev.select(fitted),
-        dev.select(judged),
-        "no test split: fitted on one half of dev, judged on the other",
-    )
+    how = "no test split: fitted on one half of dev, judged on the other"
+    return dev.select(fitted), dev.select(judged), how
 
 
-FUSED_KINDS = (Kind.SCORED_PAIR, Kind.LABELLED_PAIR, Kind.NLI_PAIR)
 BOOTSTRAP_SAMPLES = 1000
 
 
@@ -583,8 +577,7 @@ class PairedRuns:
             from juzhen.evaluation.scoring import rows_of_set  # loads torch
 
             rows = rows_of_set(computed.examples, computed.scores)
-        threshold = run.result.thresholds.get(name) if split != "dev" else None
-        return Scored(rows, None if threshold is None else threshold.value)
+        return Scored.by(run.result, column, rows)
 
     def texts(self, column: str) -> dict[str, list[str]]:
         """Read the texts of a column.

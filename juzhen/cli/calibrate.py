@@ -125,13 +125,13 @@ def fuse(
     juzhen score --fuse runs/FIRST runs/SECOND --calibration runs/FIRST/analysis/fusion-lcqmc.json --file pairs.tsv
     """
     from juzhen.calibration.run_scores import (
-        FUSED_KINDS,
         ScoredRun,
         fitted_sets,
         fuse_set,
         require_different_folders,
         require_same_weights,
     )
+    from juzhen.core.row_scores import ROWS_OF_PAIRS
 
     require_different_folders(runs)
     first, second = (ScoredRun(folder, data_dir=data_dir, batch_tokens=batch_tokens) for folder in runs)
@@ -140,7 +140,7 @@ def fuse(
             f"{first.folder} and {second.folder}: the same weights, so a fusion would change nothing. Name two "
             "different runs"
         )
-    names, other_names = first.choose(sets, FUSED_KINDS), second.choose(sets, FUSED_KINDS)
+    names, other_names = first.choose(sets, ROWS_OF_PAIRS), second.choose(sets, ROWS_OF_PAIRS)
     shared = [name for name in names if name in other_names]
     if not shared:
         raise UserError(

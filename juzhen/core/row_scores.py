@@ -15,6 +15,7 @@ from typing_extensions import TypedDict
 
 from juzhen.core.atomic_write import atomic_write
 from juzhen.core.errors import UserError
+from juzhen.core.kinds import Kind
 from juzhen.core.result import Column, Result
 from juzhen.core.safe_open import require_file
 from juzhen.core.schema import Text, Whole, require_form
@@ -29,6 +30,8 @@ FACTS = b"juzhen"
 """Metadata key of the file with facts about weights and sets, as JSON."""
 
 PLACES = ("row", "line")
+ROWS_OF_PAIRS = (Kind.SCORED_PAIR, Kind.LABELLED_PAIR, Kind.NLI_PAIR)
+"""Kinds whose rows have one score and one gold value."""
 
 
 class SetFacts(TypedDict):
@@ -131,21 +134,12 @@ class RowScores:
         """
         if not self.sets:
             return
+        import pandas as pd
         import pyarrow
         from pyarrow import parquet
 
-        names = list(dict.fromkeys(name for rows in self.sets.values() for name in rows.columns))
-        columns = {
-            "set": pyarrow.array(
-                np.repeat(list(self.sets), [len(rows) for rows in self.sets.values()])
-            ).dictionary_encode()
-        }
-        for name in names:
-            parts = [
-                rows.columns.get(name, np.full(len(rows), np.nan, np.float32)) for rows in self.sets.values()
-            ]
-            # NaN is written as null.
-            columns[name] = pyarrow.array(np.concatenate(parts), from_pandas=True)
+        frames = {name: rows.frame for name, rows in self.sets.items()}
+        frame = pd.concat(frames, names=["set"]).reset_index("set").astype({"set": "category"})
         facts = {
             "format_version": FORMAT_VERSION,
             "weights": self.weights,
@@ -154,7 +148,8 @@ class RowScores:
                 for name, rows in self.sets.items()
             },
         }
-        table = pyarrow.table(columns).replace_schema_metadata({FACTS: json.dumps(facts)})
+        table = pyarrow.Table.from_pandas(frame, preserve_index=False)  # NaN is written as null
+        table = table.replace_schema_metadata({FACTS: json.dumps(facts)})
         with atomic_write(path, "wb", in_own_folder=True) as file:
             parquet.write_table(table, file, compression="zstd")
 
@@ -198,4 +193,9 @@ def _sets(frame: "pd.DataFrame", sets: Mapping[str, Any]) -> Any:
         columns = {
             column: group[column].to_numpy(np.int32 if column in PLACES else np.float32) for column in filled
         }
+        if about["rows"] != len(group):
+            raise ValueError(f"{name} has {len(group):,} rows of {about['rows']:,}")
+        is_graded = about["kind"] in ROWS_OF_PAIRS
+        if is_graded and not all(np.isfinite(columns.get(each, np.nan)).all() for each in ("score", "gold")):
+            raise ValueError(f"{name} lacks a score or a gold value of a row")
         yield str(name), SetRows(about["kind"], about["fingerprint"], columns)

@@ -10,14 +10,18 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
 import scipy
 from jaxtyping import Float
 
+from juzhen.core.errors import UserError
 from juzhen.core.examples import NLI_GRADES, Kind
-from juzhen.core.row_scores import PLACES, SetRows
+from juzhen.core.kinds import main_metric
+from juzhen.core.result import Result
+from juzhen.core.row_scores import PLACES, ROWS_FILE, ROWS_OF_PAIRS, SetRows
 from juzhen.metrics.correlation import (
     CONFIDENCE,
     FEW_OTHERS,
@@ -31,8 +35,8 @@ from juzhen.metrics.correlation import (
 
 SAMPLES = 1000
 """Of the interval of few rows."""
-ROWS_OF_PAIRS = (Kind.SCORED_PAIR, Kind.LABELLED_PAIR, Kind.NLI_PAIR)
-"""Kinds whose rows have one score and one gold value."""
+ROUNDING = 0.02
+"""Largest difference of a score from that of its rows, which may be computed again in another precision."""
 
 PerRow = Float[np.ndarray, "rows"]
 
@@ -49,6 +53,33 @@ class Scored:
 
     rows: SetRows
     threshold: float | None = None
+
+    @classmethod
+    def by(cls, result: Result, column: str, rows: SetRows) -> "Scored":
+        """Rows that a run has kept, decided by its threshold.
+
+        Args:
+            result: Result of the run.
+            column: `split/dataset`.
+            rows: Kept rows of the column.
+
+        Returns:
+            The rows as the run scored them.
+
+        Raises:
+            UserError: They do not give the score of the result, so they are of another run, or in another order.
+        """
+        split, name = column.split("/")
+        threshold = result.thresholds.get(name) if split != "dev" else None
+        scored = cls(rows, None if threshold is None else threshold.value)
+        for measure in scored.measures[:1]:
+            value, known = scored.value(measure), result.scores.get(f"{column}/{measure}")
+            if known and known.value is not None and abs((value or 0.0) - known.value) > ROUNDING:
+                raise UserError(
+                    f"{Path(result.folder) / ROWS_FILE}: {column}: its rows give {measure} {value or 0.0:.3f}, the "
+                    f"result has {known.value:.3f}. Score the run again with juzhen evaluate --again"
+                )
+        return scored
 
     @property
     def kind(self) -> Kind:
@@ -75,7 +106,8 @@ class Scored:
         """Comparable metrics, the main one of the set first."""
         if self.kind in ROWS_OF_PAIRS:
             return ["spearman", *(["accuracy"] if self.right is not None else [])]
-        return [name for name in self.rows.columns if name not in (*PLACES, "score", "other")]
+        names = [name for name in self.rows.columns if name not in (*PLACES, "score", "other")]
+        return sorted(names, key=main_metric(self.kind).__ne__)  # a file orders columns by its first set
 
     @cached_property
     def error(self) -> np.ndarray:
@@ -238,25 +270,19 @@ def spearman_influence(scores: np.ndarray, grades: np.ndarray) -> PerRow:
     """
     sides = [finite(scores, "score"), finite(grades, "grade")]
     ranks = [(scipy.stats.rankdata(side) - (len(side) + 1) / 2) / len(side) for side in sides]
-    (x, y), above = ranks, [_Above(side) for side in sides]
+    (x, y), groups = ranks, [np.unique(side, return_inverse=True)[1] for side in sides]
     shared, spread_x, spread_y = (x * y).mean(), (x * x).mean(), (y * y).mean()
     value = shared / math.sqrt(spread_x * spread_y)
-    of_shared = x * y + above[0].mean(y) + above[1].mean(x) - 3 * shared
-    of_x = x * x + 2 * above[0].mean(x) - 3 * spread_x
-    of_y = y * y + 2 * above[1].mean(y) - 3 * spread_y
+    of_shared = x * y + _mean_above(groups[0], y) + _mean_above(groups[1], x) - 3 * shared
+    of_x = x * x + 2 * _mean_above(groups[0], x) - 3 * spread_x
+    of_y = y * y + 2 * _mean_above(groups[1], y) - 3 * spread_y
     return of_shared / math.sqrt(spread_x * spread_y) - value / 2 * (of_x / spread_x + of_y / spread_y)
 
 
-class _Above:
-    """Sums over the rows with a higher value than each row, sorted once."""
-
-    def __init__(self, values: np.ndarray) -> None:
-        _, self._group = np.unique(values, return_inverse=True)
-
-    def mean(self, values: np.ndarray) -> PerRow:
-        """For each row the sum of `values` over the rows above it and half of its equals, over all rows."""
-        sums = np.bincount(self._group, weights=values)
-        return ((sums.sum() - np.cumsum(sums) + sums / 2) / len(values))[self._group]
+def _mean_above(groups: np.ndarray, values: np.ndarray) -> PerRow:
+    """For each row the sum of `values` over the rows above it and half of its equals, over all rows."""
+    sums = np.bincount(groups, weights=values)
+    return ((sums.sum() - np.cumsum(sums) + sums / 2) / len(values))[groups]
 
 
 LEAST_ROWS = 20
@@ -344,16 +370,14 @@ def slice_changes(first: Scored, other: Scored, masks: Mapping[str, np.ndarray])
             flipped = int((moved < 0).sum()), int((moved > 0).sum())
             found.append(SliceChange(name, rows, flipped, mean_difference(moved)))
         else:
-            parts = [[_part(scored, mask)] for scored in (other, first)]
-            gap = paired_gap(parts[0], parts[1], first.measures[0])
+            part = [
+                replace(run.rows, columns={name: values[mask] for name, values in run.rows.columns.items()})
+                for run in (other, first)
+            ]
+            gap = paired_gap([Scored(part[0])], [Scored(part[1])], first.measures[0])
             if gap is not None:
                 found.append(SliceChange(name, rows, None, gap))
     return found
-
-
-def _part(scored: Scored, mask: np.ndarray) -> Scored:
-    columns = {name: values[mask] for name, values in scored.rows.columns.items()}
-    return Scored(replace(scored.rows, columns=columns), scored.threshold)
 
 
 @dataclass(frozen=True)

@@ -114,12 +114,10 @@ def answers(matrix: Matrix, transfer: Transfer, costs: pd.DataFrame, *, runs: Pa
         default=None,
     )
     sentences = [_decided(matrix, targets), _undecided(targets), _next(next_run)]
-    return Answers(sentences, _command(next_run, runs) if next_run else "", _tables(targets))
-
-
-def _command(proposal: Proposal, runs: Path | None) -> str:
-    words = [word for word in proposal.words if runs is None or not word.startswith("output_dir=")]
-    return command("python", *words, *([f"output_dir={runs}"] if runs is not None else []))
+    words = next_run.words if next_run else ()
+    if runs is not None:
+        words = [*(word for word in words if not word.startswith("output_dir=")), f"output_dir={runs}"]
+    return Answers(sentences, command("python", *words) if next_run else "", _tables(targets))
 
 
 def find_targets(matrix: Matrix, transfer: Transfer) -> list[TargetAnswer]:

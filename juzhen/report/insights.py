@@ -315,14 +315,10 @@ def _mean_of(name: str) -> Callable[[Row, Sequence[Stages]], float]:
     """Sum over the stages and average over the seeds. NaN if a result lacks the value."""
 
     def mean(row: Row, seeds: Sequence[Stages]) -> float:
-        return float(pd.Series([_sum_of(name, stages) for stages in seeds], dtype=float).mean())
+        sums = [pd.Series([stage.get(name) for stage in one], dtype=float).sum(skipna=False) for one in seeds]
+        return float(pd.Series(sums, dtype=float).mean())
 
     return mean
-
-
-def _sum_of(name: str, stages: Stages) -> float:
-    numbers = [stage.get(name) for stage in stages]
-    return sum(math.nan if number is None else float(number) for number in numbers)
 
 
 def duration(seconds: float) -> str:

@@ -210,17 +210,15 @@ class KeptRows:
         """
         place = result.folder, column
         if place not in self._scored:
-            self._scored[place] = self._read(result, column)
+            self._scored[place] = None
+            if (rows := self.of_run(result).get(column)) is not None:
+                from juzhen.metrics.comparison import Scored
+
+                try:
+                    self._scored[place] = Scored.by(result, column, rows)
+                except UserError as error:
+                    print(f"not compared row by row: {error}", file=sys.stderr)
         return self._scored[place]
-
-    def _read(self, result: Result, column: str) -> "Scored | None":
-        if (rows := self.of_run(result).get(column)) is None:
-            return None
-        from juzhen.metrics.comparison import Scored
-
-        split, name = column.split("/")
-        threshold = result.thresholds.get(name) if split != "dev" else None
-        return Scored(rows, None if threshold is None else threshold.value)
 
 
 @dataclass(frozen=True)

@@ -129,7 +129,9 @@ def identify(result: Result, *, before_training: bool) -> Identity:
         # The conversion or limit of a set decides too, for sets that this stage has seen.
         seen = [name for stage in result.trained_on for name in stage.split("+")]
         settings["dataset"] = {name: _deciding_rows(config["dataset"].get(name) or {}) for name in seen}
-        settings["loss"] = _losses_in_use(settings.get("loss") or {}, settings["dataset"])
+        kinds = {each.get("convert_to") or each.get("kind") for each in settings["dataset"].values()}
+        loss = settings.get("loss") or {}  # of a loss by row kind those in use, without any all
+        settings["loss"] = {kind: node for kind, node in loss.items() if kind in kinds} or loss
         settings |= without_paths(_schedule_of_row(config["schedule"], result.stage, seen))
         settings["callbacks"] = _callbacks(config.get("callbacks") or {})
     flat = tuple(sorted(_flatten(with_old_keys(settings)).items()))
@@ -142,12 +144,6 @@ def _arithmetic(config: Mapping[str, Any]) -> dict[str, Any]:
     settings = {"evaluation.backend": evaluation.get("backend", "torch")}
     settings |= {"hardware.precision": hardware["precision"]} if "precision" in hardware else {}
     return settings | ({"hardware.compile": True} if hardware.get("compile") else {})
-
-
-def _losses_in_use(loss: Mapping[str, Any], sets: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Losses of the row types in use. Without any, all losses."""
-    kinds = {described.get("convert_to") or described.get("kind") for described in sets.values()}
-    return {kind: node for kind, node in loss.items() if kind in kinds} or loss
 
 
 def _deciding_rows(described: Mapping[str, Any]) -> dict[str, Any]:
