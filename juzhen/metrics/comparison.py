@@ -77,7 +77,7 @@ class Scored:
             if known and known.value is not None and abs((value or 0.0) - known.value) > ROUNDING:
                 raise UserError(
                     f"{Path(result.folder) / ROWS_FILE}: {column}: its rows give {measure} {value or 0.0:.3f}, the "
-                    f"result has {known.value:.3f}. Score the run again with juzhen evaluate --again"
+                    f"result has {known.value:.3f}. Take the file away, and they are computed again where needed"
                 )
         return scored
 
