@@ -114,7 +114,7 @@ def answers(matrix: Matrix, transfer: Transfer, costs: pd.DataFrame, *, runs: Pa
         default=None,
     )
     sentences = [_decided(matrix, targets), _undecided(targets), _next(next_run)]
-    words = next_run.words if next_run else ()
+    words = next_run.words if next_run else []
     if runs is not None:
         words = [*(word for word in words if not word.startswith("output_dir=")), f"output_dir={runs}"]
     return Answers(sentences, command("python", *words) if next_run else "", _tables(targets))
