@@ -240,7 +240,9 @@ class InfoNCEGTE(InfoNCEPool):
     loss = (1/N) Σ_i −log [exp(s(q_i, d_i)/τ) / (Σ_j exp(s(q_i, d_j)/τ) + Σ_{j≠i} exp(s(q_i, q_j)/τ) + Σ_j exp(s(q_j,
     d_i)/τ) + Σ_{j≠i} exp(s(d_j, d_i)/τ))], s the cosine, q anchors and d positives. (Li et al. 2023,
     https://arxiv.org/abs/2308.03281) The pair itself counts twice in the denominator, as there, so the loss does not
-    fall below log 2. Explicit negatives are passages: candidates of q_i and of d_i. Default temperature: 0.01, as GTE.
+    fall below log 2. Explicit negatives are passages: candidates of q_i and of d_i. sentence-transformers'
+    MultipleNegativesRankingLoss with its four directions keeps a row's own negatives out of those of d_i, so the two
+    agree on pairs alone. Default temperature: 0.01, as GTE.
 
     Inputs:
         | texts | label | row kind |

@@ -449,8 +449,8 @@ def _weights_of_pairs(
 class LambdaLoss(ListLoss):
     """LambdaLoss: pairs of documents weighted by their effect on NDCG.
 
-    See `lambda_loss`. Grade 1 for the positive and 0 for the negatives of a row, or the grades of the set. Defaults:
-    those of the paper. Logs the rank of the positive.
+    See `lambda_loss`. Grade 1 for the positive and 0 for the negatives of a row, or with graded=True the grades that it
+    is called with. Without graded=True they are not read. Defaults: those of the paper. Logs the rank of the positive.
 
     Inputs:
         | texts | label | row kind |

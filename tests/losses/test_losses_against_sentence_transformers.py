@@ -410,3 +410,23 @@ def test_info_nce_of_a_cross_encoder(negatives, cached, monkeypatch):
     lists = torch.stack([scores[int(anchor), int(text)] for anchor, text in asked]).reshape(-1, COUNT).T
     ours = losses.InfoNCEDrawn(num_drawn=4)(lists)
     assert ours.item() == pytest.approx(expected.item(), rel=1e-6)
+
+
+DIRECTIONS = {
+    "query_to_query": "other_anchors",
+    "doc_to_query": "positive_to_anchors",
+    "doc_to_doc": "other_positives",
+}
+
+
+@pytest.mark.parametrize("num_negatives", [0, 3])
+@pytest.mark.parametrize("chosen", [(), ("query_to_query",), ("doc_to_query",), tuple(DIRECTIONS)])
+def test_info_nce_over_the_sums_of_gte(chosen, num_negatives):
+    """With negatives theirs has no sum over the passages of d_i that ours has, so all four are compared on pairs."""
+    if "doc_to_doc" in chosen:
+        num_negatives = 0
+    kind = Kind.TRIPLET if num_negatives else Kind.POSITIVE_PAIR
+    rows = encoded_rows(kind, count=COUNT, num_negatives=num_negatives)
+    sums = {ours: direction in chosen for direction, ours in DIRECTIONS.items()}
+    peer = theirs.MultipleNegativesRankingLoss(MODEL, scale=40.0, directions=("query_to_doc", *chosen))
+    assert_same(losses.InfoNCEPool(temperature=1 / 40, **sums), peer, rows)
