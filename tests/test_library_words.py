@@ -21,6 +21,9 @@ PRINTS_COMMANDS = (
     "cli/dataset.py",
     "core/aliases.py",
     "identity.py",
+    "families/answers/__init__.py",
+    "families/late/__init__.py",
+    "families/sparse/__init__.py",
     "models/",
 )
 """Where a command is printed that trains on what was written, where words of other toolkits are answered with those of
