@@ -171,6 +171,7 @@ def test_model_losses_callbacks_and_seed_change_the_digest_of_the_stage():
     words = ("model=crossencoder", "loss=angle", "loss.temperature=0.3", "callbacks=[default,ema]", "seed=7")
     found = [digest(job_of(word)) for word in words]
     found += [digest(job_of(words[3], "callbacks.ema.decay=0.5")), digest()]
+    found.append(digest(replace(job_of(), model={**job_of().model, "score": "other"})))  # with its losses
     assert len({*found}) == len(found)
     assert digest(job_of("callbacks=[default,throughput]")) == digest()
 
