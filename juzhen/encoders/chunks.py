@@ -77,6 +77,9 @@ class LongTextMixin(PooledEncoder):
 
         Args:
             normalize: Option of a call.
+
+        Raises:
+            UserError: `normalize` is False, and the embeddings have length 1.
         """
         if normalize is False and self.normalize:
             raise UserError("normalize=False: this encoder gives embeddings of length 1. Leave it out")

@@ -260,6 +260,9 @@ def require_flags(settings: Mapping[str, Any], path: Path) -> None:
     Args:
         settings: Content of the file.
         path: The file, for messages.
+
+    Raises:
+        UserError: Another value than true, false or null.
     """
     for key, value in settings.items():
         if (key in FLAGS or key.startswith("pooling_mode_")) and value not in (None, True, False):

@@ -152,7 +152,15 @@ class ListMLE(ListLoss):
         return loss, self.list_summary(document_scores)
 
     def has_contrast(self, examples: Examples, rows: np.ndarray) -> bool:
-        """As `Loss.has_contrast`, by the scores of a teacher where the set has them."""
+        """As `Loss.has_contrast`, by the scores of a teacher where the set has them.
+
+        Args:
+            examples: The set.
+            rows: Row numbers of a batch, int (batch,).
+
+        Returns:
+            False if the loss is constant on these rows.
+        """
         if examples.teacher_scores is None:
             return super().has_contrast(examples, rows)
         return bool(np.ptp(examples.teacher_scores[rows], axis=1).any())

@@ -386,6 +386,9 @@ def lexical_scores(
     Returns:
         float32 array (rows,).
 
+    Raises:
+        UserError: An unknown method, a value that is not a text, or columns of different lengths.
+
     Example:
         >>> lexical_scores(["今天天气好", "你好"], ["今天天气好", "再见"]).tolist()
         [1.0, 0.0]
