@@ -13,7 +13,7 @@ from juzhen.core.batch import Batch, text_tensors, without_missing
 from juzhen.core.errors import UserError, require_number
 from juzhen.encoders.components import num_positions
 from juzhen.families.late import ColBERTSettings
-from juzhen.families.late.encoder import MultiVectorEncoder, is_multi_vector, load_multi_vector
+from juzhen.families.late.encoder import MultiVectorEncoder, is_multi_vector
 from juzhen.families.late.family import MaxSimEvaluator
 from juzhen.families.late.folder import DOCUMENT_LENGTH, PUNCTUATION, QUERY_LENGTH, MultiVectorSettings
 from juzhen.families.registry import family_of
@@ -86,7 +86,7 @@ class ColBERT(SentenceModule):
         settings, start = ColBERT.settings(job), folder or job.init_from
         found = start or job.backbone.path
         if is_multi_vector(found):
-            encoder = load_multi_vector(found)
+            encoder = MultiVectorEncoder.load(found).train()
             if other := _other_settings(settings, encoder):
                 raise UserError(
                     f"model.{other[0]}: {found} is a ColBERT that was made otherwise. Leave it out"

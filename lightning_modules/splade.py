@@ -13,7 +13,7 @@ from juzhen.core.batch import Batch, text_tensors, without_missing
 from juzhen.core.errors import UserError
 from juzhen.families.registry import family_of
 from juzhen.families.sparse import SpladeSettings
-from juzhen.families.sparse.encoder import SparseEncoder, SparseEvaluator, is_sparse, load_sparse
+from juzhen.families.sparse.encoder import SparseEncoder, SparseEvaluator, is_sparse
 from juzhen.families.sparse.vectors import ACTIVATIONS, POOLINGS
 from juzhen.losses.loss import LossOutput
 from juzhen.losses.regularizers import flops, mean_nonzero, warmed_up
@@ -94,7 +94,7 @@ class Splade(SentenceModule):
         numbers, start = Splade.settings(job), folder or job.init_from
         found = start or job.backbone.path
         if is_sparse(found):
-            encoder = load_sparse(found)
+            encoder = SparseEncoder.load(found).train()
             for key, present in (("pooling", encoder.strategy), ("activation", encoder.activation)):
                 if getattr(numbers, key) not in (None, present):
                     raise UserError(f"model.{key}: {found} was trained with {present}. Leave it out")

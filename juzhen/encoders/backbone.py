@@ -29,14 +29,7 @@ from transformers.modeling_outputs import BaseModelOutput
 from juzhen.core.columns import require_finite_weights
 from juzhen.core.errors import UserError
 from juzhen.core.text import short
-from juzhen.encoders.folder_settings import (
-    ANOTHER,
-    COPY_AGAIN,
-    lower_cases,
-    naming,
-    read_settings,
-    read_tensors,
-)
+from juzhen.encoders.folder_settings import COPY_AGAIN, lower_cases, naming, read_settings, read_tensors
 from juzhen.encoders.layout import STATIC, is_static, static_shape
 from juzhen.encoders.preflight import BY_LENGTH, GROWS, not_growing
 from juzhen.encoders.resolve_path import WEIGHTS
@@ -557,7 +550,7 @@ def token_embeddings(backbone: PreTrainedModel) -> nn.Embedding:
     Raises:
         UserError: A model without one, which reads no texts.
     """
-    with naming(f"{backbone.config.model_type}: this architecture has no table of tokens", ANOTHER):
+    with naming(f"{backbone.config.model_type}: this architecture has no table of tokens", ". Use another"):
         table: Any = backbone.get_input_embeddings()
         assert table.weight.dim() == 2
     return cast(nn.Embedding, table)

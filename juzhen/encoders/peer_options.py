@@ -378,15 +378,14 @@ def _translated(
         return {ours: value}
     if name == "normalize_embeddings" and value is True and "normalize" in known:
         return {"normalize": True}
-    if (
-        name == "similarity_fn_name" and value == "cosine" and "truncate_dim" in known
-    ):  # by which others do not score
-        return {}
     is_tensor = name == "convert_to_numpy" and bool(options.get("convert_to_tensor"))
     is_here = name == "device" and (value is None or _same_device(value, *owner))
+    # Encoders whose embeddings cannot be cut do not score by the cosine.
+    is_cosine = (name, value) == ("similarity_fn_name", "cosine") and "truncate_dim" in known
     if (
         is_tensor
         or is_here
+        or is_cosine
         or any(type(value) is type(one) and value == one for one in HARMLESS.get(name, ()))
     ):
         return {}
@@ -401,15 +400,15 @@ def _translated(
 def _feasible(why: str, owner: Any = None, *, known: Collection[str]) -> str:
     """The advice, without a way out that this callable, or its encoder, does not have."""
     settable, encode = (getattr(owner, name, None) for name in ("settable", "encode"))
-    takes = () if encode is None else inspect.signature(encode).parameters
     is_lacking = any(option not in known for option in re.findall(r"Type (\w+)=", why))
     if settable is not None:
+        takes = {*inspect.signature(encode).parameters} if encode else set()
         is_lacking |= any(name not in settable for name in re.findall(r"encoder\.(\w+) = ", why))
         is_lacking |= any(
-            {name, "options"}.isdisjoint(takes) for name in re.findall(r"encode\(texts, (\w+)=", why)
+            takes.isdisjoint((name, "options")) for name in re.findall(r"encode\(texts, (\w+)=", why)
         )
         is_lacking |= "encoder.logits(" in why and not hasattr(owner, "logits")
-        if is_lacking and "encoder.max_length" in why and encode is None:
+        if encode is None and "encoder.max_length" in why:
             return why.replace("encoder.", "encoder.inner.")
     return f"{why.partition('. ')[0]}. Leave it out" if is_lacking else why
 

@@ -410,18 +410,6 @@ def _keep_whole(tokenizer: PreTrainedTokenizerBase, texts: Iterable[str]) -> Non
         tokenizer.add_tokens(tokens, special_tokens=True)
 
 
-def load_multi_vector(folder_or_run: str | Path) -> MultiVectorEncoder:
-    """Load the encoder of a folder or a run in training mode.
-
-    Args:
-        folder_or_run: Folder of an encoder, or of a finished run.
-
-    Raises:
-        UserError: As `MultiVectorEncoder.load`.
-    """
-    return MultiVectorEncoder.load(folder_or_run).train()
-
-
 def is_multi_vector(folder_or_run: str | Path) -> bool:
     """True if a run or a folder holds an encoder of token vectors. False for a missing folder.
 

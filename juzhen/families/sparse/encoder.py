@@ -558,14 +558,14 @@ class SparseEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEncoder):
         """
         if top is not None:
             check_count("top", top)
-        numbers = vectors if sparse.issparse(vectors) else as_vectors(vectors)
-        if numbers is None or numbers.ndim not in (1, 2):
+        given = vectors if sparse.issparse(vectors) else as_vectors(vectors)
+        if given is None or given.ndim not in (1, 2):
             raise UserError(f"decode: got {described(vectors)}. Give what encode returns")
-        if numbers.shape[-1] != self.dim:
+        if given.shape[-1] != self.dim:
             raise UserError(
-                f"decode: {numbers.shape[-1]} numbers, and this encoder has {self.dim} tokens. Give what encode returns"
+                f"decode: {given.shape[-1]} numbers, and this encoder has {self.dim} tokens. Give what encode returns"
             )
-        table = sparse.csr_array(numbers.reshape(-1, self.dim))
+        table = sparse.csr_array(given.reshape(-1, self.dim))
         if not np.isfinite(table.data).all():
             raise UserError("decode: the vectors hold NaN or infinity. Give what encode returns")
         words = []
@@ -594,21 +594,6 @@ class SparseEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEncoder):
             asked, answer = as_text(query, "query"), as_text(document, "document")
             shared = self.encode_query(asked).multiply(self.encode_document(answer))
         return self.decode(shared, top)
-
-
-def load_sparse(folder_or_run: str | Path) -> SparseEncoder:
-    """Load the encoder of a folder or a run in training mode.
-
-    Args:
-        folder_or_run: As `SparseEncoder.load` takes it.
-
-    Returns:
-        The encoder.
-
-    Raises:
-        UserError: As of `SparseEncoder.load`.
-    """
-    return SparseEncoder.load(folder_or_run).train()
 
 
 def is_sparse(folder_or_run: str | Path) -> bool:
