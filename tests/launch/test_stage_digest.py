@@ -135,9 +135,11 @@ OTHER = np.array([1.0, 0.5, 1.0], dtype=np.float32)
 DATA = JobData({name: rows(name) for name in SETS}, [rows(name, "dev") for name in SETS])
 
 
-def digest(job=None, *, parent: str = "start", index: int = 0, data: JobData = DATA, sets=SETS) -> str:
+def digest(
+    job=None, *, parent: str = "start", index: int = 0, data: JobData = DATA, sets=SETS, **changed: Any
+) -> str:
     job = job or job_of()
-    matches = {name: match for name, match in match_losses(job).items() if name in sets}
+    matches = {name: replace(one, **changed) for name, one in match_losses(job).items() if name in sets}
     return stage_digest(parent, Stage(index, "a", sets, sets), job, matches, data)
 
 
@@ -193,6 +195,7 @@ def test_parent_place_and_rows_change_the_digest_of_the_stage():
     train = replace(DATA, train=DATA.train | {"demo_sts": rows(targets=OTHER)})
     selecting = replace(DATA, evaluation=[rows("demo_sts", "dev", targets=OTHER), DATA.evaluation[1]])
     found = [digest(), digest(parent="other"), digest(index=1), digest(data=train), digest(data=selecting)]
+    found.append(digest(kind=Kind.LABELLED_PAIR))  # the same rows, read as another kind
     assert len({*found}) == len(found)
     assert digest(data=replace(DATA, evaluation=[*DATA.evaluation, rows("demo_sts", "test")])) == digest()
 
