@@ -20,6 +20,7 @@ import traceback
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, MutableMapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
@@ -381,6 +382,7 @@ class Server(uvicorn.Server):
 
     Args:
         load: Loads the models, also for each reload.
+        when_ready: Called when requests are answered.
     """
 
     def __init__(
@@ -391,8 +393,9 @@ class Server(uvicorn.Server):
         *,
         limits: Limits,
         keys: Keys,
+        when_ready: Callable[[], None] = lambda: None,
     ) -> None:
-        self.service = Service(load, models, limits)
+        self.service, self._when_ready = Service(load, models, limits), when_ready
         self._bound, self._limits = bound, limits
         self._tasks: set[asyncio.Task[None]] = set()
         app = make_app(self.service)
@@ -435,8 +438,9 @@ class Server(uvicorn.Server):
             _log_event("connections", most=self.shared.most, turned_away=number)
             self.shared.turned_away = 0
 
-    async def run_to_end(self) -> None:
-        """Serve until `stop`. Accepted requests are answered first."""
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """As uvicorn calls it. The line is written when requests are answered."""
+        await super().startup(sockets)
         host = f"[{self._host}]" if ":" in self._host else self._host
         _log_event(
             "serving",
@@ -445,6 +449,10 @@ class Server(uvicorn.Server):
             thresholds=self._thresholds,
             connections=self.shared.most,
         )
+        self._when_ready()
+
+    async def run_to_end(self) -> None:
+        """Serve until `stop`. Accepted requests are answered first."""
         try:
             await self.serve(sockets=[self._bound])
         finally:
@@ -510,6 +518,7 @@ def run(
     limits: Limits,
     keys: Keys,
     until: Callable[[], Awaitable[None]] | None = None,
+    when_ready: Callable[[], None] = lambda: None,
 ) -> None:
     """Serve until SIGTERM, Ctrl-C or the end of `until`. SIGHUP reloads the models.
 
@@ -520,10 +529,11 @@ def run(
         limits: Largest request and queue.
         keys: Accepted API keys.
         until: Ends the server when it returns. None: never.
+        when_ready: Called when requests are answered.
     """
 
     async def served() -> None:
-        server = Server(load, models, bound, limits=limits, keys=keys)
+        server = Server(load, models, bound, limits=limits, keys=keys, when_ready=when_ready)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, server.stop)
@@ -572,7 +582,7 @@ def bind_workers(host: str, port: int, processes: int) -> list[socket.socket]:
 def serve_workers(
     load: Callable[[], ServedModels], sockets: list[socket.socket], *, limits: Limits, keys: Keys
 ) -> None:
-    """Serve with one process per socket. Each loads the models for itself.
+    """Serve with one process per socket. Each loads the models for itself. A line says when all of them answer.
 
     SIGTERM, Ctrl-C and SIGHUP are passed to all of them. If one ends by itself, the others finish their requests and
     end.
@@ -584,17 +594,19 @@ def serve_workers(
         keys: Keys of clients.
 
     Raises:
-        UserError: A process has ended by itself.
+        UserError: A process has ended by itself, or could not load the models.
     """
     context, stopped = get_context("spawn"), False
     processes: list[BaseProcess] = []
+    reports: list[Any] = []
 
     def pass_on(number: int, _: object) -> None:
         nonlocal stopped
         stopped = stopped or number != signal.SIGHUP
         for process in processes:
             if process.pid is not None and process.is_alive():
-                os.kill(process.pid, number)
+                # Ctrl-C would print where Python is, in a process that loads.
+                os.kill(process.pid, signal.SIGTERM if number == signal.SIGINT else number)
 
     with ExitStack() as stack:
         counts = stack.enter_context(tempfile.TemporaryDirectory(prefix="juzhen-serve-"))
@@ -602,19 +614,42 @@ def serve_workers(
         stack.enter_context(_patched({COUNTS_VARIABLE: counts, "OMP_NUM_THREADS": threads}))
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             stack.callback(signal.signal, number, signal.signal(number, pass_on))
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])  # they inherit it
         for bound in sockets:
-            processes.append(context.Process(target=_serve, args=(load, bound, limits, keys)))
+            receiver, report = context.Pipe(duplex=False)
+            processes.append(context.Process(target=_serve, args=(load, bound, limits, keys, report)))
             processes[-1].start()
+            reports.append(receiver)
             bound.close()
-        wait([process.sentinel for process in processes])
+            report.close()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+        if (problem := _first_problem(reports)) is None:
+            _log_event("ready", processes=len(processes))
+            wait([process.sentinel for process in processes])
         if not (was_stopped := stopped):  # who is asked twice ends at once
             pass_on(signal.SIGTERM, None)
         for process in processes:
             process.join()
     if not was_stopped:
-        raise UserError(
-            "a process of the server has ended by itself, and the others with it. See the lines above"
-        )
+        raise problem or UserError(ENDED)
+
+
+ENDED = "a process of the server has ended by itself, and the others with it. See the lines above"
+
+
+def _first_problem(reports: list[Any]) -> Exception | None:
+    """Wait until all processes answer. Return None, or why the first one that fails does not."""
+    waiting = [*reports]
+    while waiting:
+        for report in list[Any](wait(waiting)):
+            waiting.remove(report)
+            try:
+                problem = report.recv()
+            except EOFError:
+                problem = UserError(ENDED)
+            if problem is not None:
+                return problem
+    return None
 
 
 @contextmanager
@@ -630,16 +665,23 @@ def _patched(variables: dict[str, str]) -> Iterator[None]:
         os.environ.update(before)
 
 
-def _serve(load: Callable[[], ServedModels], bound: socket.socket, limits: Limits, keys: Keys) -> None:
+def _serve(
+    load: Callable[[], ServedModels], bound: socket.socket, limits: Limits, keys: Keys, report: Any
+) -> None:
     """One of the processes. Ctrl-C in a terminal comes from the first process alone."""
     os.setpgrp()
     limit_threads()
     try:
         models = load()
-    except UserError as error:
-        _log_event("not loaded", error=str(error))
-        sys.exit(1)
-    run(load, models, bound, limits=limits, keys=keys, until=_first_has_ended)
+    except (UserError, OSError, MemoryError) as error:
+        report.send(UserError(str(error)) if isinstance(error, UserError) else error)
+        return
+    except Exception as error:
+        _log_event("not loaded", **_failure(error))
+        report.send(RuntimeError(f"{type(error).__name__}: {error}"))
+        return
+    ready = partial(report.send, None)
+    run(load, models, bound, limits=limits, keys=keys, until=_first_has_ended, when_ready=ready)
 
 
 async def _first_has_ended() -> None:

@@ -4,7 +4,9 @@ import asyncio
 import json
 import os
 import re
+import shutil
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -35,8 +37,9 @@ def running(prompted_folder, tmp_path):
         return [line for line in lines if line["event"] == name]
 
     with path.open("w") as log, process(sys.executable, *words, port=port, log=log) as started:
-        while len(events("serving")) < 2:
+        while not events("ready"):
             time.sleep(0.1)
+        assert len(events("serving")) == 2
         yield started, port, events
 
 
@@ -101,6 +104,20 @@ def test_both_answer_and_signals_lose_nothing(running, prompted_folder):
     assert {status for _, status, _ in answers} == {200}
     assert started.wait(30) == 0
     assert len(events("stopped")) == 2
+
+
+@pytest.mark.parametrize("damage", ["missing", "cut"])
+def test_models_that_cannot_be_loaded_are_told_once(prompted_folder, tmp_path, damage):
+    folder = tmp_path / "encoder"
+    if damage == "cut":
+        shutil.copytree(prompted_folder, folder)
+        for path in folder.rglob("*.safetensors"):
+            os.truncate(path, 1000)
+    words = ("-m", "juzhen", "serve", str(folder), "--port", str(free_port()), "--processes", "2")
+    ended = subprocess.run([sys.executable, *words], capture_output=True, text=True, timeout=300)
+    assert ended.returncode == 2, ended.stderr
+    assert (ended.stdout, ended.stderr.count("\n")) == ("", 1)
+    assert re.match(f"error: {re.escape(str(folder))}.*[.:] .*", ended.stderr)
 
 
 def test_where_one_is_killed_the_other_ends(running):
