@@ -15,8 +15,8 @@ from juzhen.core.errors import UserError
 from juzhen.core.lazy_names import offered
 from juzhen.core.machine import lacks_bf16, slow_bf16_warning
 from juzhen.encoders.base_weights import merged
+from juzhen.encoders.chunks import Backend
 from juzhen.encoders.pooled_encoder import PooledEncoder
-from juzhen.encoders.sentence_encoder import Backend
 
 
 class TorchBackend:

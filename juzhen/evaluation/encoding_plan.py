@@ -23,12 +23,12 @@ from juzhen.core.result import Score
 from juzhen.core.text import counted
 from juzhen.data.loading import TransferTask
 from juzhen.data.rankings import RankingSet, StandardQuestions, as_ranking, as_standard_questions
-from juzhen.encoders.chunks import computed
+from juzhen.encoders.chunks import Backend, computed
 from juzhen.encoders.embedding_cache import CachePartition, EmbeddingCache
 from juzhen.encoders.pooling import pair_scores, sides, truncate_vectors
 from juzhen.encoders.projection import BilinearScore
 from juzhen.encoders.search import Best
-from juzhen.encoders.sentence_encoder import Backend, SentenceEncoder
+from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.metrics.classification import Features, combined
 from juzhen.metrics.ranking import COSINE_TEMPERATURE, FirstAnswers, RankedLists
 
