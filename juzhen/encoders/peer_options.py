@@ -306,9 +306,22 @@ def takes_peer_options(method: Callable[Given, Result]) -> Callable[Given, Resul
                 else f"Type {called(args)}.load(path)"
             )
             raise CallError(f"{called(args)}: {missing[0]} is missing. {way}.")
-        return method(*args, **options)
+        try:
+            return method(*args, **options)
+        except CallError as error:
+            if passes_on and (name := getattr(error, "option", None)) in options:
+                raise _unknown(called(args), name, {*known, *vars(error)["known"]}) from None
+            raise
 
     return call
+
+
+def _unknown(called: str, option: str, known: Collection[str]) -> CallError:
+    """Return the error about an option that nobody takes. Who passes options on adds its own to the known ones."""
+    known = {*known} - {"self", "cls", "options"}
+    error = CallError(f"{called}: no option {option}. {nearest(option, known)}.")
+    vars(error).update(option=option, known=known)
+    return error
 
 
 def _require_plain(name: str, known: inspect.Parameter, value: Any) -> None:
@@ -393,7 +406,7 @@ def _translated(
     if called == "fit" and (typed := setting_meant(name, str(value))) and name not in OF_CALLS[called]:
         why = f"fit has no such option. Type this in a job of train.py: {typed}"
     if why is None:
-        raise CallError(f"{called}: no option {name}. {nearest(name, [*known.keys() - {'self', 'cls'}])}.")
+        raise _unknown(called, name, known)
     raise UserError(f"{name}={short(repr(value), 40)}: {_feasible(why, *owner, known=known)}.")
 
 
@@ -431,6 +444,7 @@ class GuardedAttributesMixin(nn.Module):
 
     def __setattr__(self, name: str, value: Any) -> None:
         if self._is_finished and not name.startswith("_") and name != "training":
+            value = value.item() if isinstance(value, np.generic) else value
             replaces = (callable(getattr(type(self), name, None)) and callable(value)) or (
                 name in self._modules and isinstance(value, nn.Module)
             )
@@ -488,7 +502,8 @@ def check_count(name: str, value: Any, *, least: int = 1, most: int | None = Non
     Raises:
         UserError: Another type, or a number out of bounds.
     """
-    if type(value) is not int or value < least or (most is not None and value > most):
+    is_whole = isinstance(value, Integral) and not isinstance(value, bool)
+    if not is_whole or value < least or (most is not None and value > most):
         bounds = f"at least {least}" if most is None else f"{least} to {most}"
         raise UserError(f"{name}={short(repr(value), 40)}: expected a whole number, {bounds}")
 

@@ -338,7 +338,7 @@ class PooledEncoder(Prompted):
 
     @nested_dims.setter
     def nested_dims(self, dims: Iterable[int]) -> None:
-        if smaller := sorted({dim for dim in dims if dim < self.dim}):
+        if smaller := sorted({int(dim) for dim in dims if dim < self.dim}):
             setattr(self.backbone.config, SIZES, [*smaller, self.dim])
         elif hasattr(self.backbone.config, SIZES):
             delattr(self.backbone.config, SIZES)

@@ -282,7 +282,7 @@ class SentenceEncoder(ThresholdMixin, HubMixin, PassageMixin, PooledEncoder):
             The number.
         """
         self.check_setting("truncate_dim", truncate_dim)
-        return truncate_dim or self.truncate_dim or self.dim
+        return int(truncate_dim or self.truncate_dim or self.dim)
 
     @takes_peer_options
     def encode_query(self, texts: str | Iterable[str], **options: Any) -> Float[np.ndarray, "*sentences dim"]:

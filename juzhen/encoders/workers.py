@@ -46,7 +46,7 @@ class Workers:
     def __init__(self, encoder: PooledEncoder, devices: int | Sequence[str | torch.device]) -> None:
         if not isinstance(devices, Sequence) or isinstance(devices, str):
             check_count("workers", devices, most=max(MOST_WORKERS, os.cpu_count() or 1))
-        listed = ["cpu"] * devices if isinstance(devices, int) else devices
+        listed = devices if isinstance(devices, Sequence) else ["cpu"] * int(devices)
         names = [str(open_device(device)) for device in listed]
         check_count("workers", len(names))
         self._size = len(names)

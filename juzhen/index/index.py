@@ -285,10 +285,8 @@ class Index:
             ...     index.search(["东西想退掉"], mode="hybrid", where={"shop": ["A", "B"]})
         """
         view, queries = self.view(), as_text_list(queries, "queries")
-        check_count("top_k", int(top_k))
+        check_count("top_k", top_k)
         require_choice("mode", mode, MODES)
-        if not queries:
-            return []
         allowed = view.alive
         if where is not None and not isinstance(where, Mapping):
             raise UserError(
@@ -296,10 +294,13 @@ class Index:
             )
         if where:
             allowed = allowed & np.isin(view.numbers, self.store.matching(where))
-        if options and (vectors is not None or mode == "bm25"):
-            said = "vectors are given" if vectors is not None else "mode='bm25' counts terms"
-            raise UserError(f"{next(iter(options))}: no query is encoded, because {said}. Leave it out")
-        if mode != "bm25":
+        counts, unread = mode == "bm25", [*options]
+        if counts and vectors is not None:
+            unread = ["vectors"]
+        if unread and (vectors is not None or counts):
+            said = "mode='bm25' counts terms" if counts else "vectors are given"
+            raise UserError(f"{unread[0]}: no query is encoded, because {said}. Leave it out")
+        if not counts:
             if vectors is None:
                 vectors = self._require_encoder().encode_query(queries, **options)
             vectors = prepare_queries(self._require_encoder(), vectors, view.facts["dim"])
@@ -307,13 +308,15 @@ class Index:
                 raise UserError(
                     f"vectors: {len(vectors):,} rows for {len(queries):,} queries. Give those of encode_query(queries)"
                 )
+        if per_document and not view.facts.get("passages"):
+            raise UserError(
+                f"per_document: {self.folder or 'this index'} holds whole texts and no passages. Store passages "
+                "with build(passages=PassageSettings(…)), or juzhen index build --chunk-tokens N"
+            )
+        if not queries:
+            return []
         if not per_document:
             return self._hits(view, queries, top_k, mode, vectors, allowed)
-        if not view.facts.get("passages"):
-            raise UserError(
-                f"per_document: {self.folder} holds whole texts and no passages. Type juzhen index build "
-                "--chunk-tokens N to store passages"
-            )
         most, depth = int(allowed.sum()), PER_DOCUMENT * top_k
         while True:
             answers = [

@@ -257,7 +257,9 @@ class Store:
         return self._loaded(rows[0][0]) if rows else None
 
     def set_facts(self, **facts: Any) -> None:
-        rows = [(name, json.dumps(value, ensure_ascii=False)) for name, value in facts.items()]
+        rows = [
+            (name, json.dumps(value, ensure_ascii=False, default=as_plain)) for name, value in facts.items()
+        ]
         self._connection.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", rows)
 
     def add(
@@ -330,7 +332,7 @@ class Store:
         """Adds texts whose ids nobody has, and gives their numbers."""
         first = int(self.facts().get("next", 0))
         numbers = range(first, first + len(texts))
-        options: dict[str, Any] = {"ensure_ascii": False, "default": str, "allow_nan": False}
+        options: dict[str, Any] = {"ensure_ascii": False, "default": as_plain, "allow_nan": False}
         records = [json.dumps(record, **options) for record in metadata or [{}] * len(texts)]
         self._connection.executemany(
             "INSERT INTO texts VALUES (?, ?, ?, ?)", zip(numbers, ids, texts, records, strict=True)
@@ -638,12 +640,22 @@ def filter_choices(name: str, value: Any, fields: Sequence[str]) -> list[Any]:
             f"filter={short(str(name))}: these texts have no metadata. Leave it out, or build the index with some"
         )
     require_choice("filter", name if isinstance(name, str) else repr(name), fields)
-    choices = value if isinstance(value, list) else [value]
+    value = as_plain(value) if isinstance(value, np.generic | np.ndarray) else value
+    choices = list(value) if isinstance(value, list | tuple) else [value]
     if not choices or not all(map(is_value, choices)):
         raise UserError(
             f"filter: {short(name)}: expected a text, a finite number, true, false, null, or a list of them"
         )
     return choices
+
+
+def as_plain(value: Any) -> Any:
+    """Return a value as JSON has it: numbers and lists of numpy as those of Python, anything else as its text.
+
+    Args:
+        value: A value that `json` does not know.
+    """
+    return value.tolist() if isinstance(value, np.generic | np.ndarray) else str(value)
 
 
 def _json_types(value: Any) -> str:

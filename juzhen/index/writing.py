@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Float
 
 from juzhen.core.atomic_write import require_room
-from juzhen.core.columns import as_text_list
+from juzhen.core.columns import as_column, as_list_of, as_text_list
 from juzhen.core.errors import UserError, require_choice
 from juzhen.core.file_guard import check_claimable, claim_dir, require_writable
 from juzhen.core.progress import progress_bar
@@ -46,7 +46,7 @@ from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.workers import started
 from juzhen.index.derived_files import DifferentFilesError, covered_numbers, derive, require_faiss, tidy
 from juzhen.index.index import Index, check_encoder, index_digest, reader_of
-from juzhen.index.store import DATABASE, KINDS, Store, require_complete, require_index
+from juzhen.index.store import DATABASE, KINDS, Store, as_plain, require_complete, require_index
 from juzhen.metrics.lexical import CHARACTERS, cut_of
 
 
@@ -76,10 +76,17 @@ class Rows:
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "texts", as_text_list(self.texts, "texts"))
-        for name in ("ids", "metadata"):
-            values = getattr(self, name)
-            if values is not None and len(values) != len(self.texts):
+        columns: dict[str, Any] = {"texts": as_text_list(self.texts, "texts")}
+        if self.ids is not None:
+            columns["ids"] = as_text_list([*map(_as_id, as_column(self.ids, "ids"))], "ids")
+            _require_distinct("ids", columns["ids"])
+        if self.metadata is not None:
+            columns["metadata"] = as_list_of(
+                self.metadata, "metadata", Mapping, way="Give a dict for each text"
+            )
+        for name, values in columns.items():
+            object.__setattr__(self, name, values)
+            if len(values) != len(self.texts):
                 raise UserError(
                     f"{name}: {len(values):,} for {len(self.texts):,} texts. Give one for each text"
                 )
@@ -128,12 +135,13 @@ class Rows:
         content = hashlib.blake2b(digest_size=16)
         for values in (self.texts, self.ids or [], self.metadata or []):
             for value in values:
-                content.update(json.dumps(value, default=str).encode() + b"\n")
+                content.update(json.dumps(value, default=as_plain).encode() + b"\n")
         return content.hexdigest()
 
 
+@takes_peer_options
 def read_rows(
-    path: Path,
+    path: str | Path,
     reading: TableReading = AS_IT_LOOKS,
     *,
     text: str | None = None,
@@ -160,6 +168,7 @@ def read_rows(
         >>> read_rows(Path("faq.csv"), id_column="id").ids
         ['7', '8']
     """
+    path = Path(path)
     require_fields(reading, "text", "id")
     named = {"text": text, "id": id_column, **{f"metadata {name}": name for name in metadata}}
     columns = {**reading.columns, **{field: name for field, name in named.items() if name}}
@@ -191,9 +200,7 @@ def read_rows(
             )
     refuse_rows(table, faults, len(chosen_rows), reading)
     chosen = [ids[row] for row in chosen_rows] if ids is not None else None
-    if chosen is not None and len({*chosen}) < len(chosen):
-        twice = Counter(chosen).most_common(1)[0][0]
-        raise UserError(f"{path}: the id {short(twice)} is repeated. Give each text another id")
+    _require_distinct(str(path), chosen or ())
     return Rows(
         [texts[row] for row in chosen_rows],
         chosen,
@@ -220,6 +227,12 @@ def read_ids(path: Path, reading: TableReading = AS_IT_LOOKS) -> list[str]:
     return [*map(_as_id, text_values(path, reading, field="id"))]
 
 
+def _require_distinct(place: str, ids: Sequence[str]) -> None:
+    if len({*ids}) < len(ids):
+        twice = Counter(ids).most_common(1)[0][0]
+        raise UserError(f"{place}: the id {short(twice)} is repeated. Give each text another id")
+
+
 def _as_id(value: Any) -> str:
     """Whole numbers of JSON, parquet and Excel are ids, too."""
     return value if isinstance(value, str) else as_text(value)
@@ -240,7 +253,7 @@ def metadata_fault(record: dict[str, Any]) -> str | None:
         The reason, or None.
     """
     try:
-        json.dumps(record, ensure_ascii=False, default=str, allow_nan=False).encode()
+        json.dumps(record, ensure_ascii=False, default=as_plain, allow_nan=False).encode()
     except UnicodeEncodeError:
         return "half a surrogate pair, which is no character"
     except (ValueError, RecursionError):
@@ -364,6 +377,7 @@ def build(
         "chunk_overlap": reader.chunk_overlap,
         "passages": None if passages is None else asdict(passages),
     }
+    reader.encode([], **(encoding.options if encoding else {}))  # refuses options before anything is written
     claim_dir(folder)
     store = Store(folder / DATABASE, writes=True)
     try:
@@ -460,12 +474,8 @@ def add(folder: str | Path, encoder: SentenceEncoder, rows: Rows, *, encoding: E
         facts = store.facts()
         encoder = check_encoder(facts, encoder, str(folder))
         if facts["has_ids"] != (rows.ids is not None):
-            has = (
-                "ids of its own: name their column, --id COLUMN"
-                if facts["has_ids"]
-                else "no ids: leave out --id"
-            )
-            raise UserError(f"{folder}: this index has {has}")
+            has = "ids of its own. Give those of" if facts["has_ids"] else "no ids. Leave out those of"
+            raise UserError(f"ids: the index {folder} has {has} the texts")
         store.check_ids()
         reader, replaced = reader_of(encoder, facts["prompt_name"], facts["prompt"]), 0
         with store.transaction():
