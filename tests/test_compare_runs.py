@@ -10,19 +10,12 @@ import pytest
 import scipy.stats
 from pyarrow import parquet
 
-from juzhen.calibration.run_scores import (
-    PairedRuns,
-    differences,
-    flipped_rows,
-    flips,
-    row_frame,
-    worst_rows,
-)
+from juzhen.calibration.run_scores import PairedRuns, differences, flips
 from juzhen.cli.main import main
 from juzhen.core.errors import UserError
 from juzhen.core.result import Result
 from juzhen.core.row_scores import ROWS_FILE, RowScores, SetRows
-from juzhen.metrics.comparison import Scored
+from juzhen.metrics.comparison import Scored, flipped_rows, row_frame, worst_rows
 
 
 def pairs(kind="labelled_pair", **columns):

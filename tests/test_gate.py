@@ -101,6 +101,9 @@ def test_a_target_that_cannot_be_compared_is_refused(two_runs, tmp_path, capsys)
     dataclasses.replace(kept, sets=sets).write(other / ROWS_FILE)
     assert main(["gate", str(other), "--against", str(two_runs[0])]) == 2
     assert "demo_qmc: the target cannot be compared" in capsys.readouterr().err
+    words = ["--sets", "demo_sts", "demo_qmc", "--target", "demo_sts"]  # no verdict on half of the named sets
+    assert main(["gate", str(other), "--against", str(two_runs[0]), *words]) == 2
+    assert "demo_qmc: cannot be compared" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ from scipy.optimize import minimize, minimize_scalar
 from scipy.special import expit, log_expit
 
 from juzhen.core.columns import as_numbers
-from juzhen.core.errors import UserError
+from juzhen.core.errors import UserError, check_count
 from juzhen.metrics.correlation import spearman
 
 NUM_BINS = 15
@@ -68,7 +68,7 @@ def fit_temperature(scores: np.ndarray, labels: np.ndarray) -> float:
     Returns:
         T.
     """
-    scores, labels = _checked(scores, labels)
+    scores, labels = _of_both_labels(scores, labels)
     unit = float(np.std(scores)) or 1.0
     minimum = minimize_scalar(
         lambda log: nll(scores / (unit * np.exp(log)), labels),
@@ -92,7 +92,7 @@ def fit_platt(scores: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
     Returns:
         a and b.
     """
-    scores, labels = _checked(scores, labels)
+    scores, labels = _of_both_labels(scores, labels)
     positives, negatives = labels.sum(), (1 - labels).sum()
     targets = np.where(labels > 0, (positives + 1) / (positives + 2), 1 / (negatives + 2))
     mean, unit = float(np.mean(scores)), float(np.std(scores)) or 1.0
@@ -117,8 +117,14 @@ def reliability(probabilities: np.ndarray, labels: np.ndarray, *, num_bins: int 
 
     Returns:
         The bins, from probability 0 to 1.
+
+    Raises:
+        UserError: No rows, a number that is no probability, or another label.
     """
-    probabilities, labels = as_numbers(probabilities=probabilities, labels=labels)
+    check_count("num_bins", num_bins)
+    probabilities, labels = _checked(labels, probabilities=probabilities)
+    if not ((probabilities >= 0) & (probabilities <= 1)).all():
+        raise UserError("probabilities: expected numbers from 0 to 1. Scale scores by fit_platt first")
     indices = np.minimum((probabilities * num_bins).astype(int), num_bins - 1)
     bins = []
     for index in range(num_bins):
@@ -140,8 +146,13 @@ def expected_calibration_error(bins: list[Bin]) -> float:
 
     Returns:
         The error, from 0 to 1.
+
+    Raises:
+        UserError: Bins without rows.
     """
     total = sum(stretch.count for stretch in bins)
+    if not total:
+        raise UnfitError("bins: none has rows, so there is no error. Give those of reliability(…)")
     gaps = (
         stretch.count * abs(stretch.probability - stretch.positives)
         for stretch in bins
@@ -160,7 +171,7 @@ def calibration_errors(logits: np.ndarray, labels: np.ndarray) -> dict[str, obje
     Returns:
         Name of the measure → its value.
     """
-    logits, labels = as_numbers(logits=logits, labels=labels)
+    logits, labels = _checked(labels, logits=logits)
     probabilities = expit(logits)
     bins = reliability(probabilities, labels)
     return {
@@ -188,13 +199,27 @@ def calibrated(fitted: Labelled, judged: Labelled) -> dict[str, object]:
     return {"fitted": {"temperature": [temperature], "platt": [slope, shift]}, **errors}
 
 
-def _checked(scores: np.ndarray, labels: np.ndarray) -> list[np.ndarray]:
-    scores, labels = as_numbers(scores=scores, labels=labels)
+def _of_both_labels(scores: np.ndarray, labels: np.ndarray) -> list[np.ndarray]:
     if len(np.unique(labels)) < 2:
         raise UnfitError("calibration needs rows of both labels to be fitted on. These have one or none")
-    if not np.isfinite(scores).all() or not np.isin(labels, (0, 1)).all():
-        raise UnfitError("calibration reads finite scores and labels of 0 and 1. Leave out other rows")
-    return [scores, labels]
+    return _checked(labels, scores=scores)
+
+
+def _checked(labels: np.ndarray, **scores: np.ndarray) -> list[np.ndarray]:
+    """One column of scores by its name, and labels of 0 and 1."""
+    *columns, labels = _finite(**scores, labels=labels)
+    if not np.isin(labels, (0, 1)).all():
+        raise UnfitError("labels: expected 0 and 1. Leave out other rows")
+    return [*columns, labels]
+
+
+def _finite(**columns: np.ndarray) -> list[np.ndarray]:
+    """Columns as of `as_numbers`, of one row at least. Raises UnfitError for NaN and infinity."""
+    arrays = as_numbers(**columns)
+    for name, values in zip(columns, arrays, strict=True):
+        if not len(values) or not np.isfinite(values).all():
+            raise UnfitError(f"{name}: expected finite numbers, one for each row. Leave out other rows")
+    return arrays
 
 
 STEPS = 100
@@ -211,7 +236,7 @@ def standardised(fitted: np.ndarray, judged: np.ndarray) -> tuple[np.ndarray, np
     Returns:
         The two arrays in units of the deviation.
     """
-    (fitted,), (judged,) = as_numbers(fitted=fitted), as_numbers(judged=judged)
+    (fitted,), (judged,) = _finite(fitted=fitted), _finite(judged=judged)
     mean, unit = fitted.mean(), fitted.std() or 1.0
     return (fitted - mean) / unit, (judged - mean) / unit
 
@@ -229,7 +254,7 @@ def fit_weight(first: np.ndarray, second: np.ndarray, grades: np.ndarray) -> flo
     Returns:
         α.
     """
-    first, second, grades = as_numbers(first=first, second=second, grades=grades)
+    first, second, grades = _finite(first=first, second=second, grades=grades)
     weights = np.linspace(0, 1, STEPS + 1)
     correlations = [spearman(weight * first + (1 - weight) * second, grades) for weight in weights]
     if all(value is None for value in correlations):

@@ -4,7 +4,7 @@ Runs are compared on the same rows: differences with intervals, flipped pairs, a
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import combinations
@@ -12,17 +12,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 from scipy.stats import binomtest
 from typing_extensions import TypedDict
 
 from juzhen.calibration.calibration import UnfitError, calibrated, fit_weight, standardised
-from juzhen.core.errors import UserError, nearest
+from juzhen.core.errors import UserError, nearest, require_choice
 from juzhen.core.examples import JUDGED, RANKED, TEXT_COLUMNS, Examples, Kind
 from juzhen.core.file_guard import check_overwritable
 from juzhen.core.kinds import main_metric
 from juzhen.core.result import RESULT_FILE, Result, weights_digest
-from juzhen.core.row_scores import PLACES, ROWS_OF_PAIRS, RowScores, SetRows
+from juzhen.core.row_scores import ROWS_OF_PAIRS, RowScores, SetRows
 from juzhen.core.safe_open import read_shaped
 from juzhen.core.schema import Text
 from juzhen.data.rows import own_set, set_and_split
@@ -155,22 +154,22 @@ class ScoredFiles(ScoredEncoder):
     """
 
     def __init__(
-        self, source: str | Path, files: Sequence[Path], *, reading: TableReading, batch_tokens: int
+        self, source: str | Path, files: Sequence[str | Path], *, reading: TableReading, batch_tokens: int
     ) -> None:
         super().__init__(source, encoder_folder(source), batch_tokens=batch_tokens)
         self.sets: dict[str, dict[str, Examples]] = {}
-        for file in files:
+        for file in map(Path, files):
             name, split = set_and_split(file)
             rows = replace(own_set(file, reading, split)[1], name=name)
             if rows.kind not in DECIDED:
                 columns = reading.spell("columns", {"text_a": "1", "text_b": "2", "label": "3"})
                 raise UserError(
-                    f"--data {file}: its rows are {str(rows.kind).replace('_', ' ')}s, and labels 0 and 1 are needed. "
+                    f"{file}: its rows are {str(rows.kind).replace('_', ' ')}s, and labels 0 and 1 are needed. "
                     f"Name the column of these labels: {columns}"
                 )
             splits = self.sets.setdefault(name, {})
             if split in splits:
-                raise UserError(f"--data {file}: two files are {name}/{split}. Rename one of them")
+                raise UserError(f"{file}: two files are {name}/{split}. Rename one of them")
             splits[split] = rows
         for splits in self.sets.values():
             if "dev" not in splits:
@@ -220,7 +219,7 @@ class ScoredRun(ScoredEncoder):
         Raises:
             UserError: No suitable set, or a wanted one is not suitable.
         """
-        fitting = self.sets(kinds)
+        fitting, wanted = self.sets(kinds), [wanted] if isinstance(wanted, str) else wanted
         *names, last = (f"{kind}s".replace("_", " ") for kind in kinds)
         names_of_kinds = " or ".join(filter(None, [", ".join(names), last]))
         if not fitting:
@@ -230,7 +229,7 @@ class ScoredRun(ScoredEncoder):
         for name in wanted or ():
             if name not in fitting:
                 raise UserError(
-                    f"--sets {name}: {self.folder} has no dev split of {names_of_kinds} with this name. "
+                    f"set={name}: {self.folder} has no dev split of {names_of_kinds} with this name. "
                     f"{nearest(name, fitting)}"
                 )
         return list(wanted or fitting)
@@ -277,7 +276,7 @@ def read_rows(result: Result, column: str, *, data_dir: Path | None = None) -> E
     examples = sampled(examples, (result.config.get("evaluation") or {}).get("limit"))
     if examples.fingerprint != result.data[column]["fingerprint"]:
         raise UserError(
-            f"{name}/{split} below {folder} holds other rows than the run {result.name} has seen. Point --data-dir at "
+            f"{name}/{split} below {folder} holds other rows than the run {result.name} has seen. Point data_dir at "
             "the same files"
         )
     return examples
@@ -296,7 +295,8 @@ def fitting_and_judging(run: ScoredEncoder, name: str) -> tuple[ScoredSet, Score
         Both, and a sentence that names them.
     """
     dev, test = run.scored(name, "dev"), run.scored(name, "test")
-    assert dev is not None  # `choose` gives no other sets
+    if dev is None:
+        raise UserError(f"set={name}: {run.source} has scored no dev split of this name. Name another set")
     if test is not None:
         return dev, test, "fitted on dev, judged on test"
     fitted, judged = halves(dev.gold)
@@ -352,11 +352,9 @@ def require_same_weights(paths: Sequence[Path], weights: str | list[str]) -> Non
     """
     check_overwritable(*paths)
     for path in paths:
-        remedy = "Type --output <another folder>"
+        remedy = "Choose another folder for the output"
         if path.exists() and read_shaped(path, FittedOn, remedy)["weights"] != weights:
-            raise UserError(
-                f"{path}: is of other runs, and would be replaced. Type --output <another folder>"
-            )
+            raise UserError(f"{path}: is of other runs, and would be replaced. {remedy}")
 
 
 def calibrate_set(run: ScoredEncoder, name: str) -> dict[str, Any]:
@@ -372,6 +370,7 @@ def calibrate_set(run: ScoredEncoder, name: str) -> dict[str, Any]:
     fitted, judged, note = fitting_and_judging(run, name)
     dev, test = run.scored(name, "dev"), run.scored(name, "test")
     assert dev is not None  # it was fitted on
+    scalings = calibrated(fitted.labelled, judged.labelled)  # refuses grades and classes
     threshold = fitted_threshold(dev.labelled, None if test is None else test.labelled)
     return {
         "run": str(run.source),
@@ -381,7 +380,7 @@ def calibrate_set(run: ScoredEncoder, name: str) -> dict[str, Any]:
         "rows": len(judged.scores),
         "rows_fitted_on": len(fitted.scores),
         "threshold": asdict(threshold),
-        **calibrated(fitted.labelled, judged.labelled),
+        **scalings,
     }
 
 
@@ -498,6 +497,8 @@ class PairedRuns:
     """
 
     def __init__(self, folders: Sequence[Path], *, data_dir: Path | None, batch_tokens: int) -> None:
+        if isinstance(folders, str | Path) or len(folders) < 2:
+            raise UserError("folders: two or more runs are compared. Give a list of their folders")
         require_different_folders(folders)
         self.runs = [ScoredRun(path, data_dir=data_dir, batch_tokens=batch_tokens) for path in folders]
         self._rows = [RowScores.read(run.folder).of(run.result) for run in self.runs]
@@ -518,15 +519,22 @@ class PairedRuns:
         Raises:
             UserError: No common column, or a named set without one.
         """
+        if split is not None:
+            require_choice("split", split, ("dev", "test", "both"))
+        sets = [sets] if isinstance(sets, str) else sets
         read = [
             [column for column in run.result.data if not column.startswith("train/")] for run in self.runs
         ]
         shared = [column for column in read[0] if all(column in columns for columns in read)]
         shared = [column for column in shared if main_metric(Kind(self.runs[0].result.data[column]["kind"]))]
-        if shared and sets is not None:
+        if not shared:
+            raise UserError(
+                "these runs have no evaluation set in common. Type juzhen evaluate to score finished runs on more"
+            )
+        if sets is not None:
             if absent := [name for name in sets if name not in {column.split("/")[1] for column in shared}]:
                 known = nearest(absent[0], [column.split("/")[1] for column in shared])
-                raise UserError(f"--sets {absent[0]}: not all of these runs were scored on it. {known}")
+                raise UserError(f"set={absent[0]}: not all of these runs were scored on it. {known}")
             shared = [column for column in shared if column.split("/")[1] in sets]
         if split in ("dev", "test"):
             shared = [column for column in shared if column.startswith(f"{split}/")]
@@ -536,9 +544,10 @@ class PairedRuns:
                 for column in shared
                 if f"test/{column.split('/')[1]}" not in shared or "test/" in column
             ]
-        if not shared:
+        kept = {column.split("/")[1] for column in shared}
+        if lacking := [name for name in sets or () if name not in kept] or ["any set"] * (not shared):
             raise UserError(
-                "these runs have no evaluation set in common. Type juzhen evaluate to score finished runs on more"
+                f"split={split}: no such split of {lacking[0]} was scored by all of these runs. Leave it out"
             )
         return shared
 
@@ -551,6 +560,7 @@ class PairedRuns:
         Returns:
             In the order of the runs. None, with a note, if the rows differ or a run has no scores of single rows.
         """
+        require_choice("column", column, self.columns("both", None))
         runs_scored = [self._of_run(number, column) for number in range(len(self.runs))]
         scored = [rows for rows in runs_scored if rows is not None]
         if len(scored) < len(runs_scored):
@@ -613,7 +623,11 @@ def differences(first: Scored, other: Scored, *, metric: str | None) -> list[Run
 
     Returns:
         Other minus first, with 95 % intervals.
+
+    Raises:
+        UserError: Other rows.
     """
+    _require_same_rows(first, other)
     shared = [name for name in first.measures if name in other.measures and metric in (None, name)]
     measures = shared if first.kind in ROWS_OF_PAIRS else shared[:1]
     gaps = {measure: paired_gap([other], [first], measure) for measure in measures}
@@ -635,7 +649,11 @@ def flips(first: Scored, other: Scored) -> tuple[int, int, int, float] | None:
 
     Returns:
         Only the first, only the other, neither, and the p-value of McNemar's exact test. None if no row is decided.
+
+    Raises:
+        UserError: Other rows.
     """
+    _require_same_rows(first, other)
     if first.right is None or other.right is None:
         return None
     alone, theirs = int((first.right & ~other.right).sum()), int((other.right & ~first.right).sum())
@@ -644,49 +662,6 @@ def flips(first: Scored, other: Scored) -> tuple[int, int, int, float] | None:
     return alone, theirs, neither, p
 
 
-def row_frame(scored: Mapping[str, Scored], texts: Mapping[str, Sequence[str]]) -> pd.DataFrame:
-    """Make a table with a line per row: place, gold value, texts, and each run's score, error and `right`.
-
-    `moved` is the error of the last run minus that of the first. It is below 0 if the last run is better.
-
-    Args:
-        scored: Label of a run → its rows, the first run first.
-        texts: Name of a text column → texts.
-    """
-    runs = list(scored.values())
-    frame = runs[0].rows.frame[[name for name in (*PLACES, "gold") if name in runs[0].rows.columns]].copy()
-    for label, run in scored.items():
-        name = "score" if "score" in run.rows.columns else run.measures[0]
-        frame[f"{name}: {label}"] = run.rows[name]
-        if run.right is not None:
-            frame[f"right: {label}"] = run.right.astype(int)
-    frame["moved"] = runs[-1].error - runs[0].error
-    frame["error"] = runs[-1].error
-    for name, column in texts.items():
-        frame[name] = column
-    return frame
-
-
-def flipped_rows(frame: pd.DataFrame, first: Scored, last: Scored) -> pd.DataFrame:
-    """Select the rows that only one run decides correctly, the largest change first.
-
-    Args:
-        frame: Output of `row_frame`.
-        first: Rows of the first run.
-        last: Rows of the last run. Without decisions all rows with another error are selected.
-    """
-    if first.right is not None and last.right is not None:
-        frame = frame[first.right != last.right]
-    return frame[frame["moved"] != 0].sort_values("moved", key=np.abs, ascending=False, kind="stable")
-
-
-def worst_rows(frame: pd.DataFrame) -> pd.DataFrame:
-    """Select the rows with errors of the last run, the worst first.
-
-    Args:
-        frame: Output of `row_frame`.
-
-    Returns:
-        Rows of `frame`.
-    """
-    return frame[frame["error"] > 0].sort_values("error", ascending=False, kind="stable")
+def _require_same_rows(first: Scored, other: Scored) -> None:
+    if not are_same_rows(first.rows, other.rows):
+        raise UserError("the runs have scored other rows. Compare them on one split of the same files")

@@ -127,7 +127,8 @@ def _comparison(
     with_texts: bool,
 ) -> "tuple[list[ReportTable], dict[str, pd.DataFrame]]":
     """Make the tables, and for each column a row per evaluation row, with texts if asked for."""
-    from juzhen.calibration.run_scores import differences, flipped_rows, flips, row_frame, worst_rows
+    from juzhen.calibration.run_scores import differences, flips
+    from juzhen.metrics.comparison import flipped_rows, row_frame, worst_rows
     from juzhen.report.row_identity import differing_settings, label_runs
     from juzhen.report.table import ReportTable, heading
 
@@ -306,9 +307,8 @@ def gate(
     if target is not None and (
         absent := [name for name in target if name not in {c.split("/")[1] for c in columns}]
     ):
-        raise UserError(
-            f"--target {absent[0]}: not a set that both runs were scored on. Leave it out, or run juzhen evaluate."
-        )
+        where = "--sets" if sets else "the sets that both runs were scored on"
+        raise UserError(f"--target {absent[0]}: not among {where}. Leave it out, or run juzhen evaluate.")
     wanted = trained_on if target is None else {*target}
     targets = [names[column] for column in columns if column.split("/")[1] in wanted]
     verdict = judge(after, before, targets)
@@ -316,10 +316,11 @@ def gate(
         raise UserError(
             f"{run}: no set with the same rows in {against}. Score both runs with juzhen evaluate --again."
         )
-    if missing := [name for name in targets if name not in verdict.targets]:
+    named, way = (names.values(), "other --sets") if sets else (targets, "another --target")
+    if missing := [name for name in named if name not in verdict.changes]:
         raise UserError(
-            f"{missing[0]}: the target cannot be compared, the runs have no scores of the same rows. Score both runs "
-            "with juzhen evaluate --again, or name another --target."
+            f"{missing[0]}: {'the target ' * (missing[0] in targets)}cannot be compared, the runs have no scores of "
+            f"the same rows. Score both runs with juzhen evaluate --again, or name {way}."
         )
     rows = [
         (
@@ -336,8 +337,13 @@ def gate(
         list(dict.fromkeys(paired.notes)),
     )
     print(verdict.line())
-    lost = verdict.others is not None and 100 * verdict.others.value < -may_lose
-    if verdict.word == "LOSS" or lost or (must_win and verdict.word != "WIN"):
-        print("gate: failed" + (f", other sets lose more than {may_lose:g} points" if lost else ""))
+    reasons = {
+        "the target gets worse": verdict.word == "LOSS",
+        "no target gains for certain": must_win and verdict.word not in ("WIN", "LOSS"),
+        f"other sets lose more than {may_lose:g} points": verdict.others is not None
+        and 100 * verdict.others.value < -may_lose,
+    }
+    if any(reasons.values()):
+        print(f"gate: failed, {' and '.join(filter(reasons.get, reasons))}")
         raise Exit(1)
     print("gate: passed")

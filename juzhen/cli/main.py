@@ -29,7 +29,8 @@ PARAMETER = re.compile(
     r"|positive_reference|false_negative_rate|temperature|learning_rate|workers|overlap|calibrate_on|maps"
     r"|layers|dim"
     r"|(?:^|(?<=Type ))"
-    r"(?:dataset|benchmark|hardware|index|corpus|out|query_prompt|document_prompt))="
+    r"(?:dataset|benchmark|hardware|index|corpus|out|query_prompt|document_prompt|format|sets|split|grade|scaling"
+    r"|train|evaluate|exclude_from|data|text|run|before|colour|reference|picture|leaks|into))="
 )
 """Parameters in library messages that are options of several verbs."""
 

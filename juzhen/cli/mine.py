@@ -128,7 +128,7 @@ def mine(
             f"range_max: all {counted(rules.range_max, 'documents')} of {ranking.column}, "
             f"fewer than {MiningOptions.range_max}"
         )
-    excluded = [] if sets is None else sets.evaluation(exclude_from, option="--exclude-from")
+    excluded = [] if sets is None else sets.evaluation(exclude_from, option="exclude_from")
     if sets is not None:
         sets.tell_dropped()
     mined = miner.mine(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NotRequired, TypeVar
 
 from typing_extensions import TypedDict
 
-from juzhen.core.errors import UserError, foreign_reason
+from juzhen.core.errors import UserError, foreign_reason, require_choice
 from juzhen.core.result import weights_digest
 from juzhen.core.safe_open import read_json
 from juzhen.core.schema import Number, Text, require_form
@@ -77,10 +77,11 @@ class Scaling:
         Raises:
             UserError: Nothing was fitted, because the set had no labels 0 and 1.
         """
+        require_choice("scaling", method, SCALINGS)
         if method not in self.fitted:
             raise UserError(
-                f"{self.path}: was fitted on a set without 0/1 labels, so scores have no probabilities. Leave "
-                "--scaling out, or fit on a set of 0/1 pairs"
+                f"scaling={method}: {self.path} was fitted on a set without 0/1 labels, so scores have no "
+                "probabilities. Leave it out, or fit on a set of 0/1 pairs"
             )
         if method == "temperature":
             (temperature,) = self.fitted[method]

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Collection, Iterable, Mapping
 from importlib.util import find_spec
 from itertools import accumulate
-from numbers import Real
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
@@ -156,6 +156,24 @@ def require_number(
         link = "and below" if open_low and open_high else "to below" if open_high else "to"
         upper = f"{link} {high:g}" if math.isfinite(high) else ""
         raise UserError(" ".join(filter(None, (f"{key}={value}: expected a number", lower, upper))))
+
+
+def check_count(name: str, value: Any, *, least: int = 1, most: int | None = None) -> None:
+    """Raise UserError if the value is not an integer within the bounds.
+
+    Args:
+        name: Name of the option, for the message.
+        value: Value of the caller. True and False are no integers.
+        least: Smallest valid number.
+        most: Largest valid number. None: no limit.
+
+    Raises:
+        UserError: Another type, or a number out of bounds.
+    """
+    is_whole = isinstance(value, Integral) and not isinstance(value, bool)
+    if not is_whole or value < least or (most is not None and value > most):
+        bounds = f"at least {least}" if most is None else f"{least} to {most}"
+        raise UserError(f"{name}={short(repr(value), 40)}: expected a whole number, {bounds}")
 
 
 def nearest(word: str, names: Iterable[str]) -> str:

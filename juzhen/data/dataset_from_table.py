@@ -74,8 +74,8 @@ def make_set(
         UserError: An invalid name, no good row, or a split without rows because all rows share sentences.
     """
     if not NAME.fullmatch(name) or name_fault(name):
-        raise UserError(f"--name {short(name)}: expected letters, digits, _ and -")
-    require_number("--dev + --test", dev + test, 0, 1, open_high=True)
+        raise UserError(f"name={short(name)}: expected letters, digits, _ and -")
+    require_number("dev + test", dev + test, 0, 1, open_high=True)
     rows, left_out = clean(table, guess)
     faults = [f"Line {line}: {reason}" for line, reason in left_out.items()]
     if rows.empty:

@@ -494,9 +494,9 @@ class ConfiguredSets:
         Returns:
             The rows of each set.
         """
-        return self._all(names, ("train",), option="--train")
+        return self._all(names, ("train",), option="train")
 
-    def evaluation(self, names: Sequence[str] | None, *, option: str = "--evaluate") -> list[Examples]:
+    def evaluation(self, names: Sequence[str] | None, *, option: str = "evaluate") -> list[Examples]:
         """Return the dev and test splits of the named sets, or of all.
 
         Args:
@@ -517,7 +517,7 @@ class ConfiguredSets:
                 continue
             key, _, split = name.partition("/")
             require_set(option, key, self.files)
-            require_choice(f"{option} {name}: split", split or "dev", ("train", "dev", "test"))
+            require_choice(f"{name}: split", split or "dev", ("train", "dev", "test"))
             for split_name in [split] if split else splits:
                 examples = self.load(key, split_name)
                 if examples is not None:
@@ -525,8 +525,8 @@ class ConfiguredSets:
         if not sets:
             named = "any set" if names is None else short(", ".join(names), 200)
             raise UserError(
-                f"{option}: no file of {' or '.join(splits)} of {named} below {self.data_dir}. Type --data-dir <folder "
-                f"that holds the data sets>, or {option} demo_sts"
+                f"{option}: no file of {' or '.join(splits)} of {named} below {self.data_dir}. Type data_dir=<folder "
+                "that holds the data sets>, or name demo_sts"
             )
         return list(sets.values())
 
@@ -577,7 +577,7 @@ class ConfiguredSets:
         Raises:
             UserError: No split has a file.
         """
-        require_set(option.strip() or "set", name, self.files)
+        require_set(option or "set", name, self.files)
         has_rows = False
         for split in splits:
             rows = self.load(name, split)
@@ -585,8 +585,8 @@ class ConfiguredSets:
             yield split, rows
         if not has_rows:
             raise UserError(
-                f"{option}{name}: no file of {' or '.join(splits)} below {self.data_dir}. Type --data-dir <folder that "
-                "holds the data sets>"
+                f"{option or 'set'}={name}: no file of {' or '.join(splits)} below {self.data_dir}. Type "
+                "data_dir=<folder that holds the data sets>"
             )
 
 
@@ -607,5 +607,5 @@ def read_lines(name: str, sets: ConfiguredSets) -> list[str]:
         return [*map(as_text, text_values(Path(name)))]
     examples = sets.training([name])[0]
     if "text" not in examples.columns:
-        raise UserError(f"--text {name}: its rows are {examples.kind}s, no single texts. Type --train {name}")
+        raise UserError(f"text={name}: its rows are {examples.kind}s, no single texts. Type train={name}")
     return examples.texts("text")

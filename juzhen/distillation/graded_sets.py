@@ -108,7 +108,7 @@ def graded(scores: Float[np.ndarray, "pairs"], grade: str) -> list[str]:
         example = written[0] if written else "—"
         raise UserError(
             f"all {len(written)} pairs have the score {example}, from which nothing can be learnt. Is the "
-            "cross-encoder trained? With --grade probability, try --grade logit"
+            "cross-encoder trained? Type grade=logit instead of probabilities"
         )
     return written
 
@@ -295,9 +295,7 @@ def open_teacher(
     """
     if Path(path).suffix != ".json":
         if fuse is not None:
-            raise UserError(
-                f"--fuse goes with a fusion-<set>.json, and {path} is another file. Leave --fuse out"
-            )
+            raise UserError(f"fuse: goes with a fusion-<set>.json, and {path} is another file. Leave it out")
         encoder_folder(path)  # the hub is not asked
         scorer = PairScorer(path)
         scorer.require_order(examples)
@@ -310,7 +308,7 @@ def open_teacher(
         if grade != "logit":
             gives = f"{family.described}, gives none" if asks else "a bi-encoder, gives cosines"
             raise UserError(
-                f"--grade {grade} is the sigmoid of a logit, and {path}, {gives}. Leave --grade out, or take a "
+                f"grade={grade}: is the sigmoid of a logit, and {path}, {gives}. Leave it out, or take a "
                 "cross-encoder"
             )
         return Teacher(scorer, "a bi-encoder", "cosine", loss="list_kl loss.teacher_temperature=0.01")

@@ -17,13 +17,13 @@ from jaxtyping import Bool, Float, Int
 
 from juzhen.core.batch import Tokens
 from juzhen.core.columns import as_texts, require_finite
-from juzhen.core.errors import UserError, nearest
+from juzhen.core.errors import UserError, check_count, nearest
 from juzhen.core.examples import Examples, Side
 from juzhen.core.lazy_names import offered
 from juzhen.core.text import percent
 from juzhen.core.text_warnings import STRICT, Truncations, current, reported
 from juzhen.data.running_text import TextTable
-from juzhen.encoders.peer_options import check_count, takes_peer_options
+from juzhen.encoders.peer_options import takes_peer_options
 from juzhen.encoders.pooled_encoder import PooledEncoder
 from juzhen.encoders.pooling import unit
 from juzhen.encoders.tokens import (

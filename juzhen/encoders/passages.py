@@ -10,12 +10,11 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 
 from juzhen.core.columns import as_texts, require_finite
-from juzhen.core.errors import UserError
+from juzhen.core.errors import UserError, check_count
 from juzhen.core.progress import progress_bar
 from juzhen.encoders.backbone import evaluating
 from juzhen.encoders.chunks import Passages, Wrapping, encoded, require_plain, room_of
 from juzhen.encoders.components import num_positions
-from juzhen.encoders.peer_options import check_count
 from juzhen.encoders.pooled_encoder import PooledEncoder
 from juzhen.encoders.pooling import truncate_vectors, unit
 from juzhen.encoders.tokens import TEXTS_PER_CALL, TokenTable, batches_by_length, note_unknown, runs

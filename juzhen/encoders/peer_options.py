@@ -490,24 +490,6 @@ def check_flag(name: str, value: Any) -> None:
         raise UserError(f"{name}={short(repr(value), 40)}: expected True or False. Set one of the two")
 
 
-def check_count(name: str, value: Any, *, least: int = 1, most: int | None = None) -> None:
-    """Raise UserError if the value is not an integer within the bounds.
-
-    Args:
-        name: Name of the option, for the message.
-        value: Value of the caller. True and False are no integers.
-        least: Smallest valid number.
-        most: Largest valid number. None: no limit.
-
-    Raises:
-        UserError: Another type, or a number out of bounds.
-    """
-    is_whole = isinstance(value, Integral) and not isinstance(value, bool)
-    if not is_whole or value < least or (most is not None and value > most):
-        bounds = f"at least {least}" if most is None else f"{least} to {most}"
-        raise UserError(f"{name}={short(repr(value), 40)}: expected a whole number, {bounds}")
-
-
 def check_tokenizer(value: Any, present: PreTrainedTokenizerBase) -> None:
     """Raise UserError if a tokenizer has another vocabulary.
 

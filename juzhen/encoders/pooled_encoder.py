@@ -16,7 +16,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from juzhen.core.batch import Tokens
 from juzhen.core.columns import as_column
-from juzhen.core.errors import UserError
+from juzhen.core.errors import UserError, check_count
 from juzhen.core.examples import Side
 from juzhen.core.text import counted, short
 from juzhen.encoders.backbone import StaticTokens, evaluating, without_cache
@@ -30,7 +30,6 @@ from juzhen.encoders.forward import (
 )
 from juzhen.encoders.peer_options import (
     GuardedAttributesMixin,
-    check_count,
     check_flag,
     check_tokenizer,
     takes_peer_options,

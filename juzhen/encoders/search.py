@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int, Shaped
 
-from juzhen.core.errors import UserError, require_choice, require_number, require_packages
+from juzhen.core.errors import UserError, check_count, require_choice, require_packages
 from juzhen.core.machine import num_cores
 from juzhen.core.text import counted
 from juzhen.encoders.embedding_cache import encoder_digest
@@ -318,9 +318,12 @@ class ApproximateIndex:
         *,
         encoder: PooledEncoder | None = None,
     ) -> None:
+        require_choice("kind", kind, MADE_OF)
         require_packages(f"index={kind}", "faiss", extra="search")
         import faiss
 
+        if np.ndim(documents) != 2 or not len(documents):
+            raise UserError("documents: expected a matrix (texts, dim), as encoder.encode(texts) gives it")
         self.shape = _, self.dim = _, dim = documents.shape
         self._digest = None if encoder is None else encoder_digest(encoder, kind)
         require_finite_vectors(documents, "documents")
@@ -615,11 +618,17 @@ def quantize(
             "vectors: expected a matrix (texts, dim), as encoder.encode(texts) gives it. One vector is vectors[None]"
         )
     require_finite_vectors(vectors, "vectors")
-    require_number("rescore", rescore, 1)
-    if whole is not None and len(whole) != len(vectors):
-        raise UserError(f"whole: {len(whole)} rows for {len(vectors)} vectors. Give the vectors themselves")
+    check_count("rescore", rescore)
     dim = vectors.shape[1]
+    if whole is not None and np.shape(whole) != vectors.shape:
+        raise UserError(
+            f"whole: of the shape {np.shape(whole)}, and the vectors {vectors.shape}. Give the vectors themselves"
+        )
     if precision == "binary":
+        if ranges is not None:
+            raise UserError(
+                "ranges: bits are signs, so no range is read. Leave it out, or take precision='int8'"
+            )
         return Quantized(np.packbits(vectors > 0, axis=-1), dim, None, whole, rescore)
     spread = byte_ranges(vectors) if ranges is None else np.asarray(ranges, dtype=np.float32)
     if spread.shape != (2, dim) or not (spread[0] <= spread[1]).all():

@@ -15,9 +15,8 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
-from juzhen.core.errors import UserError
+from juzhen.core.errors import UserError, check_count
 from juzhen.core.machine import limit_threads, open_device
-from juzhen.encoders.peer_options import check_count
 from juzhen.encoders.pooled_encoder import PooledEncoder
 from juzhen.encoders.save import write_encoder
 from juzhen.encoders.tokens import TokenTable

@@ -244,7 +244,7 @@ def _require_same(examples: Examples, then: Mapping[str, Any], *, data_dir: str)
     name = examples.name
     if examples.fingerprint != then["fingerprint"]:
         raise UserError(
-            f"{name}/train below {data_dir} holds other rows than the run was trained on. Point --data-dir at the "
+            f"{name}/train below {data_dir} holds other rows than the run was trained on. Point data_dir at the "
             "same files"
         )
     if (examples.num_leaky, len(examples)) != (then.get("leaky"), then["rows"]):
@@ -270,7 +270,7 @@ def texts_of_run(run: str | Path, *, data_dir: Path | None) -> dict[str, list[st
     result = Result.read(run)
     kinds = {rows["kind"] for key, rows in result.data.items() if key.startswith("train/")}
     if kinds != {Kind.SENTENCE}:
-        raise UserError(f"--run {run}: was not trained on running text. Type --train <set> for sets of pairs")
+        raise UserError(f"run={run}: was not trained on running text. Type train=<set> for sets of pairs")
     job = EvaluationSettings.of(result.config)
     job.data_dir = str(data_dir or job.data_dir)
     job.evaluation.transfer = []

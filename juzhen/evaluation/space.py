@@ -229,7 +229,7 @@ def starting_encoder(run: str | Path) -> SentenceEncoder:
         UserError: A run with templates, or a missing start or result.
     """
     if family_in(Path(run)) is FAMILIES["template"]:
-        raise UserError(f"--before: {run} reads sentences through templates. Name its backbone instead")
+        raise UserError(f"before={run}: reads sentences through templates. Name its backbone instead")
     return load_start(Result.read(run))
 
 
@@ -251,7 +251,7 @@ def require_sets(sets: Sequence[TextSet], *, maps: Sequence[str], colour: str | 
     without = [part.name for part in sets if part.probe.classes is None]
     if colour == CLASS and without:
         raise UserError(
-            f"--colour class: {', '.join(without)} has no classes. Type --colour set, or leave it out"
+            f"colour=class: {', '.join(without)} has no classes. Type colour=set, or leave it out"
         )
     return colour or (SET if without or len(sets) > 1 else CLASS)
 
@@ -448,12 +448,12 @@ def read_text_sets(
         elif Path(name).suffix:
             chosen.append(_of_file(Path(name), reading, most=most, seed=seed))
         else:
-            require_set("--data", name, sets.files)
+            require_set("data", name, sets.files)
     return chosen
 
 
 def _described(name: str, sets: ConfiguredSets, *, split: str | None, most: int, seed: int) -> TextSet:
-    splits = sets.splits(name, [split] if split else SPLITS, option="--data ")
+    splits = sets.splits(name, [split] if split else SPLITS, option="data")
     rows = next(rows for _, rows in splits if rows is not None)
     labels: dict[int, str] = {}
     for word, number in (read_description(sets.files[name]).labels or {}).items():
@@ -498,7 +498,7 @@ def _cells(path: Path, reading: TableReading) -> tuple[list[str], list[str] | No
         columns = guess(raw, columns={}).columns | columns
         if "text" not in columns:
             raise UserError(
-                f"--data {path}: no column `text`, but {listed(raw.names)}. Name the columns text and label, or type "
+                f"data={path}: no column `text`, but {listed(raw.names)}. Name the columns text and label, or type "
                 f"{reading.spell('columns', {'text': '1', 'label': '2'})}"
             )
     kind = Kind.LABELLED_TEXT if "label" in columns else Kind.SENTENCE

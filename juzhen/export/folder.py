@@ -225,7 +225,7 @@ def export_encoder(
     _require_format(encoder, format, dim)
     if format.is_quantised and not sets:
         raise UserError(
-            f"--format {format}: its loss of quality is measured on a set. Name one, such as --sets demo_sts"
+            f"format={format}: its loss of quality is measured on a set. Name one in sets, such as demo_sts"
         )
     folder = Path(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -241,7 +241,7 @@ def export_encoder(
         proof = prove(encoder, open_export(part), format, dim=dim, sets=sets, data_dir=data_dir, limit=limit)
         if (fault := proof.fault()) and not allow_difference:
             raise UserError(
-                f"{folder}: {fault}, so nothing was written. Type --allow-difference to write it with a warning"
+                f"{folder}: {fault}, so nothing was written. Set allow_difference to write it with a warning"
             )
         write_json(part / PARITY, {"encoder": name} | proof.as_dict(), in_own_folder=True)
         _write_card(prepared, part, format, name, proof)
@@ -276,12 +276,12 @@ def finished(encoder: SentenceEncoder, dim: int | None, format: Format) -> Sente
 def _require_format(encoder: Any, format: Format, dim: int | None) -> None:
     if isinstance(encoder, PairEncoder):
         if dim is not None:
-            raise UserError("--dim: a cross-encoder gives scores and no embeddings")
+            raise UserError("dim: a cross-encoder gives scores and no embeddings")
         if format is Format.STATIC:
-            raise UserError("--format static: a table of tokens has embeddings, and a cross-encoder has none")
+            raise UserError("format=static: a table of tokens has embeddings, and a cross-encoder has none")
         if format is Format.SENTENCE_TRANSFORMERS and encoder.symmetric:
             raise UserError(
-                "--format sentence-transformers: it cannot take the mean of both orders of a pair. Use --format onnx"
+                "format=sentence-transformers: it cannot take the mean of both orders of a pair. Type format=onnx"
             )
         return
     if not isinstance(encoder, SentenceEncoder):
@@ -293,13 +293,13 @@ def _require_format(encoder: Any, format: Format, dim: int | None) -> None:
         )
     if format is Format.SENTENCE_TRANSFORMERS and not loads_elsewhere(encoder):
         what = "scores pairs by a learnt form" if encoder.score_head else f"pools by {encoder.pooling}"
-        raise UserError(f"--format {format}: this encoder {what}, which it cannot compute. Use --format onnx")
+        raise UserError(f"format={format}: this encoder {what}, which it cannot compute. Type format=onnx")
     if format is Format.STATIC and isinstance(encoder.backbone, StaticTokens):
         raise UserError(
-            "--format static: this encoder is a token table already. Type --format sentence-transformers"
+            "format=static: this encoder is a token table already. Type format=sentence-transformers"
         )
     if format is Format.STATIC and encoder.score_head is not None:
-        raise UserError("--format static: this encoder scores pairs by a learnt form. Use --format onnx")
+        raise UserError("format=static: this encoder scores pairs by a learnt form. Type format=onnx")
     if format is not Format.STATIC:
         encoder.size_of(dim)
 
@@ -324,7 +324,7 @@ def _write_tokenizer(inner: SentenceEncoder, folder: Path) -> None:
     if not inner.tokenizer.is_fast:
         raise UserError(
             f"{type(inner.tokenizer).__name__}: this tokenizer has no tokenizer.json, which programs read that run a "
-            "graph. Use --format sentence-transformers"
+            "graph. Type format=sentence-transformers"
         )
     tokenizer = copy.deepcopy(inner.tokenizer)
     tokenizer.model_max_length = inner.max_length

@@ -43,4 +43,4 @@ class Format(StrEnum):
         needed = ["onnx", "onnxscript", "onnxruntime"] if self.graph else []
         needed += ["openvino"] if self.extra == "openvino" else []
         needed += ["nncf"] if self is Format.OPENVINO_INT8 else []
-        require_packages(f"--format {self}", *needed, extra=self.extra or "")
+        require_packages(f"format={self}", *needed, extra=self.extra or "")

@@ -11,12 +11,12 @@ from jaxtyping import Bool, Float, Int
 from scipy.special import expit
 
 from juzhen.core.columns import as_text_list, as_vectors, described
-from juzhen.core.errors import UserError, require_choice
+from juzhen.core.errors import UserError, check_count, require_choice
 from juzhen.core.examples import Side
 from juzhen.core.text import short
 from juzhen.encoders.embedding_cache import encoder_digest
 from juzhen.encoders.pair_encoder import PairEncoder
-from juzhen.encoders.peer_options import check_count, takes_peer_options
+from juzhen.encoders.peer_options import takes_peer_options
 from juzhen.encoders.pooling import require_finite_vectors, sides, truncate_vectors
 from juzhen.encoders.search import Best, in_order, pair_products
 from juzhen.encoders.sentence_encoder import SentenceEncoder

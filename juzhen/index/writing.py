@@ -21,14 +21,13 @@ from jaxtyping import Float
 
 from juzhen.core.atomic_write import require_room
 from juzhen.core.columns import as_column, as_list_of, as_text_list
-from juzhen.core.errors import UserError, require_choice
+from juzhen.core.errors import UserError, in_python, require_choice
 from juzhen.core.file_guard import check_claimable, claim_dir, require_writable
 from juzhen.core.progress import progress_bar
 from juzhen.core.result import RESULT_FILE
 from juzhen.core.text import short, text_fault
 from juzhen.core.text_warnings import reported
 from juzhen.data.tables import (
-    AS_IT_LOOKS,
     TableReading,
     as_text,
     column_place,
@@ -139,10 +138,13 @@ class Rows:
         return content.hexdigest()
 
 
+FROM_PYTHON = TableReading(spell=in_python)
+
+
 @takes_peer_options
 def read_rows(
     path: str | Path,
-    reading: TableReading = AS_IT_LOOKS,
+    reading: TableReading = FROM_PYTHON,
     *,
     text: str | None = None,
     id_column: str | None = None,
@@ -211,7 +213,7 @@ def read_rows(
     )
 
 
-def read_ids(path: Path, reading: TableReading = AS_IT_LOOKS) -> list[str]:
+def read_ids(path: Path, reading: TableReading = FROM_PYTHON) -> list[str]:
     """Read ids of texts from a file: its lines, or the column `id` of a table.
 
     Args:

@@ -484,9 +484,10 @@ def merge(
     Example:
         >>> merge(["runs/a", "runs/b"], method="slerp", weights=[0.3, 0.7]).save("merged")  # doctest: +SKIP
     """
-    recipe = MergeRecipe(method, weights, density, scale, seed, trials)
     models = as_column(models, "models")
     weights = weights if weights is None or isinstance(weights, str) else as_column(weights, "weights")
+    dataset = [dataset] if isinstance(dataset, str) else dataset
+    recipe = MergeRecipe(method, weights, density, scale, seed, trials)
     recipe.check(len(models), base=base, sets=dataset)
     opened = opened_models(models, base if recipe.needs_base else None)
     settings = None

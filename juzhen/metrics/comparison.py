@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 import scipy
@@ -32,6 +32,9 @@ from juzhen.metrics.correlation import (
     mean_interval,
     spearman,
 )
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SAMPLES = 1000
 """Of the interval of few rows."""
@@ -519,3 +522,51 @@ def judge_training(
         for rows in (after, before)
     )
     return judge(new, old, trained_on)
+
+
+def row_frame(scored: Mapping[str, Scored], texts: Mapping[str, Sequence[str]]) -> "pd.DataFrame":
+    """Make a table with a line per row: place, gold value, texts, and each run's score, error and `right`.
+
+    `moved` is the error of the last run minus that of the first. It is below 0 if the last run is better.
+
+    Args:
+        scored: Label of a run → its rows, the first run first.
+        texts: Name of a text column → texts.
+    """
+    runs = list(scored.values())
+    frame = runs[0].rows.frame[[name for name in (*PLACES, "gold") if name in runs[0].rows.columns]].copy()
+    for label, run in scored.items():
+        name = "score" if "score" in run.rows.columns else run.measures[0]
+        frame[f"{name}: {label}"] = run.rows[name]
+        if run.right is not None:
+            frame[f"right: {label}"] = run.right.astype(int)
+    frame["moved"] = runs[-1].error - runs[0].error
+    frame["error"] = runs[-1].error
+    for name, column in texts.items():
+        frame[name] = column
+    return frame
+
+
+def flipped_rows(frame: "pd.DataFrame", first: Scored, last: Scored) -> "pd.DataFrame":
+    """Select the rows that only one run decides correctly, the largest change first.
+
+    Args:
+        frame: Output of `row_frame`.
+        first: Rows of the first run.
+        last: Rows of the last run. Without decisions all rows with another error are selected.
+    """
+    if first.right is not None and last.right is not None:
+        frame = frame[first.right != last.right]
+    return frame[frame["moved"] != 0].sort_values("moved", key=np.abs, ascending=False, kind="stable")
+
+
+def worst_rows(frame: "pd.DataFrame") -> "pd.DataFrame":
+    """Select the rows with errors of the last run, the worst first.
+
+    Args:
+        frame: Output of `row_frame`.
+
+    Returns:
+        Rows of `frame`.
+    """
+    return frame[frame["error"] > 0].sort_values("error", ascending=False, kind="stable")

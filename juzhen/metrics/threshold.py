@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Bool
 
 from juzhen.core.columns import as_numbers
+from juzhen.core.errors import require_choice
 from juzhen.metrics.correlation import finite
 
 Objective = Literal["accuracy", "f1", "mcc"]
@@ -34,6 +35,7 @@ def fit_threshold(scores: np.ndarray, labels: np.ndarray, *, objective: Objectiv
     Raises:
         ValueError: Other labels, or scores that are not finite.
     """
+    require_choice("objective", objective, QUALITIES)
     scores, labels = _checked(scores, labels)
     distinct, group = np.unique(scores, return_inverse=True)
     thresholds = np.concatenate([[-np.inf], (distinct[1:] + distinct[:-1]) / 2, [np.inf]])
@@ -216,7 +218,7 @@ QUALITIES: Mapping[Objective, Callable[[np.ndarray, np.ndarray], float | None]] 
 
 def _checked(scores: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Scores in float32, then widened: the middle of two neighbouring float32 numbers needs float64."""
-    labels = np.asarray(labels)
+    scores, labels = as_numbers(scores=scores, labels=labels)
     wrong = np.flatnonzero(~np.isin(labels, (0, 1)))
     if len(wrong):
         raise ValueError(f"row {wrong[0]}: the label is {labels[wrong[0]]}, expected 0 or 1")

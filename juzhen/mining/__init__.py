@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from juzhen.core.aliases import RENAMED_MINING, accept_renamed
-from juzhen.core.errors import UserError, require_choice, require_number
+from juzhen.core.errors import UserError, check_count, require_choice, require_number
 
 IndexKind = Literal["exact", "flat", "hnsw", "ivf", "ivf_pq"]
 INDEXES = get_args(IndexKind)
@@ -89,12 +89,14 @@ class MiningOptions:
                 "positive_reference=own, false_negatives=relabel: a text would be a positive of a query and a negative "
                 "in one of its rows. Use positive_reference=lowest, or false_negatives=drop or mask."
             )
-        require_number("range_max", self.range_max, 1)
-        require_number("num_negatives", self.num_negatives, 1, 1000)
-        require_number("range_min", self.range_min, 0, self.range_max - 1)
+        for name, value in vars(self).items():
+            object.__setattr__(self, name, value.item() if hasattr(value, "item") else value)
+        check_count("range_max", self.range_max)
+        check_count("num_negatives", self.num_negatives, most=1000)
+        check_count("range_min", self.range_min, least=0, most=self.range_max - 1)
         require_number("relative_margin", self.relative_margin, 0, 1, open_high=True, optional=True)
         for name in ("absolute_margin", "max_score", "min_score"):
             require_number(name, getattr(self, name), -math.inf, optional=True)
         require_number("hard_share", self.hard_share, 0, 1)
         require_number("temperature", self.temperature, 1e-6, 1e6, optional=True)
-        require_number("seed", self.seed, 0)
+        check_count("seed", self.seed, least=0)

@@ -11,8 +11,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from juzhen.core.columns import as_vectors
-from juzhen.core.errors import UserError, require_number
-from juzhen.core.text import counted
+from juzhen.core.errors import UserError, check_count, require_number
 from juzhen.encoders.peer_options import takes_peer_options
 from juzhen.encoders.pooling import pair_scores, require_finite_vectors, unit
 
@@ -53,7 +52,7 @@ def mine_paraphrases(vectors: Any, *, max_pairs: int = 500_000, min_score: float
         (0, 1)
     """
     require_number("min_score", min_score, -1, 1)
-    require_number("max_pairs", max_pairs, 1)
+    check_count("max_pairs", max_pairs)
     vectors = _unit_vectors(vectors)
     (rows, columns), scores = np.empty((2, 0), dtype=np.int64), np.empty(0, dtype=np.float32)
     least = np.float32(min_score)
@@ -95,7 +94,7 @@ def detect_communities(vectors: Any, *, min_score: float = 0.75, min_size: int =
         >>> detect_communities(np.array([[1, 0], [1, 0.1], [0, 1]]), min_score=0.9, min_size=2)
         [[0, 1]]
     """
-    require_number("min_size", min_size, 1)
+    check_count("min_size", min_size)
     require_number("min_score", min_score, -1, 1)
     vectors = _unit_vectors(vectors)
     counts = np.zeros(len(vectors), dtype=np.int64)
@@ -143,6 +142,7 @@ def cluster(
     from sklearn.cluster import AgglomerativeClustering, KMeans
 
     vectors = _unit_vectors(vectors)
+    check_count("seed", seed, least=0, most=2**32 - 1)  # as scikit-learn takes it
     if (count is None) == (min_score is None):
         raise UserError("cluster: give count, or min_score")
     if min_score is not None:
@@ -151,10 +151,7 @@ def cluster(
         if len(vectors) < 2:
             return np.zeros(len(vectors), dtype=np.int64)
         return np.asarray(AgglomerativeClustering(n_clusters=None, **options).fit_predict(vectors))
-    is_number = isinstance(count, int | np.integer) and not isinstance(count, bool)
-    if count is None or not is_number or not 1 <= count <= len(vectors):
-        there = counted(len(vectors), "vectors were given", "vector was given")
-        raise UserError(f"count={count!r}: {there}. Type a whole number from 1 to {len(vectors)}")
+    check_count("count", count, most=len(vectors))
     return np.asarray(KMeans(count, n_init=3, random_state=seed).fit_predict(vectors))
 
 

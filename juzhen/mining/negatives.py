@@ -24,8 +24,9 @@ from juzhen.core.atomic_write import atomic_write, remove_folder, write_json
 from juzhen.core.columns import as_list_of, as_numbers
 from juzhen.core.errors import UserError, require_number
 from juzhen.core.examples import Examples, Kind, negative_columns
-from juzhen.core.file_guard import claim_dir
+from juzhen.core.file_guard import claim_dir, require_writable
 from juzhen.core.progress import progress_bar
+from juzhen.core.result import RESULT_FILE
 from juzhen.core.safe_open import read_shaped
 from juzhen.core.text import counted, percent
 from juzhen.core.text_warnings import reported
@@ -268,7 +269,7 @@ class MiningResult:
                         filled = (positive if number is None else number for number in documents)
                         yield [query, positive, *filled]
 
-    def write(self, path: Path, *, like: DatasetConfig) -> tuple[Path, int]:
+    def write(self, path: str | Path, *, like: DatasetConfig) -> tuple[Path, int]:
         """Write the training table, its configuration, and all candidates as <name>.parquet.
 
         Args:
@@ -282,7 +283,7 @@ class MiningResult:
             NoNegativesError: No query has a negative. The candidates are written all the same.
         """
         names = ["anchor", "positive", *negative_columns(self.options.num_negatives)]
-        count = 0
+        count, path = 0, Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         self.write_candidates(path.with_suffix(".parquet"))
         with atomic_write(path) as file:
@@ -318,7 +319,7 @@ class MiningResult:
             f"larger range_max or milder rules{fitted}"
         )
 
-    def write_candidates(self, path: Path) -> None:
+    def write_candidates(self, path: str | Path) -> None:
         """Write all candidates as one file. Its metadata hold the identity and the report.
 
         Args:
@@ -487,6 +488,9 @@ def mine(
         raise UserError(
             "sources: two of them have the same weights and would find the same candidates. Name each once"
         )
+    if (folder / RESULT_FILE).is_file():  # it is marked as ours, and the shards would be part of the run
+        raise UserError(f"{folder}: the folder of a run. Choose a new folder, such as {folder}-mined")
+    require_writable(folder)
     claim_dir(folder)
     if judge is not None:
         judge.require_order(ranking.column, None, ranking.symmetric)

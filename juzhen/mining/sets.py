@@ -60,7 +60,7 @@ def read_set(
         examples = load_examples(config, split, source=Source.LOCAL, data_dir=root, on_bad_row=on_bad_row)
     if examples is None:
         raise UserError(
-            f"{name}/{split}: no file of it below {data_dir}. Type --data-dir <folder that holds the data sets>"
+            f"{name}/{split}: no file of it below {data_dir}. Type data_dir=<folder that holds the data sets>"
         )
     warn_dropped(f"{name}/{split}", examples.num_dropped)
     return config, examples
@@ -80,10 +80,10 @@ def check_place(out: Path, example: str, *, ending: str, other_endings: Sequence
     name = out.stem
     if out.suffix != ".tsv" or not (name.isascii() and name.isidentifier()):
         raise UserError(
-            f"--out {out}: expected a .tsv whose name is letters, digits and _, such as {example}_{ending}.tsv"
+            f"out={out}: expected a .tsv whose name is letters, digits and _, such as {example}_{ending}.tsv"
         )
     if (DATASETS / f"{name}.yaml").exists():
-        raise UserError(f"--out {out}: there is a dataset {name} already. Choose {name}_{ending}.tsv")
+        raise UserError(f"out={out}: there is a dataset {name} already. Choose {name}_{ending}.tsv")
     check_overwritable(out, _description(out), *map(out.with_suffix, other_endings))
 
 

@@ -524,13 +524,13 @@ def filled_pages(pages: Sequence[Path], report: Report, *, tell: Callable[[str],
         try:
             text = before = read_text(page)
         except UnicodeDecodeError as error:
-            raise UserError(f"--into {page}: not UTF-8 ({error.reason}). Save it as UTF-8") from error
+            raise UserError(f"into={page}: not UTF-8 ({error.reason}). Save it as UTF-8") from error
         keys = [key for key in KEYS if f"<!-- result:{key} -->" in before]
         for key in keys:
             start, end = f"<!-- result:{key} -->", f"<!-- /result:{key} -->"
             head, _, tail = text.partition(start)
             if end not in tail:
-                raise UserError(f"--into {page}: {start} has no end. Write {end} further down")
+                raise UserError(f"into={page}: {start} has no end. Write {end} further down")
             text = f"{head}{start}\n{_fragment(report, key, is_chinese=is_chinese)}\n{end}{tail.partition(end)[2]}"
         if not keys:
             tell(f"{page}: no marker such as <!-- result:matrix --> … <!-- /result:matrix -->; left as it is")

@@ -154,10 +154,10 @@ def load_reference(folder: Path | None) -> Reference:
     expected = ", ".join(REQUIRED)
     if not folder.is_dir():
         raise UserError(
-            f"--reference {folder}: no such folder. Give one with CSV files like {PUBLISHED.name}/*.csv"
+            f"reference={folder}: no such folder. Give one with CSV files like {PUBLISHED.name}/*.csv"
         )
     if not (paths := sorted(folder.glob("*.csv"))):
-        raise UserError(f"--reference {folder}: no CSV file. Give one with the columns {expected}")
+        raise UserError(f"reference={folder}: no CSV file. Give one with the columns {expected}")
     translator = _Translator(load_published())
     numbers = []
     for path in paths:

@@ -487,9 +487,7 @@ def _columns(
 ) -> list[str]:
     """Choose columns as `build_matrix` describes. A set without defined scores gets a column, too."""
     if split not in (None, BOTH) and not any(column.startswith(f"{split}/") for column in scored):
-        raise UserError(
-            f"--split {split}: no result has a score of that split. Leave it out, or take another"
-        )
+        raise UserError(f"split={split}: no result has a score of that split. Leave it out, or take another")
     filled = {column: sum(column in row.cells for row in rows) for column in scored}
     by_set: dict[str, list[str]] = {}
     for column in scored:

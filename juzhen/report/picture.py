@@ -220,7 +220,7 @@ def draw_dots(matrix: Matrix, path: Path) -> None:
     """
     columns = [column for column in matrix.columns if any(column in row.cells for row in matrix.rows)]
     if not columns:
-        raise UserError(f"--picture {path}: no run has a score. Evaluate a run first")
+        raise UserError(f"picture={path}: no run has a score. Evaluate a run first")
     across, down = min(PANELS, len(columns)), -(-len(columns) // PANELS)
     most = max(sum(column in row.cells for row in matrix.rows) for column in columns)
     size = (PANEL_INCHES * across, down * (1.1 + INCHES_PER_ROW * most))

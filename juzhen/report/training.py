@@ -318,7 +318,7 @@ class Audit:
             problem = f"cannot be read ({error.strerror})"
         except (ValueError, RecursionError) as error:
             problem = f"not an audit of pairs ({short(str(error), 200)})"
-        raise UserError(f"--leaks {path}: {problem}. juzhen leaks writes one")
+        raise UserError(f"leaks={path}: {problem}. juzhen leaks writes one")
 
     def leak(self, trained: Iterable[str], column: str, fingerprint: str | None) -> Leak | None:
         """Find the largest leak from any of the training sets.

@@ -72,9 +72,9 @@ def test_a_path_may_be_a_text(tmp_path):
 def test_an_option_that_is_not_read_is_refused_with_and_without_queries(encoder, options, key, queries):
     if "vectors" in options:
         options = options | {"vectors": encoder.encode_query(["退货", "天气"])[: len(queries)]}
-    with index_in_memory(encoder, Rows(TEXTS, metadata=[{"page": 1}] * 4)) as index:
-        with pytest.raises(UserError, match=f"^{key}"):
-            index.search(queries, **options)
+    index = index_in_memory(encoder, Rows(TEXTS, metadata=[{"page": 1}] * 4))
+    with pytest.raises(UserError, match=f"^{key}"):
+        index.search(queries, **options)
 
 
 def test_a_refused_option_leaves_no_folder(encoder, tmp_path):

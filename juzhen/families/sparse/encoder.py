@@ -15,7 +15,7 @@ from transformers import AutoModelForMaskedLM, PreTrainedModel, PreTrainedTokeni
 from juzhen.core.atomic_write import write_text
 from juzhen.core.batch import Batch, Tokens
 from juzhen.core.columns import as_text, as_texts, as_vectors, described, require_finite
-from juzhen.core.errors import UserError, require_choice
+from juzhen.core.errors import UserError, check_count, require_choice
 from juzhen.core.examples import Side
 from juzhen.core.kinds import UNSCORED_BY_WEIGHTS
 from juzhen.core.machine import open_device, warn_forked
@@ -37,7 +37,7 @@ from juzhen.encoders.folder_settings import (
 )
 from juzhen.encoders.layout import MODULES_FILE, gives_weights, inside, read_chains, read_model_settings
 from juzhen.encoders.masking import MaskedTokenHead
-from juzhen.encoders.peer_options import check_count, takes_peer_options
+from juzhen.encoders.peer_options import takes_peer_options
 from juzhen.encoders.pooled_encoder import PooledEncoder
 from juzhen.encoders.prompts import PROMPTS_FILE, Prompts, prompts_of
 from juzhen.encoders.resolve_path import encoder_folder, encoder_source, locate_folder
