@@ -291,6 +291,15 @@ def as_numbers(**columns: Any) -> list[np.ndarray]:
     return list(arrays.values())
 
 
+def as_plain(value: Any) -> Any:
+    """Return a value as JSON has it: numbers and lists of numpy as those of Python, anything else as its text.
+
+    Args:
+        value: A value that `json` does not know.
+    """
+    return value.tolist() if isinstance(value, np.generic | np.ndarray) else str(value)
+
+
 def described(value: object) -> str:
     """Describe a value for a message.
 

@@ -18,6 +18,7 @@ from jaxtyping import Float, Int
 from typing_extensions import TypedDict
 
 from juzhen.core.atomic_write import require_room
+from juzhen.core.columns import as_plain
 from juzhen.core.errors import UserError, require_choice
 from juzhen.core.safe_open import require_file
 from juzhen.core.schema import require_form
@@ -647,15 +648,6 @@ def filter_choices(name: str, value: Any, fields: Sequence[str]) -> list[Any]:
             f"filter: {short(name)}: expected a text, a finite number, true, false, null, or a list of them"
         )
     return choices
-
-
-def as_plain(value: Any) -> Any:
-    """Return a value as JSON has it: numbers and lists of numpy as those of Python, anything else as its text.
-
-    Args:
-        value: A value that `json` does not know.
-    """
-    return value.tolist() if isinstance(value, np.generic | np.ndarray) else str(value)
 
 
 def _json_types(value: Any) -> str:

@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Float
 
 from juzhen.core.atomic_write import require_room
-from juzhen.core.columns import as_column, as_list_of, as_text_list
+from juzhen.core.columns import as_column, as_list_of, as_plain, as_text_list
 from juzhen.core.errors import UserError, in_python, require_choice
 from juzhen.core.file_guard import check_claimable, claim_dir, require_writable
 from juzhen.core.progress import progress_bar
@@ -45,7 +45,7 @@ from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.workers import started
 from juzhen.index.derived_files import DifferentFilesError, covered_numbers, derive, require_faiss, tidy
 from juzhen.index.index import Index, check_encoder, index_digest, reader_of
-from juzhen.index.store import DATABASE, KINDS, Store, as_plain, require_complete, require_index
+from juzhen.index.store import DATABASE, KINDS, Store, require_complete, require_index
 from juzhen.metrics.lexical import CHARACTERS, cut_of
 
 
