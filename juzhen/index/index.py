@@ -1,7 +1,7 @@
 """Search among the texts of an index: by vectors, by BM25, or by both."""
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
@@ -284,30 +284,16 @@ class Index:
             >>> with Index.open("indexes/faq", encoder) as index:  # doctest: +SKIP
             ...     index.search(["东西想退掉"], mode="hybrid", where={"shop": ["A", "B"]})
         """
-        view, queries = self.view(), as_text_list(queries, "queries")
-        check_count("top_k", top_k)
+        view, counts = self.view(), mode == "bm25"
         require_choice("mode", mode, MODES)
+        queries = check_search(queries, top_k, where, vectors, options, counts=counts)
         allowed = view.alive
-        if where is not None and not isinstance(where, Mapping):
-            raise UserError(
-                f"where={short(repr(where), 40)}: expected a dict. Type where={{'field': 'value'}}"
-            )
         if where:
             allowed = allowed & np.isin(view.numbers, self.store.matching(where))
-        counts, unread = mode == "bm25", [*options]
-        if counts and vectors is not None:
-            unread = ["vectors"]
-        if unread and (vectors is not None or counts):
-            said = "mode='bm25' counts terms" if counts else "vectors are given"
-            raise UserError(f"{unread[0]}: no query is encoded, because {said}. Leave it out")
         if not counts:
             if vectors is None:
                 vectors = self._require_encoder().encode_query(queries, **options)
-            vectors = prepare_queries(self._require_encoder(), vectors, view.facts["dim"])
-            if len(vectors) != len(queries):
-                raise UserError(
-                    f"vectors: {len(vectors):,} rows for {len(queries):,} queries. Give those of encode_query(queries)"
-                )
+            vectors = prepare_queries(self._require_encoder(), vectors, view.facts["dim"], len(queries))
         if per_document and not view.facts.get("passages"):
             raise UserError(
                 f"per_document: {self.folder or 'this index'} holds whole texts and no passages. Store passages "
@@ -487,8 +473,40 @@ class Index:
             return view.lexical
 
 
+def check_search(
+    queries: Sequence[str],
+    top_k: int,
+    where: Any,
+    vectors: Any,
+    options: Collection[str],
+    *,
+    counts: bool = False,
+) -> list[str]:
+    """Check the arguments of a search.
+
+    Args:
+        queries, top_k, where, vectors, options: Of `Index.search`.
+        counts: True if no query is encoded, because terms are counted.
+
+    Returns:
+        The queries.
+
+    Raises:
+        UserError: One of them is of another kind, or would not be read.
+    """
+    queries = as_text_list(queries, "queries")
+    check_count("top_k", top_k)
+    if where is not None and not isinstance(where, Mapping):
+        raise UserError(f"where={short(repr(where), 40)}: expected a dict. Type where={{'field': 'value'}}")
+    unread = ["vectors"] if counts and vectors is not None else [*options]
+    if unread and (vectors is not None or counts):
+        said = "mode='bm25' counts terms" if counts else "vectors are given"
+        raise UserError(f"{unread[0]}: no query is encoded, because {said}. Leave it out")
+    return queries
+
+
 def prepare_queries(
-    encoder: SentenceEncoder, vectors: Float[np.ndarray, "queries dim"], dim: int
+    encoder: SentenceEncoder, vectors: Float[np.ndarray, "queries dim"], dim: int, count: int
 ) -> Float[np.ndarray, "queries cut"]:
     """Prepare vectors of queries, whose products with those of texts are the scores.
 
@@ -507,6 +525,10 @@ def prepare_queries(
     if found is None or found.ndim != 2 or found.shape[1] < dim:
         given = described(vectors) if found is None else f"the shape {found.shape}"
         raise UserError(f"vectors: got {given}. Give those of encode_query, (queries, {dim})")
+    if len(found) != count:
+        raise UserError(
+            f"vectors: {len(found):,} rows for {count:,} queries. Give those of encode_query(queries)"
+        )
     vectors = found
     require_finite_vectors(vectors, "vectors")
     if dim < vectors.shape[1]:

@@ -17,8 +17,9 @@ from typing_extensions import TypedDict
 from juzhen.core.errors import UserError, foreign_reason, require_choice, require_packages
 from juzhen.core.file_guard import require_outside
 from juzhen.core.schema import require_form
+from juzhen.encoders.peer_options import takes_peer_options
 from juzhen.encoders.sentence_encoder import SentenceEncoder
-from juzhen.index.index import Index, IndexHit, check_encoder, prepare_queries
+from juzhen.index.index import Index, IndexHit, check_encoder, check_search, prepare_queries
 from juzhen.index.store import Where, filter_choices
 
 LOCAL = "qdrant:"
@@ -249,6 +250,7 @@ class QdrantIndex:
     def warm(self) -> None:
         """Nothing is made here."""
 
+    @takes_peer_options
     def search(
         self,
         queries: Sequence[str],
@@ -281,6 +283,7 @@ class QdrantIndex:
         from qdrant_client import models
 
         require_choice("mode", mode, self.modes)
+        queries = check_search(queries, top_k, where, vectors, options)
         if per_document:
             raise UserError("per_document: Qdrant returns passages one by one. Leave it out")
         if vectors is None:
@@ -288,7 +291,7 @@ class QdrantIndex:
         condition = None if not where else models.Filter(must=[*self._conditions(where)])
         requests = [
             models.QueryRequest(query=vector.tolist(), limit=top_k, filter=condition, with_payload=True)
-            for vector in prepare_queries(self._encoder, vectors, self._facts["dim"])
+            for vector in prepare_queries(self._encoder, vectors, self._facts["dim"], len(queries))
         ]
         with _answering(self._address):
             replies = self._client.query_batch_points(self._name, requests)

@@ -46,7 +46,7 @@ REFUSED = {
         (lambda f: complete_tokenizer(f.tokenizer, ["怎么退货"], 5_000), "vocabulary=5,000.*at least")
     ],
     "scores": [
-        (lambda f: graded(np.array([30.0, 40.0, 50.0]), "probability"), "all 3 .* 1.000000.*--grade logit"),
+        (lambda f: graded(np.array([30.0, 40.0, 50.0]), "probability"), "all 3 .* 1.000000.*grade=logit"),
         (
             lambda f: pairs_to_grade(examples(Kind.SENTENCE, {"text": ["a"]}), limit=None, seed=0),
             "some holds sentences, .*scores pairs",
@@ -84,7 +84,7 @@ def test_what_cannot_be_taught_is_refused(f, call, words):
         ("distill nothing demo_qmc --out of_tests_x.tsv", "nothing: no such folder"),
         (
             "distill builtin/mini_zh demo_nli --triplets --limit 20 --out of_tests_x.tsv --grade probability",
-            "Leave --grade out",
+            "Leave it out, or take a cross-encoder",
         ),
     ],
 )

@@ -42,6 +42,16 @@ def test_a_collection_follows_its_index(built, encoder, tmp_path):
             found, expected = (one.search(QUERIES, 8, where=where) for one in (collection, index))
             assert found == plain(expected)
         assert collection.search(QUERIES[:1], 1)[0][0].text == "怎么退货"
+        one = encoder.encode_query(QUERIES[:1])
+        for key, options in (
+            ("vectors", {"vectors": one}),
+            ("prompt_name", {"vectors": one, "prompt_name": "query"}),
+            ("where", {"where": ["topic"]}),
+            ("search: no option fuzzy", {"fuzzy": 1}),
+            ("top_k", {"top_k": 1.5}),
+        ):
+            with pytest.raises(UserError, match=f"^{key}"):
+                collection.search(QUERIES, **options)
     corpus = open_corpus(address, encoder)
     assert corpus.facts(reranks=False).items() >= {"name": "faq", "texts": 298, "modes": ["dense"]}.items()
     corpus.index.__exit__()

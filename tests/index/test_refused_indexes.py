@@ -20,7 +20,7 @@ from juzhen.index.store import DATABASE
 
 pytest.importorskip("faiss")
 
-LINE_2 = r"FOLDER/faq\.jsonl:2: .*--on-bad-row drop"
+LINE_2 = r"FOLDER/faq\.jsonl:2: .*on_bad_row='drop'"
 ROWS = [
     (lambda f: read_rows(table_of(f.tmp_path, HOLES), id_column="id"), LINE_2),
     (
