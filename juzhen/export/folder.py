@@ -17,6 +17,7 @@ from tokenizers import Tokenizer
 from juzhen.core.atomic_write import atomic_write_dir, write_json, write_text
 from juzhen.core.columns import require_finite
 from juzhen.core.errors import UserError
+from juzhen.core.file_guard import require_outside
 from juzhen.core.safe_open import read_text
 from juzhen.core.text import in_markdown
 from juzhen.data.spec import DatasetConfig
@@ -228,6 +229,7 @@ def export_encoder(
             f"format={format}: its loss of quality is measured on a set. Name one in sets, such as demo_sts"
         )
     folder = Path(folder)
+    require_outside(folder)  # juzhen wrote the encoder of a run, too, and would replace it
     folder.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write_dir(folder) as part:
         full = merged(encoder)  # the proof compares with the adapter as it is

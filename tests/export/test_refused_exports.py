@@ -1,5 +1,6 @@
 """What a format or a back end cannot hold is refused, and nothing is written."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -9,6 +10,8 @@ from test_export import PROOF
 
 from juzhen import CrossEncoder
 from juzhen.core.errors import UserError
+from juzhen.core.file_guard import claim_dir
+from juzhen.encoders import save_encoder
 from juzhen.export import folder as folder_module
 from juzhen.export.backend_comparison import compare_backends
 from juzhen.export.folder import export_encoder
@@ -52,7 +55,7 @@ REFUSED = {
     "an export": [
         (
             lambda f: export(f, beyond_the_bound(f), Format.SENTENCE_TRANSFORMERS),
-            r"1.0e\+00.*--allow-difference",
+            r"1.0e\+00.*Set allow_difference",
         ),
         (lambda f: export(f, joint(f, outputs=3), Format.STATIC), "a cross-encoder has none"),
         (lambda f: export(f, joint(f, outputs=3), Format.ONNX, dim=4), "scores and no embeddings"),
@@ -85,3 +88,12 @@ REFUSED = {
 def test_what_an_export_cannot_hold_is_refused(f, call, words):
     with pytest.raises(UserError, match=words):
         call(f)
+
+
+def test_an_export_replaces_no_encoder_of_a_run(encoder, tmp_path):
+    claim_dir(tmp_path / "run")
+    place = save_encoder(encoder, tmp_path / "run" / "encoder", card={})
+    before = {file: file.read_bytes() for file in place.rglob("*") if file.is_file()}
+    with pytest.raises(UserError, match=re.escape(str(tmp_path / "run"))):
+        export_encoder(encoder, place, Format.SENTENCE_TRANSFORMERS)
+    assert {file: file.read_bytes() for file in place.rglob("*") if file.is_file()} == before
