@@ -517,7 +517,7 @@ class ConfiguredSets:
                 continue
             key, _, split = name.partition("/")
             require_set(option, key, self.files)
-            require_choice(f"{name}: split", split or "dev", ("train", "dev", "test"))
+            require_choice(f"{option}={name}: split", split or "dev", ("train", "dev", "test"))
             for split_name in [split] if split else splits:
                 examples = self.load(key, split_name)
                 if examples is not None:
