@@ -223,8 +223,8 @@ def bm25(texts):
 OTHER = np.zeros((3, 33), dtype=np.float32)
 SEARCH = [
     (lambda f: f.encoder.search("问", []), "no documents"),
-    (lambda f: f.encoder.search("问", CORPUS[:1], 0), "top_k=0: .*1 to 1"),
-    (lambda f: f.encoder.search("问", CORPUS, 10), "top_k=10: .*1 to 6"),
+    (lambda f: f.encoder.search("问", CORPUS[:1], 0), "top_k=0: .*1 document. Type 1 to 1"),
+    (lambda f: f.encoder.search("问", CORPUS, 10), "top_k=10: .*6 documents. Type 1 to 6"),
     (lambda f: f.encoder.search("问", CORPUS, 0), "top_k=0: "),
     (lambda f: f.encoder.search("问", CORPUS[0], 1), "corpus: got one text. Expected a list"),
     (lambda f: f.encoder.search("问", [*CORPUS, " "], 1), "text 6 is empty"),
@@ -233,7 +233,7 @@ SEARCH = [
     (lambda f: f.encoder.search(OTHER, CORPUS), "queries: embeddings"),
     (lambda f: f.encoder.similarity(CORPUS, OTHER), "second: embeddings"),
     (lambda f: f.reader.rank("问", []), "no documents"),
-    (lambda f: f.reader.rank("问", CORPUS, 3, among=[0, 1]), "top_k=3: .*1 to 2"),
+    (lambda f: f.reader.rank("问", CORPUS, 3, among=[0, 1]), "top_k=3: .*2 documents"),
     (lambda f: f.reader.rank("问", CORPUS, among=[0, 6]), "among: 6 .*0 to 5"),
     (lambda f: f.reader.rank("问", CORPUS, among=[-1, 2]), "among: -1 "),
     (lambda f: f.own.search("问", index_of_others(f), 3), "encoder of other weights"),
