@@ -258,9 +258,8 @@ class Store:
         return self._loaded(rows[0][0]) if rows else None
 
     def set_facts(self, **facts: Any) -> None:
-        rows = [
-            (name, json.dumps(value, ensure_ascii=False, default=as_plain)) for name, value in facts.items()
-        ]
+        encode = json.JSONEncoder(ensure_ascii=False, default=as_plain).encode
+        rows = [(name, encode(value)) for name, value in facts.items()]
         self._connection.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", rows)
 
     def add(
@@ -333,11 +332,10 @@ class Store:
         """Adds texts whose ids nobody has, and gives their numbers."""
         first = int(self.facts().get("next", 0))
         numbers = range(first, first + len(texts))
-        options: dict[str, Any] = {"ensure_ascii": False, "default": as_plain, "allow_nan": False}
-        records = [json.dumps(record, **options) for record in metadata or [{}] * len(texts)]
-        self._connection.executemany(
-            "INSERT INTO texts VALUES (?, ?, ?, ?)", zip(numbers, ids, texts, records, strict=True)
-        )
+        encode = json.JSONEncoder(ensure_ascii=False, default=as_plain, allow_nan=False).encode
+        records = [encode(record) for record in metadata or [{}] * len(texts)]
+        rows = zip(numbers, ids, texts, records, strict=True)
+        self._connection.executemany("INSERT INTO texts VALUES (?, ?, ?, ?)", rows)
         blobs = [vector.tobytes() for vector in vectors.astype("<f4", copy=False)]
         self._connection.executemany("INSERT INTO vectors VALUES (?, ?)", zip(numbers, blobs, strict=True))
         self._connection.execute(CHECKSUMS)
@@ -654,9 +652,7 @@ def _json_types(value: Any) -> str:
     """Return the types of JSON that a value of a filter may equal, for SQLite, to which true is 1."""
     if isinstance(value, bool):
         return f"('{json.dumps(value)}')"
-    if value is None:
-        return "('null')"
-    return "('text')" if isinstance(value, str) else "('integer', 'real')"
+    return "('null')" if value is None else "('text')" if isinstance(value, str) else "('integer', 'real')"
 
 
 def is_value(value: Any) -> bool:
