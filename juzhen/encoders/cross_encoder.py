@@ -14,7 +14,7 @@ from transformers import PretrainedConfig
 
 from juzhen.core.batch import Tokens
 from juzhen.core.columns import require_finite_weights
-from juzhen.core.errors import UserError, require_choice, require_number
+from juzhen.core.errors import UserError, check_count, require_choice, require_number
 from juzhen.core.examples import Kind
 from juzhen.core.kinds import text_roles
 from juzhen.core.lazy_names import offered
@@ -26,7 +26,7 @@ from juzhen.encoders.folder_settings import naming, read_settings, read_tensors,
 from juzhen.encoders.forward import use_cheap_dropout
 from juzhen.encoders.layout import PAIRS_FILE, gives_answers, inside
 from juzhen.encoders.pair_encoder import PairEncoder, PairTemplate
-from juzhen.encoders.peer_options import check_count, check_flag, takes_peer_options
+from juzhen.encoders.peer_options import check_flag, takes_peer_options
 from juzhen.encoders.preflight import EncoderFiles, find_encoder
 from juzhen.encoders.projection import (
     IDENTITY,

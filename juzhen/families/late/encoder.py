@@ -16,7 +16,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from juzhen.core.batch import Tokens
 from juzhen.core.columns import as_texts, require_finite
-from juzhen.core.errors import UserError
+from juzhen.core.errors import UserError, check_count
 from juzhen.core.examples import Side
 from juzhen.core.machine import open_device, warn_forked
 from juzhen.core.progress import progress_bar
@@ -30,7 +30,7 @@ from juzhen.encoders.components import num_positions, read_components, read_tran
 from juzhen.encoders.folder_settings import naming
 from juzhen.encoders.forward import pack
 from juzhen.encoders.layout import ROUTED, gives_routes, gives_tokens, read_chains
-from juzhen.encoders.peer_options import GuardedAttributesMixin, check_count, takes_peer_options
+from juzhen.encoders.peer_options import GuardedAttributesMixin, takes_peer_options
 from juzhen.encoders.pooled_encoder import Places, PooledEncoder
 from juzhen.encoders.pooling import unit
 from juzhen.encoders.projection import IDENTITY, OutputLayer, Projection
