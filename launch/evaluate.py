@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from typer import Argument, Option
 
-from juzhen.cli.options import Columns, LongTexts, Overlap, data_folder
+from juzhen.cli.options import Columns, LongTexts, Overlap, Sheet, SplitCells, data_folder
 from juzhen.core.atomic_write import write_json
 from juzhen.core.errors import UserError, setting
 from juzhen.core.file_guard import check_overwritable
@@ -149,7 +149,12 @@ def _sets(options: SimpleNamespace, today: "JobConfig") -> "list[Examples | Rank
     if options.dataset or options.benchmark is not None:
         for examples in load_job_data(settings_of_options(options, today), {}).evaluation:
             sets.append(as_ranking(examples) if examples.kind in JUDGED else examples)
-    reading = TableReading(columns=parse_columns(options.columns), on_bad_row=options.on_bad_row or "error")
+    reading = TableReading(
+        columns=parse_columns(options.columns),
+        sheet=options.sheet,
+        split_cells=options.split_cells,
+        on_bad_row=options.on_bad_row or "error",
+    )
     for file in map(Path, filter(_is_file_of_rows, options.runs)):
         name, split = set_and_split(file)
         sets.append(replace(own_set(file, reading, split)[1], name=name))
@@ -460,6 +465,8 @@ def evaluate(
         ),
     ] = None,
     columns: Columns = None,
+    sheet: Sheet = None,
+    split_cells: SplitCells = None,
     metric: Annotated[
         list[str] | None, Option(metavar="NAME…", help="further measures of rankings, such as R@1 nDCG@5")
     ] = None,
@@ -513,8 +520,8 @@ def evaluate(
     if not any(getattr(options, name) for name in TABLES) and not any(map(_is_file_of_rows, runs)):
         refuse(
             options,
-            ["columns"],
-            "the columns are those of a file of rows, or of --queries, --corpus and --answers",
+            ["columns", "sheet", "split_cells"],
+            "it is for a file of rows, or for --queries, --corpus and --answers",
         )
     if runs and _asks_for_encoders(options):
         _measure_encoders(options, _today(options))
@@ -541,6 +548,9 @@ def _today(options: SimpleNamespace) -> "JobConfig":
     overrides = [setting("dataset", options.dataset), f"benchmark={options.benchmark or 'none'}"]
     overrides += [f"hardware={options.hardware}"] if options.hardware else []
     overrides += [f"on_bad_row={options.on_bad_row}"] if options.on_bad_row else []
+    for name in options.metric or ():
+        if "@" not in name:
+            raise UserError(f"--metric {name}: no cut-off. Type a measure such as nDCG@10, RR@10 or R@1")
     today = checked_job(overrides, conf_dir=CONFIGURATION, extra=options.config_dir)
     today.evaluation.rankings += map(metric_key, options.metric or ())
     caches_below(today.cache_dir)

@@ -35,7 +35,8 @@ NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
 CHINESE = re.compile("[\u3400-\u9fff]")
 
 ID_NAMES = re.compile(
-    r"(?i)((q|s|a|pair|row|sentence|text)?[_-]?(id|idx|index|no\.?)\d?)|unnamed.*|序号|编号|行号"
+    r"(?i)((q|s|a|d|p|c|pair|row|sentence|text|doc|document|passage|corpus|query|question|item|faq)?[_-]?"
+    r"(id|idx|index|no\.?)\d?)|unnamed.*|序号|编号|行号"
 )
 TOPIC_NAMES = re.compile(
     r"(?i).*(intent|class|category|topic|domain|sentiment|emotion|情感|类别|分类|意图|主题|领域).*"

@@ -124,6 +124,13 @@ def _is_object(cell: object) -> bool:
     return any(isinstance(one, dict | list) for one in (cell if isinstance(cell, list) else [cell]))
 
 
+SEPARATOR = "||"
+"""Sign between several texts of one cell, as spreadsheets of customer questions have it."""
+
+SEPARATED = 0.01
+"""Share of cells with it from which on a note is given."""
+
+
 def text_cells(table: FileTable, reading: TableReading = AS_IT_LOOKS) -> RawTable:
     """Return the cells of a table as texts. Negatives may be lists.
 
@@ -188,14 +195,22 @@ def text_cells(table: FileTable, reading: TableReading = AS_IT_LOOKS) -> RawTabl
         why = notes[-1] if notes else "no column holds a text"
         raise UserError(f"{table.place}: {why}. Write texts into columns of their own")
     for name, texts in columns.items():
+        several = 0
         try:
             for start in range(0, len(texts), PORTION):
-                "".join(texts[start : start + PORTION]).encode()
+                portion = "\n".join(texts[start : start + PORTION])
+                several += portion.count(SEPARATOR)
+                portion.encode()
         except UnicodeEncodeError:  # half a surrogate pair
             for place, text in enumerate(texts):
                 if text.encode("utf-8", "ignore").decode() != text:
                     faults.setdefault(int(table.lines[place]), f"{name} {text_fault(text)}")
                     texts[place] = ""
+        if several >= max(1, SEPARATED * len(texts)) and reading.split_cells is None:
+            way_out = reading.spell("split_cells", SEPARATOR)
+            notes.append(
+                f"{name}: cells with {SEPARATOR} are read as one text. {way_out} makes each part a row"
+            )
     # The texts themselves: Arrow's strings would be a second copy, and a third when they are read.
     frame = pd.DataFrame(columns, table.lines, dtype=object)
     return RawTable(table, frame, table.format, faults, tuple(notes), reading)

@@ -611,6 +611,7 @@ WARNED = {
             lambda f: as_examples(table_with_scores_of_positives_alone(f.tmp_path)),
             "score_positive.*not read.*score_negative",
         ),
+        (lambda f: as_examples(table_of_split_cells(f.tmp_path), on_bad_row="drop"), "one text.*split_cells"),
     ],
     "a sheet": [
         (

@@ -48,6 +48,12 @@ IDS = [f"d{number}" for number in range(4)]
             [("编号", "正文"), *enumerate(CORPUS)],
             [("问题", "文档"), *zip(QUERIES, CORPUS, strict=True)],
         ),
+        # names of ids as one word, and of nothing but ids
+        (
+            [("qid", "问题"), *((f"q{n}", one) for n, one in enumerate(QUERIES))],
+            [("docid", "内容"), *zip(IDS, CORPUS, strict=True)],
+            [("qid", "docid"), *((f"q{n}", one) for n, one in enumerate(IDS))],
+        ),
         # ids of both that are the same numbers: names of columns say which is which
         (
             [("query_id", "text"), *enumerate(QUERIES)],
