@@ -126,8 +126,7 @@ class Splade(SentenceModule):
         loss, logs = super().loss_of(batch, tensors)
         queries, documents = self._of_all(tensors)
         of_queries, of_documents = flops(queries), flops(documents)
-        step = self.trainer.global_step if self._trainer is not None else 0
-        share = warmed_up(step, round(self.total_steps * self.numbers.flops_warmup_percent / 100))
+        share = self._share()
         cost = self.numbers.query_flops * of_queries + self.numbers.document_flops * of_documents
         return loss + share * cost, logs | {
             "flops_queries": of_queries.detach(),
@@ -136,6 +135,11 @@ class Splade(SentenceModule):
             "nonzero_queries": mean_nonzero(queries),
             "nonzero_documents": mean_nonzero(documents),
         }
+
+    def _share(self) -> float:
+        """Share of the regulariser's weights in this step."""
+        step = self.trainer.global_step if self._trainer is not None else 0
+        return warmed_up(step, round(self.total_steps * self.numbers.flops_warmup_percent / 100))
 
     def _of_all(
         self, tensors: Mapping[str, Tensor]

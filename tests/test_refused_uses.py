@@ -25,7 +25,7 @@ from conf.own_classes import keys_of
 from juzhen import CrossEncoder, SentenceEncoder, SparseEncoder, evaluate, fit
 from juzhen.cli.compare import compare
 from juzhen.cli.options import data_folder
-from juzhen.core import lazy_names, process
+from juzhen.core import lazy_names, machine
 from juzhen.core.errors import UserError
 from juzhen.core.machine import require_accelerator
 from juzhen.core.row_scores import ROWS_FILE, RowScores
@@ -268,7 +268,7 @@ def networked(f, **environment):
         f.monkeypatch.delenv(name, raising=False)
     for name, value in ({"HF_HOME": str(f.tmp_path / "hf")} | environment).items():
         f.monkeypatch.setenv(name, value)
-    process._hub_problem.cache_clear()
+    machine._hub_problem.cache_clear()
 
 
 def set_of_the_hub(f, **environment):

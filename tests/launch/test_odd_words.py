@@ -9,6 +9,7 @@ import pytest
 
 from juzhen.core.errors import UserError
 from juzhen.core.paths import ROOT
+from juzhen.encoders.preflight import check_encoder_files
 from launch.check import check_command_line
 
 START = "init_from=juzhen/builtin/encoder"
@@ -103,6 +104,11 @@ REFUSED |= {line: (hint,) for line, hint in ANSWERS.items()}
 REFUSED |= {line: (hint, "not read by") for line, hint in UNREAD.items()}
 
 
+def _first_checks(words):
+    command = check_command_line(words, conf_dir=ROOT / "conf")
+    check_encoder_files(command.job.backbone)
+
+
 @pytest.mark.parametrize("line", REFUSED)
 @pytest.mark.sampled(2)
 def test_an_odd_word_is_answered_with_what_to_type(line, tmp_path):
@@ -113,7 +119,7 @@ def test_an_odd_word_is_answered_with_what_to_type(line, tmp_path):
     if "benchmark=" not in line:
         words.append("benchmark=none")
     with pytest.raises(UserError) as caught:
-        check_command_line(words, conf_dir=ROOT / "conf")
+        _first_checks(words)
     told = str(caught.value).replace("-m benchmark=none ", "")
     assert [word for word in REFUSED[line] if word not in told] == []
 

@@ -18,7 +18,8 @@ from launch.stage_store import LARGE_BYTES, StageEntry, StageStore, share_files
 
 DIGEST = "0123456789abcdef" * 4
 RECORD = {"training": {"seconds": 3.0, "selected_on": None}}
-ROWS = RowScores("w", {"dev/a": SetRows("scored_pair", "f", {"row": np.arange(3, dtype=np.int32)})})
+SCORES = {name: np.linspace(0, 1, 3, dtype=np.float32) for name in ("score", "gold")}
+ROWS = RowScores("w", {"dev/a": SetRows("scored_pair", "f", {"row": np.arange(3, dtype=np.int32), **SCORES})})
 
 
 def finished(store, folder, **how):
