@@ -309,8 +309,9 @@ def takes_peer_options(method: Callable[Given, Result]) -> Callable[Given, Resul
         try:
             return method(*args, **options)
         except CallError as error:
-            if passes_on and (name := getattr(error, "option", None)) in options:
-                raise _unknown(called(args), name, {*known, *vars(error)["known"]}) from None
+            unknown = getattr(error, "option", None)
+            if passes_on and unknown is not None and unknown in options:
+                raise _unknown(called(args), unknown, {*known, *vars(error)["known"]}) from None
             raise
 
     return call
