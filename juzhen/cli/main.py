@@ -115,6 +115,8 @@ def in_flags(message: str, known: Collection[str]) -> str:
     message = ADVICE.sub(lambda found: found[0] if flag(found["name"]) in known else "", message)
     sets = next((f"{option} " for option in ("--sets", "--dataset", "--data") if option in known), "")
     message = re.sub("^ids:", "--id:", message) if "--id" in known else message
+    if "--dev" in known:
+        message = message.replace("dev + test=", "--dev + --test=")
     message = re.sub("^set=", sets, re.sub(r"^push_to_hub\('(.*?)'\)", r"\1", message))
     if "--dataset" in known:
         message = re.sub(r"'dataset=\[(\w+),(\w+)\]'", r"--dataset \1 --dataset \2", message)

@@ -172,7 +172,7 @@ CALLS = {
         "no rows are left",
     ),
     **{
-        f"a set called {name!r}": (lambda folder, name=name: named(folder, name), "--name")
+        f"a set called {name!r}": (lambda folder, name=name: named(folder, name), "^name=")
         for name in ("", "../x", "a b", "a.b", "-", "长" * 100)
     },
 }

@@ -41,7 +41,7 @@ RESULTS = [
     (of_too_large_a_score, "no result"),
     (
         lambda f: matrix(f, SCORED, metric="spearman", split="test"),
-        "--split test: no result has a score of that split",
+        "split=test: no result has a score of that split",
     ),
     (lambda f: matrix(f, SCORED, metric="spaerman"), r"metric=spaerman: .*accuracy, spearman"),
     (lambda f: matrix(f, {}, metric="spearman"), "no scores"),
