@@ -19,7 +19,7 @@ from juzhen.core.kinds import text_roles
 from juzhen.core.text import counted, percent
 from juzhen.data.sampler import BatchStream, stratified
 from juzhen.data.spec import DatasetConfig
-from juzhen.losses.loss import Contrast, Loss, differ
+from juzhen.losses.loss import Contrast, Loss
 from juzhen.metrics.metric_support import undefined_reason
 from juzhen.models.settings import name_of
 from lightning_modules.loss_factory import Match, build_loss, class_grades
@@ -270,7 +270,7 @@ def _compares_rows(examples: Examples, rows: np.ndarray, loss: Loss) -> bool:
         and loss.contrast in (Contrast.CLASSES, Contrast.VALUES)
         and examples.targets is not None
     )
-    return differ(examples.targets[rows]) if has_part else loss.has_contrast(examples, rows)
+    return len(np.unique(examples.targets[rows])) > 1 if has_part else loss.has_contrast(examples, rows)
 
 
 def comparisons(rows: SentenceDataModule, losses: Mapping[str, Loss]) -> dict[str, Comparison]:

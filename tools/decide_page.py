@@ -319,7 +319,8 @@ def picture(table: pd.DataFrame, path: Path) -> None:
         figure = Figure(figsize=(10, 3.4), layout="constrained")
         for place, name in enumerate(names):
             axes = figure.add_subplot(1, len(names), place + 1)
-            of_reference = table[(table["reference"] == name) & (table["seeds"] > 0)]
+            is_shown = (table["seeds"] > 0) & ~table["encoder"].str.startswith("both")
+            of_reference = table[(table["reference"] == name) & is_shown]
             for encoder, part in of_reference.groupby("encoder"):
                 part = part.sort_values("seconds")
                 ends = np.abs(

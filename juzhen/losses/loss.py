@@ -207,11 +207,11 @@ class Loss(nn.Module, ABC):
         match self.contrast:
             case Contrast.ORDER:
                 assert examples.targets is not None  # such a loss takes kinds that have some
-                return differ(examples.targets[rows])
+                return _differ(examples.targets[rows])
             case Contrast.TEXTS if "negative" not in examples.columns:
-                return all(map(differ, columns))
+                return all(map(_differ, columns))
             case Contrast.SOME_TEXTS if "negative" not in examples.columns:
-                return any(map(differ, columns))
+                return any(map(_differ, columns))
             case Contrast.NEGATIVES:
                 _, positive, *negatives = columns
                 return any((negative != positive).any() for negative in negatives)
@@ -237,7 +237,7 @@ class Loss(nn.Module, ABC):
         )
 
 
-def differ(values: np.ndarray) -> bool:
+def _differ(values: np.ndarray) -> bool:
     """True if an array has two different rows.
 
     Args:
@@ -247,7 +247,7 @@ def differ(values: np.ndarray) -> bool:
         False for fewer than two rows.
 
     Example:
-        >>> differ(np.array([[1, 2], [1, 3]])), differ(np.array([[1, 2], [1, 2]]))
+        >>> _differ(np.array([[1, 2], [1, 3]])), _differ(np.array([[1, 2], [1, 2]]))
         (True, False)
     """
     return bool((values != values[:1]).any())
