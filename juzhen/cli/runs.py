@@ -64,14 +64,14 @@ def table(
         undefined_lines,
     )
 
-    wins = beaten(matrix)
+    wins, mean = beaten(matrix), bool(sets) and split != "both"
     text, further = (
-        to_markdown(matrix, wins, folders=folders, mean=bool(sets) and split != "both"),
+        to_markdown(matrix, wins, folders=folders, mean=mean),
         [*size_tables(matrix), *merged_tables(matrix)],
     )
     text += "".join(f"\n{table.title} {table.note}\n\n{table.markdown()}\n" for table in further)
     if console := for_people():
-        console.print(to_console(matrix, wins, folders=folders, mean=bool(sets) and split != "both"))
+        console.print(to_console(matrix, wins, folders=folders, mean=mean))
         text_lines = [caption(matrix), *filter(None, [letters_line(wins)]), *undefined_lines(matrix)]
         console.print("\n".join(text_lines), highlight=False)
         show_tables(further)

@@ -358,7 +358,8 @@ def derive(store: Store, folder: Path, *, progress: bool | None = None) -> None:
         progress: Show a bar. None: on a terminal only.
     """
     facts, generation, numbers = store.facts(), store.generation(), store.numbers()
-    verify(store)
+    if generation is not None:  # of a first build all rows were written a moment ago
+        verify(store)
     if len(numbers) < (LEAST if facts["kind"] == "ivf_pq" else 1):  # so few are compared one by one
         store.drop_generation()
         return
