@@ -38,10 +38,12 @@ ENCODER, BUDGET, SEED = "mini_zh", 2000, 42
 PREDICTIONS = {
     "column": "mean of the other recipes, without single sources",
     "mean": "mean of the gains of its sets",
+    "weighted": "mean of the gains of its sets by their shares",
     "one_seed": f"mean of the gains, seed {SEED} alone",
     "best": "best gain of its sets",
     "last": "gain of its last set",
     "sum": "sum of the gains",
+    "equal": f"gain of its sets in equal shares, seed {SEED}",
     "merged": f"gain of the merged models of its sets, seed {SEED}",
     "regression": "ridge regression on shares (RegMix), each left out once",
 }
@@ -104,11 +106,18 @@ def gains_of(
     merged = {
         frozenset(each.config["dataset"]): scores_of(each) for each in results if "merge" in each.config
     }
+    equal = {
+        frozenset(each.config["dataset"]): scores_of(each)
+        for each in results
+        if "merge" not in each.config
+        and (each.config["schedule"]["name"], each.config["schedule"]["sample_by"]) == ("mix", "uniform")
+    }
     for result in results:
         if "merge" in result.config:
             continue
-        sets = list(result.config["dataset"])
+        sets, shares = list(result.config["dataset"]), shares_of(result)
         serial = result.config["schedule"]["name"] == "serial"
+        unequal = len(set(shares)) > 1
         rows = [ROWS.get(each, each) for each in sets]
         for target, score in scores_of(result).items():
             if target not in singles or any((each, target) in leaky for each in sets):
@@ -117,16 +126,23 @@ def gains_of(
             lines.append(
                 {
                     "recipe": str(result.config["sweep_row"]),
-                    "way": "curriculum" if serial else "mixture",
+                    "way": "curriculum" if serial else "unequal mixture" if unequal else "mixture",
                     "sets": " ".join(rows),
+                    "shares": " ".join(map(str, shares)),
                     "target": target,
                     "gain": score - untrained[target],
                     "mean": gains.mean(),
+                    "weighted": gains @ shares if unequal else np.nan,
+                    "equal": equal.get(frozenset(sets), {}).get(target, np.nan) - untrained[target]
+                    if unequal
+                    else np.nan,
                     "one_seed": one_seed.reindex(rows)[target].mean(),
                     "best": gains.max(),
                     "last": gains[-1] if serial else np.nan,
                     "sum": gains.sum(),
-                    "merged": merged.get(frozenset(sets), {}).get(target, np.nan) - untrained[target],
+                    "merged": np.nan
+                    if unequal
+                    else merged.get(frozenset(sets), {}).get(target, np.nan) - untrained[target],
                 }
             )
     frame = pd.DataFrame(lines)
@@ -147,6 +163,13 @@ def scores_of(result: Result) -> dict[str, float]:
     }
 
 
+def shares_of(result: Result) -> list[float]:
+    """Share of each set in the batches of a mixture, in the order of the sets. Equal shares for a curriculum."""
+    given = result.config["schedule"]["sets"]
+    weights = [given.get(name, {}).get("weight") or 1.0 for name in result.config["dataset"]]
+    return [each / sum(weights) for each in weights]
+
+
 def regressed(frame: pd.DataFrame, singles: pd.DataFrame) -> np.ndarray:
     """Predict each recipe from single sources and from the other recipes, by a regression per target.
 
@@ -156,11 +179,13 @@ def regressed(frame: pd.DataFrame, singles: pd.DataFrame) -> np.ndarray:
     predicted = np.full(len(frame), np.nan)
     for target, part in frame.groupby("target"):
         known = singles[target].dropna()
-        alone = np.stack([_shares([name], names, serial=True) for name in known.index])
+        alone = np.stack([_features([name], [1.0], names, serial=True) for name in known.index])
         several = np.stack(
             [
-                _shares(sets.split(), names, serial=way == "curriculum")
-                for sets, way in zip(part["sets"], part["way"], strict=True)
+                _features(
+                    row.sets.split(), [*map(float, row.shares.split())], names, serial=row.way == "curriculum"
+                )
+                for row in part.itertuples()
             ]
         )
         gains = part["gain"].to_numpy()
@@ -173,12 +198,12 @@ def regressed(frame: pd.DataFrame, singles: pd.DataFrame) -> np.ndarray:
     return predicted
 
 
-def _shares(sets: list[str], names: list[str], *, serial: bool) -> np.ndarray:
-    shares = np.zeros(2 * len(names))
-    for place, name in enumerate(sets):
+def _features(sets: list[str], shares: list[float], names: list[str], *, serial: bool) -> np.ndarray:
+    features = np.zeros(2 * len(names))
+    for place, (name, share) in enumerate(zip(sets, shares, strict=True)):
         first = serial and place < len(sets) - 1
-        shares[names.index(name) + len(names) * first] += 1 / len(sets)
-    return shares
+        features[names.index(name) + len(names) * first] += share
+    return features
 
 
 Tables = Float[np.ndarray, "draw recipe target"]
@@ -240,7 +265,9 @@ def section(frame: pd.DataFrame, singles: pd.DataFrame, seconds: float) -> str:
         needed = {"column": others, "mean": 3 * sources, "best": 3 * sources, "last": 3 * sources}
         needed |= {
             "sum": 3 * sources,
+            "weighted": 3 * sources,
             "one_seed": sources,
+            "equal": part["sets"].nunique(),
             "merged": sources,
             "regression": 3 * sources + others,
         }
@@ -271,7 +298,8 @@ def section(frame: pd.DataFrame, singles: pd.DataFrame, seconds: float) -> str:
     return (
         "## Mixtures and curricula from single sets\n\n"
         f"{frame['recipe'].nunique()} recipes of two to four sources, drawn at random, with {BUDGET:,} rows of the "
-        "built-in encoder in all. A mixture takes equal shares of its sets. Each is predicted from the gains over "
+        "built-in encoder in all. A mixture takes equal shares of its sets, an unequal one three times as much of one "
+        "of them as of each other. Each is predicted from the gains over "
         f"untrained weights that its sources reach alone with {BUDGET:,} rows and three seeds. A merged model is the "
         "mean of the weights of these sources (`juzhen merge`), whatever their order. Rank correlation is over the "
         "recipes of a target, regret the points that the first choice among them loses. Seconds are the trainings that "

@@ -26,6 +26,7 @@ def recipes(singles, weights, way):
                     "recipe": f"{first}-{second}",
                     "way": way,
                     "sets": f"{first} {second}",
+                    "shares": "0.5 0.5",
                     "target": target,
                 }
                 guesses = {"mean": parts.mean(), "best": parts.max(), "last": parts[-1], "sum": parts.sum()}
@@ -80,8 +81,12 @@ def test_a_merged_model_predicts_the_recipes_of_its_sets(tmp_path, singles):
         ("mix", "ab", False, 0.6),
         ("then", "ba", True, 0.5),
         ("", "ab", False, 0.7),
+        ("75a", "ab", False, 0.8),
     ):
-        config = {"dataset": {each: {} for each in sets}, "schedule": {"name": "serial" if serial else "mix"}}
+        schedule = {"name": "serial" if serial else "mix", "sets": {}, "sample_by": "uniform"}
+        if name == "75a":
+            schedule |= {"sets": {"a": {"weight": 3.0}}, "sample_by": "weight"}
+        config = {"dataset": {each: {} for each in sets}, "schedule": schedule}
         config |= {"sweep_row": name} if name else {"merge": {"method": "linear", "parents": []}}
         scores = {"dev/one/spearman": Score(score), "dev/one/ks": Score(0.1)}
         result = Result(
@@ -90,6 +95,14 @@ def test_a_merged_model_predicts_the_recipes_of_its_sets(tmp_path, singles):
         (tmp_path / result.name).mkdir()
         result.write(tmp_path / result.name)
     frame = gains_of(tmp_path, singles, 2 * singles, pd.Series({"one": 40.0}), set()).set_index("recipe")
-    assert frame["gain"].to_dict() == pytest.approx({"mix": 20.0, "then": 10.0})
-    assert frame["merged"].to_list() == pytest.approx([30.0, 30.0])
-    assert frame["one_seed"].to_list() == pytest.approx([2 * singles.loc[["a", "b"], "one"].mean()] * 2)
+    assert frame["gain"].to_dict() == pytest.approx({"mix": 20.0, "then": 10.0, "75a": 40.0})
+    assert frame["merged"].drop("75a").to_list() == pytest.approx([30.0, 30.0])
+    assert frame["one_seed"].to_list() == pytest.approx([2 * singles.loc[["a", "b"], "one"].mean()] * 3)
+    assert frame.loc["75a", "equal"] == pytest.approx(20.0)
+    first, second = singles.loc[["a", "b"], "one"]
+    assert frame.loc["75a", "weighted"] == pytest.approx(0.75 * first + 0.25 * second)
+
+
+def test_a_regression_reads_unequal_shares(singles):
+    mixed = recipes(singles, [0.75, 0.25], "unequal mixture").assign(shares="0.75 0.25")
+    assert np.abs(regressed(mixed, singles) - mixed["gain"]).max() < 0.5
