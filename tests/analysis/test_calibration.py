@@ -275,6 +275,7 @@ def test_a_fusion_is_computed_and_decides_by_the_numbers_of_its_file(scorer, enc
         ({"backend": "onnx"}, "--backend"),
         ({"cache": Path("kept")}, "--cache"),
         ({"truncate_dim": 8}, "--truncate-dim"),
+        ({"threshold": "faq"}, "--threshold"),
         *(
             (
                 {"encoder": "builtin/mini_zh", "fuse": None, "calibration": None, "truncate_dim": 8} | more,
@@ -286,12 +287,7 @@ def test_a_fusion_is_computed_and_decides_by_the_numbers_of_its_file(scorer, enc
 )
 def test_options_that_do_not_go_with_a_fusion_are_refused(scorer, more, key):
     with pytest.raises(UserError, match=key):
-        scorer(**more)
-
-
-def test_a_threshold_that_a_fusion_lacks_is_refused(scorer):
-    with pytest.raises(UserError, match="--threshold"):
-        _ = scorer(threshold="faq").limit
+        _ = scorer(**more).limit
 
 
 @pytest.mark.slow

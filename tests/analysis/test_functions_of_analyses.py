@@ -28,6 +28,34 @@ BROKEN = np.where(LABELS, np.nan, SCORES)
 VECTORS = np.random.default_rng(0).normal(size=(8, 4)).astype(np.float32)
 
 
+def rows(kind="labelled_pair", fingerprint="f"):
+    places = {name: np.arange(8, dtype=np.int32) for name in ("row", "line")}
+    return SetRows(
+        kind, fingerprint, places | {"gold": LABELS.astype(np.float32), "score": SCORES.astype(np.float32)}
+    )
+
+
+def run(*columns):
+    return SimpleNamespace(
+        result=SimpleNamespace(data={column: {"kind": "labelled_pair"} for column in columns})
+    )
+
+
+def pair(*runs):
+    paired = object.__new__(PairedRuns)
+    paired.runs = runs
+    return paired
+
+
+def calibrate_unknown_set():
+    of_run = object.__new__(ScoredRun)
+    of_run.source, of_run.result = "runs/a", SimpleNamespace(data={})
+    calibrate_set(of_run, "nope")
+
+
+OTHER_ROWS = Scored(rows(), 0.0), Scored(rows(fingerprint="of another file"), 0.0)
+
+
 @pytest.mark.parametrize(
     ("call", "key"),
     [
@@ -58,37 +86,21 @@ VECTORS = np.random.default_rng(0).normal(size=(8, 4)).astype(np.float32)
         (lambda: MiningOptions(num_negatives=1.5), "num_negatives"),
         (lambda: PairedRuns("runs/a", data_dir=None, batch_tokens=1), "folders"),
         (lambda: PairedRuns([], data_dir=None, batch_tokens=1), "folders"),
+        (lambda: differences(*OTHER_ROWS, metric=None), ".*other rows"),
+        (lambda: flips(*OTHER_ROWS), ".*other rows"),
+        (calibrate_unknown_set, "set=nope"),
+        *(
+            (
+                lambda sets=sets: pair(run("dev/a"), run("dev/b")).columns(None, sets),
+                ".*no evaluation set in common",
+            )
+            for sets in (None, ["a"], ["nope"])
+        ),
     ],
 )
 def test_what_gives_no_right_number_is_refused(call, key):
     with pytest.raises(UserError, match=f"^({key})"):
         call()
-
-
-def rows(kind="labelled_pair", fingerprint="f"):
-    places = {name: np.arange(8, dtype=np.int32) for name in ("row", "line")}
-    return SetRows(
-        kind, fingerprint, places | {"gold": LABELS.astype(np.float32), "score": SCORES.astype(np.float32)}
-    )
-
-
-def test_other_rows_have_no_difference():
-    one, other = Scored(rows(), 0.0), Scored(rows(fingerprint="of another file"), 0.0)
-    for compare in (lambda: differences(one, other, metric=None), lambda: flips(one, other)):
-        with pytest.raises(UserError, match="other rows"):
-            compare()
-
-
-def run(*columns):
-    return SimpleNamespace(
-        result=SimpleNamespace(data={column: {"kind": "labelled_pair"} for column in columns})
-    )
-
-
-def pair(*runs):
-    paired = object.__new__(PairedRuns)
-    paired.runs = runs
-    return paired
 
 
 BOTH = ("dev/a", "test/a", "dev/b")
@@ -109,16 +121,6 @@ def test_columns_of_pairs_of_runs():
             paired.columns(split, sets)
     with pytest.raises(UserError, match=r"^column=test/nope"):
         paired.scored("test/nope")
-    for sets in (None, ["a"], ["nope"]):
-        with pytest.raises(UserError, match="no evaluation set in common"):
-            pair(run("dev/a"), run("dev/b")).columns(None, sets)
-
-
-def test_a_set_without_a_dev_split_is_not_calibrated():
-    of_run = object.__new__(ScoredRun)
-    of_run.source, of_run.result = "runs/a", SimpleNamespace(data={})
-    with pytest.raises(UserError, match=r"^set=nope"):
-        calibrate_set(of_run, "nope")
 
 
 def test_numbers_of_numpy_are_options():

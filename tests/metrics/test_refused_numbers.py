@@ -77,6 +77,17 @@ REFUSED = {
     ],
     UserError: [
         (answered, "dev/faq: the scores are not finite"),
+        *(
+            row
+            for function in (spearman, pearson)
+            for row in (
+                (
+                    lambda function=function: function(np.array(["a", "b"]), np.ones(2)),
+                    "^scores: expected a column",
+                ),
+                (lambda function=function: function(np.arange(3.0), np.ones(2)), "3 scores, 2 grades"),
+            )
+        ),
         (lambda: searched(9.0, np.nan, 2.0), "dev/some: the scores are not finite"),
         *(
             (
@@ -101,11 +112,3 @@ REFUSED = {
 def test_what_cannot_be_measured_is_refused_by_its_row_or_name(error, call, told):
     with pytest.raises(error, match=told):
         call()
-
-
-def test_correlations_of_texts_or_of_other_counts_are_refused_by_name():
-    for function in (spearman, pearson):
-        with pytest.raises(UserError, match=r"^scores: expected a column of numbers"):
-            function(np.array(["a", "b"]), np.array([1.0, 0.0]))
-        with pytest.raises(UserError, match="3 scores, 2 grades"):
-            function(np.arange(3.0), np.arange(2.0))
