@@ -295,9 +295,11 @@ def as_plain(value: Any) -> Any:
     """Return a value as JSON has it: numbers and lists of numpy as those of Python, anything else as its text.
 
     Args:
-        value: A value that `json` does not know.
+        value: A value that `json` does not know. NA and NaT of pandas become null.
     """
-    return value.tolist() if isinstance(value, np.generic | np.ndarray) else str(value)
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    return None if type(value).__name__ in ("NAType", "NaTType") else str(value)
 
 
 def described(value: object) -> str:

@@ -544,8 +544,7 @@ class Store:
 
     def generation(self) -> tuple[str, bytes] | None:
         """Name of the quick files that are in force, and the numbers of the texts that they hold, by position."""
-        rows = self._all("SELECT name, numbers FROM generations")
-        return rows[0] if rows else None
+        return next(iter(self._all("SELECT name, numbers FROM generations")), None)
 
     def set_generation(self, name: str, numbers: bytes) -> None:
         """Put quick files in force, within a transaction.
@@ -574,7 +573,8 @@ class Store:
 
     def _loaded(self, text: str) -> Any:
         try:
-            return json.loads(text)
+            json.dumps(value := json.loads(text), allow_nan=False)  # earlier versions stored NaN
+            return value
         except (ValueError, TypeError, RecursionError) as error:
             raise self.damaged(f"no JSON: {short(str(text))}") from error
 
@@ -643,7 +643,7 @@ def filter_choices(name: str, value: Any, fields: Sequence[str]) -> list[Any]:
     choices = list(value) if isinstance(value, list | tuple) else [value]
     if not choices or not all(map(is_value, choices)):
         raise UserError(
-            f"filter: {short(name)}: expected a text, a finite number, true, false, null, or a list of them"
+            f"filter: {short(name)}: expected a text, a finite number below 2⁶³, true, false, null, or a list of them"
         )
     return choices
 

@@ -254,6 +254,8 @@ def metadata_fault(record: dict[str, Any]) -> str | None:
     Returns:
         The reason, or None.
     """
+    if not all(isinstance(name, str) for name in record):
+        return "a name that is no text"
     try:
         json.dumps(record, ensure_ascii=False, default=as_plain, allow_nan=False).encode()
     except UnicodeEncodeError:

@@ -42,6 +42,20 @@ def test_numbers_of_numpy_are_numbers_of_metadata_and_of_filters(encoder, tmp_pa
             assert len(index.search(["问"], np.int64(9), where=where)[0]) == count, where
 
 
+def test_missing_values_of_pandas_are_null_in_metadata(encoder):
+    parts = [pandas.NA, pandas.NaT, None, "x"]
+    with index_in_memory(encoder, Rows(TEXTS, IDS, [{"part": part} for part in parts])) as index:
+        (found,) = index.search(["问"], where={"part": None})
+        assert {hit.id: hit.metadata["part"] for hit in found} == {"a": None, "b": None, "c": None}
+
+
+def test_names_of_metadata_that_are_no_texts_are_refused_before_anything_is_written(encoder, tmp_path):
+    rows = Rows(TEXTS, IDS, [{"page": 1}, {0: "x"}, {}, {}])
+    with pytest.raises(UserError, match=r"metadata of text b: .* no text\. "):
+        build(tmp_path / "index", encoder, rows, name="small")
+    assert not (tmp_path / "index").exists()
+
+
 @pytest.mark.parametrize(
     "ids", ["abcd", ["a", "b", "c", "a"], ["a", "", "c", "d"], ["a", None, "c", "d"], ["a"]]
 )

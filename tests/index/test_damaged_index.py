@@ -206,6 +206,12 @@ REFUSED = {
     "a vector that is a text": sql("UPDATE vectors SET vector = 'x' WHERE number = 3"),
     "a vector missing": sql("DELETE FROM vectors WHERE number = 3"),
     "a text missing": sql("DELETE FROM texts WHERE number = 3"),
+    "NaN in metadata of an earlier version": sql(
+        "DROP TABLE checksums", "UPDATE texts SET metadata = '{\"page\": [NaN]}' WHERE number = 3"
+    ),
+    "1e400 in metadata of an earlier version": sql(
+        "DROP TABLE checksums", "UPDATE texts SET metadata = '{\"page\": 1e400}' WHERE number = 3"
+    ),
     "metadata that are no JSON": sql("UPDATE texts SET metadata = '{' WHERE number = 3"),
     "ids that are blobs": sql("UPDATE texts SET id = CAST(id AS BLOB)"),
     "an id that is a blob": sql("UPDATE texts SET id = CAST(id AS BLOB) WHERE number = 3"),
