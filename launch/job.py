@@ -6,6 +6,7 @@ Needs no torch.
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, is_dataclass, replace
+from math import isfinite
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
@@ -205,6 +206,10 @@ def read_job(config: DictConfig) -> JobConfig:
     sets = {*job.dataset, *job.evaluate, *(path.stem for path in DATASETS.glob("*.yaml"))}
     for name in job.evaluation.transfer:
         require_set("evaluation.transfer", name, sets)
+    for key, value in leaves(plain):  # no record of a job holds them
+        numbers = value if isinstance(value, list) else [value]
+        if any(isinstance(number, float) and not isfinite(number) for number in numbers):
+            raise ConfigError(f"{key}={value}: expected a finite number. Type one, such as {key}=0.5")
     return job
 
 

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from juzhen.backends.names import MOST_DIFFERENCE, BackendName
 from juzhen.core.batch import Tokens
+from juzhen.core.columns import require_finite
 from juzhen.core.errors import UserError
 from juzhen.encoders.backbone import without_cache
 from juzhen.encoders.batch_invariance import embedding_alone
@@ -344,6 +345,7 @@ def export_onnx(encoder: PooledEncoder | CrossEncoder, path: Path, *, quantised:
     # A copy: other attention, other linear layers. On the CPU, where the graph will run.
     copied = copy.deepcopy(encoder).cpu().eval()
     tokens, expected = _pairs(copied) if isinstance(copied, CrossEncoder) else _texts(copied)
+    require_finite(expected[0], PROOF)
     if quantised:
         _scale_rows(copied)
     scores_pairs = isinstance(copied, CrossEncoder)

@@ -143,8 +143,8 @@ def require_finite(scores: np.ndarray, column: str) -> None:
     """
     if not np.isfinite(scores).all():
         raise UserError(
-            f"{column}: the scores are not finite: training has left the range of the precision. "
-            "Lower the learning rate, or clip gradients"
+            f"{column}: the scores are not finite: the weights have left the range of the precision. "
+            "Lower the learning rate of their training, or name other weights"
         )
 
 

@@ -370,6 +370,10 @@ NOT_FINITE = [
     (lambda f: merged(f, float("inf")), "scale="),
     (lambda f: merged(f, 1e4, step=1e35), "backbone.* holds NaN"),
     (lambda f: prove(f.encoder, BrokenExport(f.encoder), Format.ONNX), "export gives NaN"),
+    (
+        lambda f: open_backend(scaled(f.own, 3e38), "onnx"),
+        "text=.* encoder gives NaN",
+    ),
     (lambda f: overflowing_product(f).encode(["今", "你"]), "text='你'"),
     (embedder, "mine: the model gave NaN"),
 ]

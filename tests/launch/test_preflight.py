@@ -133,6 +133,8 @@ WRONG = {
     "training.batch_size=0": "greater than or equal to 1",
     "optimizer.lr=0": "greater than 0",
     "optimizer.lr=nan": "optimizer.lr=nan: expected a number",
+    "callbacks.loss_gradient.low=nan": "callbacks.loss_gradient.low=nan: expected a finite number",
+    "callbacks.space_health.collapse_cosine=inf": "callbacks.space_health.collapse_cosine=inf: expected a finite",
     "backbone.dropout=1": "less than 1",
     "seed=-1": "greater than or equal to 0",
     "seed=4294967296": "less than 4294967296",
