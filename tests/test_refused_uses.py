@@ -92,21 +92,21 @@ BUILT = "'12.6'"
 MACHINES = [
     (
         lambda f: accelerated(f, {"built_for": BUILT}, accelerator="cuda"),
-        "driver of NVIDIA is missing.*Available: cpu. Choose accelerator=cpu",
+        "driver of NVIDIA is missing.*Available: cpu. Choose hardware=cpu",
     ),
     (lambda f: accelerated(f, {"devices": 0, "built_for": BUILT}, accelerator="cuda"), "shows no device"),
     (
         lambda f: accelerated(f, {"devices": 1}, accelerator="cuda"),
-        "built without CUDA. Choose accelerator=cpu",
+        "built without CUDA. Choose hardware=cpu",
     ),
-    (lambda f: accelerated(f, {}, accelerator="mps"), "Metal is Apple's.* Choose accelerator=cpu"),
+    (lambda f: accelerated(f, {}, accelerator="mps"), "Metal is Apple's.* Choose hardware=cpu"),
     (lambda f: accelerated(f, {}, precision="16-mixed"), "needs CUDA.*bf16-mixed or 32-true"),
     *(
         (lambda f, at=at: on_a_cluster(f, at), f"hardware=auto looks at this machine, .*launcher={at}")
         for at in ("slurm", "ray")
     ),
-    (lambda f: job_without_devices(f, "hardware=cuda"), "accelerator=cuda: .* accelerator=cpu"),
-    (lambda f: job_without_devices(f, "hardware=mps_m4"), "accelerator=mps: .* accelerator=cpu"),
+    (lambda f: job_without_devices(f, "hardware=cuda"), "accelerator=cuda: .* hardware=cpu"),
+    (lambda f: job_without_devices(f, "hardware=mps_m4"), "accelerator=mps: .* hardware=cpu"),
     (lambda f: job_without_devices(f, "hardware.precision=16-mixed"), "16-mixed needs CUDA.*bf16-mixed"),
     (with_an_old_gpu, "Tesla T4 would only imitate bfloat16. .*precision=16-mixed"),
     *(
