@@ -357,7 +357,8 @@ class Groups:
         if not equals:
             owners = [f"{group}={word}" for group in self.names if word in self.options(group)]
             owners += [setting("dataset", word)] * is_table(word)
-            hint = f". Did you mean {' or '.join(owners[:3])}?" if owners else ", for example loss=cosent"
+            example = ", such as loss=cosent. Quote a value with a space: 'training.duration=3 epochs'"
+            hint = f". Did you mean {' or '.join(owners[:3])}?" if owners else example
             return f"{word}: expected key=value{hint}"
         if not key.isascii():
             return (

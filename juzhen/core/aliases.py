@@ -140,6 +140,7 @@ SETTINGS = _by_name(
         "init_from={value}": "checkpoint",
         "resume=auto": "resumefromcheckpoint",
         "dataset={value}": "datasetname",
+        "juzhen dataset FILE --columns {value}, once. Then data=FILE reads it so": "columns",
         "data={value}": "trainfile trainpath traindata file",
         "optimizer.warmup='{percent} percent'": "warmupratio",
         "optimizer.warmup='{value} steps'": "warmupsteps",

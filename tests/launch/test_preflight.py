@@ -37,7 +37,7 @@ WRONG = {
     "dataset=[csts,": "bracket is missing",
     "training.batch_size = 3": "training.batch_size=3",
     "cosent": "Did you mean loss=cosent",
-    "batch": "key=value",
+    "batch": "key=value, such as loss=cosent. Quote a value with a space: '",
     "=3": "key=value",
     "''": "'': expected key=value",
     "--config-dir /nowhere/absent dataset=mine": "/nowhere/absent: no such folder",
@@ -65,6 +65,7 @@ WRONG = {
     # keys
     "optimizer.Lr=1": "optimizer.lr",
     "lr=1e-5": "Type optimizer.lr=1e-5",
+    "columns=question": "Type juzhen dataset FILE --columns question, once. Then data=FILE",
     "training.lr=1e-5": "Type optimizer.lr=1e-5",
     "loss.temprature=0.1": "Did you mean temperature?",
     "training.batchsize=3": "Type training.batch_size=3",
