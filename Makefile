@@ -16,18 +16,18 @@ help: ## List the verbs
 install: $(READY) ## Make the environment .venv, everything pinned by constraints.txt
 
 $(READY): pyproject.toml constraints.txt
-	@command -v $(PYTHON) >/dev/null || { echo "error: $(PYTHON) not found; install Python 3.11 or newer, or name one: make PYTHON=python3.12 …" >&2; exit 1; }
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "error: Python 3.11 or newer is needed; name one: make PYTHON=python3.12 …" >&2; exit 1; }
+	@command -v $(PYTHON) >/dev/null || { echo "error: $(PYTHON) not found. Install Python 3.11 or newer, or name one: make PYTHON=python3.12 …" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "error: $(PYTHON) is older than Python 3.11. Name a newer one: make PYTHON=python3.12 …" >&2; exit 1; }
 	@echo "making the environment $(VENV)"
 	@$(PYTHON) -m venv $(VENV)
 	@echo "fetching the packages that constraints.txt pins:"
 	@{ $(BIN)/pip install --progress-bar off --editable ".[dev]" --constraint constraints.txt || touch $(VENV)/.failed; } 2>&1 \
 	    | tee $(VENV)/install.log | while read -r word name rest; do case "$$word $$name" in \
-	        "Obtaining "*) echo "  juzhen itself, which says what it needs" ;; \
+	        "Obtaining "*) echo "  juzhen itself, for its requirements" ;; \
 	        "Collecting "*) echo "  $${name%%[!A-Za-z0-9_.-]*}" ;; \
 	        "Installing collected") echo "unpacking them, which takes about as long again" ;; esac; done
 	@if test -e $(VENV)/.failed; then rm $(VENV)/.failed; tail -n 20 $(VENV)/install.log >&2; \
-	    echo "error: pip has failed; all that it said is in $(VENV)/install.log" >&2; exit 1; fi
+	    echo "error: pip failed. Its whole output is in $(VENV)/install.log" >&2; exit 1; fi
 	@touch $@
 	@echo "ready. Next: make demo, or source $(BIN)/activate"
 
