@@ -465,22 +465,25 @@ class GradNorm(SetWeights):
         gradient = gathered.clone() if self._before is None else gathered - self._before
         number = self.names.index(self._task)
         self._gradients[number] = self._gradients.get(number, 0) + gradient
+        scaler = getattr(trainer.precision_plugin, "scaler", None)  # it has another scale after the step
+        self._scale = len(self.names) / (1.0 if scaler is None else scaler.get_scale())
 
     def record(self, place: int, loss: Tensor) -> None:
         self._losses.setdefault(place, []).append(loss)
 
     def update(self, trainer: pl.Trainer) -> None:
         numbers = range(len(self.names))
-        scaler = getattr(trainer.precision_plugin, "scaler", None)
-        scale = len(self.names) / (1.0 if scaler is None else scaler.get_scale())
-        lengths = torch.stack([self._gradients[number].float().norm() for number in numbers]) * scale
+        lengths = torch.stack([self._gradients[number].float().norm() for number in numbers]) * self._scale
         losses = torch.stack([torch.stack(self._losses[number]).mean() for number in numbers]).float()
         lengths, losses = (trainer.strategy.reduce(each, reduce_op="mean") for each in (lengths, losses))
         self._gradients, self._losses = {}, {}
         self.first = torch.where(self.first > 0, self.first, losses)
-        self.values = by_gradient_norm(
+        moved = by_gradient_norm(
             self.values, lengths / self.values, losses, self.first, alpha=self.alpha, rate=self.lr
         )
+        self.values = torch.where(
+            lengths.isfinite().all(), moved, self.values
+        )  # float16 skips steps that overflow
 
 
 class PCGrad(SetWeights):

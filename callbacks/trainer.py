@@ -343,17 +343,14 @@ class SetCounts(pl.Callback):
         Returns:
             Name of a set → name of a count → number.
         """
-        return {
-            name: counts
-            | {
-                key: float(
-                    f"{torch.stack([value.cpu() for value in values[name]]).double().mean().item():.6g}"
-                )
-                for key, values in (("loss", self.losses), ("gradient_norm", self.lengths))
-                if name in values
-            }
-            for name, counts in self._shares().items()
-        }
+        shares = self._shares()
+        for key, kept in (("loss", self.losses), ("gradient_norm", self.lengths)):
+            for name, values in kept.items():
+                numbers = torch.stack([value.cpu() for value in values]).double()
+                numbers = numbers[numbers.isfinite()]  # in float16 gradients of a skipped step are infinite
+                if len(numbers):
+                    shares[name][key] = float(f"{numbers.mean().item():.6g}")
+        return shares
 
     def _shares(self) -> dict[str, dict[str, float]]:
         order = sorted(self.batches, key=lambda name: (-self.batches[name], name))

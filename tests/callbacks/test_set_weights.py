@@ -1,5 +1,6 @@
 """Jobs of several sets whose losses are weighed anew: what they log, a kill in the middle of an update, refusals."""
 
+import math
 import signal
 from types import SimpleNamespace
 
@@ -7,7 +8,7 @@ import pytest
 import torch
 from jobs import interrupt, logged, module_of, run_job, typed_job, weights
 
-from callbacks.set_weights import LossRatio, Uncertainty, by_mean_loss
+from callbacks.set_weights import GradNorm, LossRatio, Uncertainty, by_gradient_norm, by_mean_loss
 from callbacks.trainer import SetCounts
 from juzhen.core.result import Result
 from launch.console import set_lines
@@ -126,6 +127,41 @@ def test_a_weighed_set_pulls_as_hard_as_it_does_unweighed(weighing, tmp_path, ti
     for name in ("demo_sts", "demo_qmc"):
         lengths = [logged(run, f"train/{name}/gradient_norm")[0] for run in (plain, weighed)]
         assert lengths[1] == pytest.approx(lengths[0], rel=0.05), name
+
+
+def test_a_step_of_float16_is_read_by_its_own_scale_and_not_at_all_if_it_overflows():
+    layer, weighing, scale = torch.nn.Linear(2, 2, bias=False), GradNorm(alpha=1.5, lr=0.025), [4.0]
+    weighing.names, weighing.values = ["a", "b"], torch.ones(2)
+    weighing.begin(layer)
+    module = SimpleNamespace(encoder=layer)
+    scaler = SimpleNamespace(get_scale=lambda: scale[0])
+    strategy = SimpleNamespace(reduce=lambda values, reduce_op: values)
+    trainer = SimpleNamespace(precision_plugin=SimpleNamespace(scaler=scaler), strategy=strategy)
+
+    def step(*lengths):
+        layer.weight.grad = torch.zeros(2, 2)
+        for place, length in enumerate(lengths):
+            weighing._task = weighing.names[place]
+            weighing.on_before_backward(trainer, module, torch.ones(()))
+            layer.weight.grad[place, place] += scale[0] * length / 2  # a batch is half of a step
+            weighing.on_after_backward(trainer, module)
+            weighing.record(place, torch.ones(()))
+        scale[0] *= 2  # as the scaler does at the end of a step
+        weighing.update(trainer)
+        return weighing.values
+
+    ones, norms = torch.ones(2), torch.tensor([1.0, 2.0])
+    expected = by_gradient_norm(ones, norms, ones, ones, alpha=1.5, rate=0.025)
+    torch.testing.assert_close(step(1.0, 2.0), expected)
+    torch.testing.assert_close(step(1.0, math.inf), expected)
+
+
+def test_means_of_a_set_leave_out_steps_that_overflow():
+    counts, numbers = SetCounts(), [torch.tensor(value) for value in (math.inf, 2.0, 4.0)]
+    counts.load_state_dict({"batches": {"a": 3}, "rows": {"a": 12}})
+    counts.losses, counts.lengths = {"a": numbers[1:]}, {"a": numbers}
+    means = counts.summary()["a"]
+    assert (means["batches"], means["loss"], means["gradient_norm"]) == (3, 3.0, 3.0)
 
 
 def test_a_stage_of_one_set_is_left_alone():
