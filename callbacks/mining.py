@@ -94,6 +94,7 @@ class NegativesInForce:
     """A source of candidates: the current hard negatives.
 
     Args:
+        found: The negatives.
         starts: Start of each query's slots in `found`, and the end of the last.
     """
 

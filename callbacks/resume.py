@@ -241,7 +241,12 @@ class ResumePoint(Checkpoint):
 
 
 class SavedState(NamedTuple):
-    """A checkpoint of an unfinished training, and its number of finished optimizer steps."""
+    """A checkpoint of an unfinished training.
+
+    Args:
+        path: The checkpoint.
+        steps: Number of finished optimizer steps.
+    """
 
     path: Path
     steps: int

@@ -495,6 +495,11 @@ class PCGrad(SetWeights):
     needs_blend = True
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        """Check that the whole gradient of each set is in one process.
+
+        Raises:
+            UserError: Several processes.
+        """
         super().setup(trainer, pl_module, stage)
         if self.names and trainer.world_size > 1:
             raise UserError(
@@ -551,6 +556,11 @@ class Focal(SetWeights):
         self.gamma = validated(Weight, gamma, f"{KEY}.gamma")
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Check that each set has a dev score during training.
+
+        Raises:
+            UserError: A set without one.
+        """
         selection = trainer.datamodule.selection
         columns = dict(zip([each.name for each in selection.sets], selection.columns, strict=True))
         if unscored := [name for name in self.names if name not in columns]:

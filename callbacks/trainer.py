@@ -30,13 +30,16 @@ from lightning_modules.sharding import Sharded
 
 
 class FiniteLoss(pl.Callback):
-    """Raises UserError naming the batch when a loss is NaN or infinite.
+    """Ends a training whose loss is NaN or infinite.
 
     On a CPU it checks every step before gradients are computed. On other devices a check costs a wait, so it
     checks every `every_steps` steps.
 
     Args:
         every_steps: Optimizer steps between two checks on a device that is not a CPU.
+
+    Raises:
+        UserError: Such a loss. The message names the batch.
     """
 
     def __init__(self, *, every_steps: int) -> None:
@@ -51,6 +54,11 @@ class FiniteLoss(pl.Callback):
     def on_before_backward(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, loss: torch.Tensor
     ) -> None:
+        """Check the loss before its gradient is computed.
+
+        Raises:
+            UserError: The loss is NaN or infinite. The message names the rows of the batch.
+        """
         if pl_module.device.type != "cpu" and trainer.global_step % self.every_steps:
             return
         if torch.isfinite(loss):

@@ -30,6 +30,10 @@ PRUNED_AT = "pruned_at"
 class TrialAddress:
     """One trial of the study that a journal holds. The study is named after the file.
 
+    Args:
+        journal: Path of the journal.
+        number: Number of the trial.
+
     >>> TrialAddress.parse("runs/.sweep/rates.journal#3")
     TrialAddress(journal='runs/.sweep/rates.journal', number=3)
     """
@@ -81,7 +85,11 @@ class TrialAddress:
 
 
 def require_optuna() -> None:
-    """Raise UserError if the search package is not installed."""
+    """Check that the packages of a search are installed.
+
+    Raises:
+        UserError: One is missing.
+    """
     require_packages("a search", "optuna", extra="search")
     import optuna
 

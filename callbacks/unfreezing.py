@@ -20,12 +20,14 @@ class Unfreezing(pl.Callback):
     layer with each epoch) Token embeddings learn with the first layer. Frozen parameters have no gradient, so
     neither momentum nor weight decay changes them. The backward pass ends at the lowest layer that learns.
 
-    Logs `train/layers`, the number of layers that learn. Raises UserError before the first step if nothing
-    could learn.
+    Logs `train/layers`, the number of layers that learn.
 
     Args:
         head_warmup: H as a duration, such as `10 percent`.
         layer_every: U as a duration. `0 steps`: all layers at once.
+
+    Raises:
+        UserError: Nothing could learn. It is raised before the first step.
     """
 
     def __init__(self, *, head_warmup: str, layer_every: str) -> None:
@@ -35,6 +37,11 @@ class Unfreezing(pl.Callback):
         )
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Freeze the layers that do not learn yet.
+
+        Raises:
+            UserError: An encoder without layers, nothing that can learn, or several processes.
+        """
         if trainer.world_size > 1:
             raise UserError(
                 "callbacks.unfreezing: several processes wait for the gradient of each weight. Type "

@@ -56,6 +56,7 @@ class Selection:
     """Dev sets that choose the weights, each by a metric (higher = better). Without sets: the last weights.
 
     Args:
+        sets: Dev splits.
         metrics: Metric of each set. Several sets are averaged.
         untrained: None of the sets is trained on, since no trained set has a scored dev split.
     """
@@ -225,6 +226,9 @@ class SentenceDataModule(pl.LightningDataModule):
         collate: Examples and row numbers → Batch (the model's).
         plan: Sets, and tasks of a classifier if there are any → texts that the model must encode to score
             them.
+
+    Raises:
+        UserError: `training.monitor` names a dev split that is not evaluated.
     """
 
     def __init__(self, data: JobData, stage: Stage, *, job: JobConfig) -> None:

@@ -498,6 +498,9 @@ def adapted_layers(
 
     Returns:
         Name in the whole model → weight.
+
+    Raises:
+        UserError: A layer of the adapter that does not fit its adapter_config.json.
     """
     tensors = {name: values for name, values in _read_tensors(folder).items() if is_one(name)}
     learnt = {name for name in tensors if _is_learnt_in_file(name)}

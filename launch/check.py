@@ -225,6 +225,8 @@ class Command:
     """A checked command line.
 
     Args:
+        check: Check that composed it.
+        flags: Flags of the command line, such as `--resume`.
         words: Overrides after the flags.
         config: Composition of a single run, or of a sweep. None for a command line without a run.
         job: Job of the single run, or of the first cell of a sweep.

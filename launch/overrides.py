@@ -47,9 +47,7 @@ ELEMENT = re.compile(r"(?:^|(?<=[\[,]))([^\[\],]+)(?=[\],]|$)")
 GROUP_PLACES = {"adapter": "backbone.adapter", "mining": "callbacks.mining", "weights": "callbacks.weights"}
 """Group → where its choice stands, of those that stand elsewhere than their name says."""
 
-
 OF_A_SET = re.compile(r"(schedule\.sets\.\w+\.(?:weight|batch_size|loss_weight|loss))=(.+)")
-
 
 UNWRITTEN = "_not_written"
 """End of the option of a set that is described to Hydra in memory, as long as its file is not written."""
@@ -101,7 +99,7 @@ def _by_current_name(word: str) -> str:
 
 
 def with_folders(words: Sequence[str], *, multirun: bool) -> list[str]:
-    """Replace Hydra's keys of its folder by the keys of a job that decide it.
+    """Return overrides in which keys of a job replace Hydra's keys of its folder.
 
     Args:
         words: Overrides of a command line.
@@ -310,6 +308,9 @@ class Groups:
 
         Returns:
             Keys such as `loss.temperature`.
+
+        Raises:
+            UserError: A word with wrong syntax.
         """
         override = self.parse(word)
         if override.is_delete() or override.is_hydra_override() or override.value() == []:
@@ -373,7 +374,7 @@ class Groups:
 
 
 def several_values(word: str) -> str:
-    """Explain the possible meanings of a comma in a word, and how to type each.
+    """Return an explanation of a comma in a word: its possible meanings, and how to type each.
 
     Args:
         word: An override with several values.
@@ -432,10 +433,7 @@ def _is_text(key: str) -> bool:
 
 @cache
 def _texts_of_classes(first: str) -> frozenset[str]:
-    """Settings with text in every model, callback or loss that has them. `first` is the first part of a key.
-
-    Losses and callbacks are taken from the configuration tree.
-    """
+    """Settings with text in every model, callback or loss that has them. `first` is the first part of a key."""
     folders = ("callbacks", "mining", "weights") if first == "callbacks" else ("loss",)
     files = [path for folder in folders for path in (CONFIGURATION / folder).rglob("*.yaml")]
     named = {match[1] for path in files for match in re.finditer(r"_target_: ([\w.]+)", read_text(path))}
@@ -486,7 +484,7 @@ MOST_OPTIONS = 12
 
 
 def option_hint(group: str, option: str, options: Iterable[str]) -> str:
-    """Explain an unknown option: its name here or the nearest option, then all options.
+    """Return an explanation of an unknown option: its name here or the nearest option, then all options.
 
     Args:
         group: Group of the option.
@@ -600,7 +598,7 @@ def _unknown_key(
 
 
 def broken_reference(error: OmegaConfBaseException) -> ConfigError:
-    """Make the error for an interpolation `${…}` that leads nowhere.
+    """Return the error for an interpolation `${…}` that leads nowhere.
 
     Args:
         error: Error of OmegaConf, with its key.
@@ -667,19 +665,14 @@ def naming_keys(job: DictConfig) -> Iterator[None]:
     try:
         yield
     except UserError as error:
-        message = str(error)
         plain: Any = OmegaConf.to_container(job, resolve=False)
-        error.args = (
-            with_keys(
-                without_loading(message, GO_ON),
-                {key: value for key, value in plain.items() if key not in NOT_OF_THE_JOB},
-            ),
-        )
+        groups = {key: value for key, value in plain.items() if key not in NOT_OF_THE_JOB}
+        error.args = (with_keys(without_loading(str(error), GO_ON), groups),)
         raise
 
 
 def with_keys(message: str, job: Mapping[str, Any]) -> str:
-    """Replace parameters of a message by dotted keys if one group of the job, and not the top, has them.
+    """Return a message with dotted keys for its parameters, where one group of the job, and not the top, has them.
 
     Args:
         message: Message of the library, with `parameter=value`.

@@ -92,12 +92,13 @@ class RunFolder:
 
     With `fills`, scores are added to the result in the folder, and the form of the folder is not checked.
 
-    Raises UserError if another process works in the folder, or no run has made the folder.
-
     Args:
         path: The folder. It is made if it is missing.
         resume: auto or never.
         fills: Add scores to a finished run.
+
+    Raises:
+        UserError: Another process works in the folder, or no run has made the folder.
     """
 
     def __init__(self, path: str | Path, *, resume: str, fills: bool = False) -> None:

@@ -34,10 +34,13 @@ RATIOS = tuple(round(number / 10, 1) for number in range(10, 0, -1))
 
 
 def check_start_comparison(jobs: Sequence[JobConfig]) -> None:
-    """Raise UserError for a comparison with the start that cannot mean anything.
+    """Check that a comparison with the start has a meaning.
 
     Args:
         jobs: Jobs of the stages.
+
+    Raises:
+        UserError: A comparison without meaning.
     """
     job, settings = jobs[0], own_class(jobs[0].model["_target_"]).Settings
     is_random = job.init_from is None and job.backbone.initialize == "random"

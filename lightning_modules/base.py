@@ -413,6 +413,11 @@ class SentenceModule(pl.LightningModule):
             shard(self)
 
     def on_fit_start(self) -> None:
+        """Prepare the losses for the first step.
+
+        Raises:
+            UserError: `loss=r_drop` for an encoder without dropout.
+        """
         if any(loss.needs_two_passes for loss in self.losses.values()) and not has_dropout(
             self.encoder.inner.backbone.config
         ):
@@ -466,6 +471,11 @@ class SentenceModule(pl.LightningModule):
     test_step = validation_step
 
     def on_validation_epoch_end(self) -> None:
+        """Score the dev sets, and log the metric that chooses checkpoints.
+
+        Raises:
+            UserError: The model has no such metric.
+        """
         data = self.trainer.datamodule
         selection, outputs = data.selection, self._put_out()
         if self.validates_as_tested and data.validation_plan.is_same(data.test_plan):

@@ -226,6 +226,11 @@ class BiEncoder(SentenceModule):
         return self.encoder.score_head is None
 
     def setup(self, stage: str) -> None:
+        """Choose the backend of evaluation.
+
+        Raises:
+            UserError: A backend that cannot evaluate this model.
+        """
         plan = self.trainer.datamodule.test_plan
         if not isinstance(plan, CosinePlan):
             chosen = self.job.evaluation.backend

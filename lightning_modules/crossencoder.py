@@ -136,6 +136,9 @@ class CrossEncoderModule(SentenceModule):
 
         Returns:
             The cross-encoder, with the settings of `job.model`. A None there keeps the value of the start.
+
+        Raises:
+            UserError: Sets that need different heads.
         """
         start, model = folder or job.init_from, job.model
         grades = _class_grades(job, chosen_losses(job))

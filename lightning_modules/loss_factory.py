@@ -42,7 +42,11 @@ class Match:
 
 @dataclass(frozen=True)
 class Needs:
-    """Needs of a loss from data and model, as in `juzhen.losses.loss.Loss`."""
+    """Needs of a loss from data and model, as in `juzhen.losses.loss.Loss`.
+
+    Args:
+        input_kinds, input_type, reads_tokens, needs_teacher_scores, has_parameters: As of `Loss`.
+    """
 
     input_kinds: tuple[Kind, ...]
     input_type: str
@@ -434,6 +438,9 @@ def build_losses(matches: Mapping[str, Match], *, dim: int, num_classes: Mapping
 
     Returns:
         Dataset key → loss.
+
+    Raises:
+        UserError: An option of a loss with a wrong value.
     """
     shared: dict[tuple[Kind, str], Loss] = {}
     losses = nn.ModuleDict()

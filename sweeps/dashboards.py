@@ -47,6 +47,9 @@ def publish(
         project: Project on W&B.
         entity: Team or user on W&B. None: that of the account.
         group: Group of the summary. None: `group_of`.
+
+    Raises:
+        UserError: Runs of several groups without `group`.
     """
     group = group or group_of(report)
     files = write_report(report, folder, title=title)

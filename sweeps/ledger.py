@@ -64,7 +64,16 @@ class SweepCell:
 
 @dataclass
 class History:
-    """History of one cell in the ledger: starts, latest event, working seconds, latest failure."""
+    """History of one cell in the ledger.
+
+    Args:
+        cell: The cell.
+        attempts: Number of starts.
+        last: Latest event.
+        at: Time of the latest event.
+        seconds: Working time in seconds.
+        error: Error of the latest failure, or "".
+    """
 
     cell: SweepCell
     attempts: int = 0

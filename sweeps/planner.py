@@ -125,7 +125,14 @@ def seconds_left(
 
 @dataclass
 class CellAttempt:
-    """A cell and its number of attempts in this sweep. A running one has a claim against other sweeps."""
+    """A cell and its attempts in this sweep.
+
+    Args:
+        cell: The cell.
+        attempts: Number of attempts.
+        attempt: The running one, or None.
+        claim: Lock of a running cell against other sweeps.
+    """
 
     cell: SweepCell
     attempts: int = 0
@@ -139,7 +146,12 @@ class CellAttempt:
 
 @dataclass
 class Summary:
-    """Summary of a sweep: cells by outcome, and the error of each failed cell."""
+    """Summary of a sweep.
+
+    Args:
+        finished, skipped: Cells by outcome.
+        failed: Failed cell → its error.
+    """
 
     finished: list[SweepCell] = field(default_factory=list)
     skipped: list[SweepCell] = field(default_factory=list)

@@ -34,7 +34,13 @@ NO_RUN_BY_ITSELF = "published"
 
 @dataclass(frozen=True)
 class Job:
-    """A run named by a sweep or an experiment, as composed. `row` is its row of the sweep, or empty."""
+    """A run named by a sweep or an experiment.
+
+    Args:
+        group: `sweep=NAME` or `experiment=NAME`.
+        row: Its row of the sweep, or "".
+        config: Its composition.
+    """
 
     group: str
     row: str
@@ -43,7 +49,14 @@ class Job:
 
 @dataclass(frozen=True)
 class Offer:
-    """Training data of a stage of a job. `less` describes rows left out of the sets."""
+    """Training data of a stage of a job.
+
+    Args:
+        job: The job.
+        training: The training data.
+        less: Descriptions of rows left out of the sets.
+        is_end: True for the last stage.
+    """
 
     job: Job
     training: Training

@@ -32,7 +32,12 @@ THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"
 
 
 class Ended(NamedTuple):
-    """End of an attempt: exit status (negative: signal), and a message for failures missing in the log."""
+    """End of an attempt.
+
+    Args:
+        status: Exit status. Negative: number of the signal.
+        error: Message for a failure that the log does not have.
+    """
 
     status: int
     error: str = ""
@@ -358,6 +363,9 @@ class ClusterRunner:
 
         Returns:
             The queued attempt.
+
+        Raises:
+            UserError: The folder of the state is a link, or belongs to another user.
         """
         folder = (self.ledger.folder / JOBS / cell.name).absolute()
         make_private(folder)
@@ -382,6 +390,9 @@ class SlurmRunner(ClusterRunner):
         requeues: Requeues of a job that is out of time. 0: none.
         options: Further options of sbatch.
         **resources: The other keys of the file.
+
+    Raises:
+        UserError: submitit is not installed.
     """
 
     def __init__(

@@ -42,7 +42,12 @@ EXAMPLE = "'optimizer.lr=tag(log, interval(1e-5, 1e-3))'"
 
 @dataclass(frozen=True)
 class SearchSpace:
-    """Fixed arguments of every trial, and key → distribution of the varied ones."""
+    """Arguments of the trials of a search.
+
+    Args:
+        fixed: Arguments of every trial.
+        varied: Key → distribution.
+    """
 
     fixed: tuple[str, ...]
     varied: Mapping[str, BaseDistribution]
@@ -134,9 +139,19 @@ def _pruner(name: str, **numbers: int) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class SearchSettings:
-    """Settings of a search. conf/hydra/sweeper/optuna.yaml describes each key.
+    """Settings of a search, as conf/hydra/sweeper/optuna.yaml describes them.
 
-    Raises UserError for contradictory settings, and for a study that would be in another folder.
+    Args:
+        study: Name of the study.
+        num_trials: Trials of the study, of all processes together.
+        seeds: Seeds of the runs of a trial. Empty: the job's seed.
+        sampler, sampler_seed: Way to choose points, and its seed.
+        random_trials: First trials, which are drawn at random.
+        pruner: Rule that ends a trial early.
+        prune_after_trials, prune_after_validations: Trials, and validations of a trial, before it is pruned.
+
+    Raises:
+        UserError: Contradictory settings, or a study that would be in another folder.
     """
 
     study: str
@@ -165,13 +180,14 @@ class SearchSettings:
 class HyperparameterSearch:
     """One study in `<folder>/.sweep/<study>.journal`. A context manager that marks this process as alive.
 
-    Raises UserError if a study of that name started with another space or other arguments.
-
     Args:
         folder: Folder of the sweep.
         space: Fixed and varied arguments.
         settings: Settings of the search. Its `study` names the journal.
         key: Key that the same search shares on every machine: the run key of its first point.
+
+    Raises:
+        UserError: A study of that name started with another space or other arguments.
     """
 
     def __init__(self, folder: str | Path, space: SearchSpace, settings: SearchSettings, *, key: str) -> None:
@@ -374,7 +390,14 @@ SECONDS_BETWEEN_QUESTIONS = 5.0
 
 @dataclass
 class SearchTrial:
-    """A trial of this process: remaining cells (the first is running or next) and finished scores."""
+    """A trial of this process.
+
+    Args:
+        number: Number of the trial in the study.
+        cells: Remaining cells. The first is running or next.
+        done: Folders of finished cells.
+        scores: Scores of finished cells.
+    """
 
     number: int
     cells: list[SweepCell]

@@ -47,6 +47,7 @@ class Status:
     """Every planned cell below a folder, with its state.
 
     Args:
+        cells: History and state of each cell.
         jobs: Number of concurrent cells in the latest sweep.
         late_columns: Command for finished cells that lack a column whose file has arrived since. None without
             any.
@@ -151,6 +152,9 @@ def watched(folder: str | Path) -> None:
 
     Args:
         folder: Folder with the runs of sweeps and their ledger.
+
+    Raises:
+        UserError: A folder without a sweep.
     """
     at_end = {State.FINISHED, State.FAILED, State.PRUNED, State.INTERRUPTED}
     status = read_status(folder)

@@ -307,7 +307,11 @@ class SearchSweeper(CellSweeper):
         self.numbers = numbers
 
     def sweep(self, arguments: list[str]) -> None:
-        """Run trials until the study has enough. Exit with status 1 if none has a score."""
+        """Run trials until the study has enough. Exit with status 1 if none has a score.
+
+        Raises:
+            UserError: Rows, a launcher without processes for trials, or seeds in two places.
+        """
         require_optuna()
         from sweeps.search import HyperparameterSearch, SearchPlanner, SearchSettings, search_markdown
 

@@ -99,6 +99,9 @@ class Reading:
 
         Returns:
             The rows. None without a file.
+
+        Raises:
+            UserError: An Arrow file that is too large to read in time, or rows that cannot be read.
         """
         with tempfile.TemporaryDirectory(prefix="juzhen_") as folder:
             files = files_of(asdict(config), split, source=Source.LOCAL, data_dir=self.data_dir) or []
@@ -120,6 +123,9 @@ class Reading:
 
         Returns:
             The description of the rows, and the rows.
+
+        Raises:
+            UserError: As of `split`.
         """
         path = path.expanduser()
         if not path.is_file():

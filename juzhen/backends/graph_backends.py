@@ -266,6 +266,9 @@ class OnnxBackend:
     Args:
         encoder: The encoder. It is copied.
         name: onnx or onnx_int8.
+
+    Raises:
+        UserError: The exported graph computes other numbers than the encoder.
     """
 
     def __init__(self, encoder: PooledEncoder, name: BackendName) -> None:
@@ -519,6 +522,9 @@ class OpenVinoBackend(OnnxBackend):
     Args:
         encoder: The encoder. It is copied.
         name: openvino.
+
+    Raises:
+        UserError: As of `OnnxBackend`.
     """
 
     def __init__(self, encoder: PooledEncoder, name: BackendName) -> None:

@@ -58,8 +58,8 @@ def nll(logits: np.ndarray, labels: np.ndarray) -> float:
 def fit_temperature(scores: np.ndarray, labels: np.ndarray) -> float:
     """Fit the T > 0 that maximises the likelihood of sigmoid(score / T).
 
-    (Guo et al. 2017, section 4.2, https://arxiv.org/abs/1706.04599) T changes no order and moves no 0: a
-    score of 0 stays a probability of one half. Raises UserError for one class.
+    (Guo et al. 2017, section 4.2, https://arxiv.org/abs/1706.04599) T changes no order and moves no 0: a score of 0
+    stays a probability of one half.
 
     Args:
         scores: Score of each row, higher = closer.
@@ -67,6 +67,9 @@ def fit_temperature(scores: np.ndarray, labels: np.ndarray) -> float:
 
     Returns:
         T.
+
+    Raises:
+        UserError: All labels are equal.
     """
     scores, labels = _of_both_labels(scores, labels)
     unit = float(np.std(scores)) or 1.0
@@ -82,8 +85,7 @@ def fit_temperature(scores: np.ndarray, labels: np.ndarray) -> float:
 def fit_platt(scores: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
     """Fit (a, b) of sigmoid(a · score + b), with Platt's targets (Platt 1999, section 2.2).
 
-    These are (N₊ + 1)/(N₊ + 2) and 1/(N₋ + 2) instead of 1 and 0, so that separable rows have a finite
-    answer. Raises UserError for one class.
+    These are (N₊ + 1)/(N₊ + 2) and 1/(N₋ + 2) instead of 1 and 0, so that separable rows have a finite answer.
 
     Args:
         scores: Score of each row, higher = closer.
@@ -91,6 +93,9 @@ def fit_platt(scores: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
 
     Returns:
         a and b.
+
+    Raises:
+        UserError: All labels are equal.
     """
     scores, labels = _of_both_labels(scores, labels)
     positives, negatives = labels.sum(), (1 - labels).sum()
@@ -170,6 +175,9 @@ def calibration_errors(logits: np.ndarray, labels: np.ndarray) -> dict[str, obje
 
     Returns:
         Name of the measure → its value.
+
+    Raises:
+        UserError: A label other than 0 and 1, or logits that are not finite.
     """
     logits, labels = _checked(labels, logits=logits)
     probabilities = expit(logits)
@@ -235,6 +243,9 @@ def standardised(fitted: np.ndarray, judged: np.ndarray) -> tuple[np.ndarray, np
 
     Returns:
         The two arrays in units of the deviation.
+
+    Raises:
+        UserError: Scores that are not finite.
     """
     (fitted,), (judged,) = _finite(fitted=fitted), _finite(judged=judged)
     mean, unit = fitted.mean(), fitted.std() or 1.0
@@ -244,7 +255,7 @@ def standardised(fitted: np.ndarray, judged: np.ndarray) -> tuple[np.ndarray, np
 def fit_weight(first: np.ndarray, second: np.ndarray, grades: np.ndarray) -> float:
     """Fit the α of [0, 1] for which α · first + (1 − α) · second correlates best with `grades` (Spearman).
 
-    Ties choose the α nearest to one half. Raises UserError if the correlation is undefined.
+    Ties choose the α nearest to one half.
 
     Args:
         first: Standardised scores of the first model.
@@ -253,6 +264,9 @@ def fit_weight(first: np.ndarray, second: np.ndarray, grades: np.ndarray) -> flo
 
     Returns:
         α.
+
+    Raises:
+        UserError: Gold values or scores are constant, so that no correlation is defined.
     """
     first, second, grades = _finite(first=first, second=second, grades=grades)
     weights = np.linspace(0, 1, STEPS + 1)

@@ -38,7 +38,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ScoredSet:
-    """One split of a set with the run's scores, float64. The rows may lack their texts."""
+    """One split of a set with the run's scores, float64. The rows may lack their texts.
+
+    Args:
+        examples: The rows.
+        scores: Score of each row, (rows,).
+    """
 
     examples: Examples
     scores: np.ndarray
@@ -86,6 +91,7 @@ class ScoredEncoder(ABC):
     Args:
         source: Run, folder or built-in name.
         place: Folder of its weights.
+        batch_tokens: Tokens of a batch.
     """
 
     def __init__(self, source: str | Path, place: Path, *, batch_tokens: int) -> None:
@@ -150,7 +156,12 @@ class ScoredFiles(ScoredEncoder):
 
     A file is a dev split. `test.csv` is the test split where the `dev.csv` of its folder is named, too.
 
-    Raises UserError for a file that cannot be read, or whose rows no threshold can be fitted on.
+    Args:
+        files: The tables.
+        reading: Options of the tables.
+
+    Raises:
+        UserError: A file that cannot be read, or has no pairs with labels 0 and 1.
     """
 
     def __init__(
@@ -186,6 +197,7 @@ class ScoredRun(ScoredEncoder):
     Scores kept for these weights and rows are read. Others are computed.
 
     Args:
+        folder: Folder of the run, or its result.json.
         data_dir: Where to read sets. Default: where the run read them.
     """
 
@@ -235,6 +247,11 @@ class ScoredRun(ScoredEncoder):
         return list(wanted or fitting)
 
     def scored(self, name: str, split: str) -> ScoredSet | None:
+        """Return the rows of a split with their scores, as of `ScoredEncoder.scored`.
+
+        Raises:
+            UserError: The set has other rows than the run has seen.
+        """
         column = f"{split}/{name}"
         if column not in self.result.data:
             return None
@@ -293,6 +310,9 @@ def fitting_and_judging(run: ScoredEncoder, name: str) -> tuple[ScoredSet, Score
 
     Returns:
         Both, and a sentence that names them.
+
+    Raises:
+        UserError: The set has no dev split.
     """
     dev, test = run.scored(name, "dev"), run.scored(name, "test")
     if dev is None:
@@ -366,6 +386,9 @@ def calibrate_set(run: ScoredEncoder, name: str) -> dict[str, Any]:
 
     Returns:
         The report, as the file of `juzhen calibrate` has it.
+
+    Raises:
+        UserError: As of `fitting_and_judging`.
     """
     fitted, judged, note = fitting_and_judging(run, name)
     dev, test = run.scored(name, "dev"), run.scored(name, "test")
@@ -452,6 +475,8 @@ class RunDifference:
     """A metric of one run minus that of the first one, as fractions.
 
     Args:
+        measure: Name of the metric.
+        first, other: Metric of the first run, and of this run.
         low: Lower end of the 95 % interval of the difference. Rows (of rankings: queries) are paired.
         high: Upper end of the interval.
     """
@@ -492,8 +517,13 @@ class PairedRuns:
     """Two or more runs. Each is compared with the first.
 
     Args:
+        folders: Folders of the runs.
         data_dir: Folder of texts and rows that were not kept. Default: the data folder of each run.
+        batch_tokens: Tokens of a batch.
         notes: Columns that could not be compared, and the reasons.
+
+    Raises:
+        UserError: Less than two folders.
     """
 
     def __init__(self, folders: Sequence[Path], *, data_dir: Path | None, batch_tokens: int) -> None:
@@ -559,6 +589,9 @@ class PairedRuns:
 
         Returns:
             In the order of the runs. None, with a note, if the rows differ or a run has no scores of single rows.
+
+        Raises:
+            UserError: As of `columns`.
         """
         require_choice("column", column, self.columns("both", None))
         runs_scored = [self._of_run(number, column) for number in range(len(self.runs))]

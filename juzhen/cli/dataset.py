@@ -258,7 +258,13 @@ def _make_search(
 
 
 class SetOfFile(NamedTuple):
-    """A set by its name, row type and, if it was not written, its description as YAML."""
+    """A set by its name, row type and, if it was not written, its description as YAML.
+
+    Args:
+        name: Name of the set.
+        kind: Kind of its rows.
+        description: Description as YAML, if the set was not written.
+    """
 
     name: str
     kind: str

@@ -124,6 +124,11 @@ class Verb(TyperCommand):
     """The command line of one verb."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the words of a verb, with its own messages.
+
+        Raises:
+            UserError: An option given twice, or an empty text where a name is expected.
+        """
         arguments = self._one_value_each(args)
         values, _, order = self.make_parser(ctx).parse_args(list(arguments))
         param: Any
@@ -180,6 +185,11 @@ class Verbs(TyperGroup):
         return known_verbs()
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Load a verb.
+
+        Raises:
+            UserError: An unknown verb, or one of the suite without the suite.
+        """
         if ctx.resilient_parsing and cmd_name not in self.list_commands(ctx):  # for a shell that completes
             return None
         return verb(cmd_name)
@@ -264,6 +274,9 @@ def commands(name: str) -> dict[str, Any]:
 
     Returns:
         Words on the command line → command: one, or the subcommands.
+
+    Raises:
+        UserError: An unknown verb.
     """
     return {f"{name} {part}".strip(): command for part, command in _parts(verb(name)).items()}
 

@@ -140,6 +140,9 @@ class Group(Movable):
     """Neighbouring sentences of similar length, which attention processes together.
 
     Args:
+        num_sentences: Number of its sentences.
+        length: Tokens of the longest sentence.
+        num_tokens: Tokens of all sentences, without padding.
         slots: Position of each token in the padded form (sentences × length), None if all have the same
             length.
         mask: True on tokens of the padded form, None if all have the same length.
@@ -161,6 +164,7 @@ class Tokens(Movable):
     """Token ids of several sentences, packed one after another without padding, the shortest first.
 
     Args:
+        input_ids: Token ids of all sentences, one after another.
         lengths: Tokens of each sentence, in packed order.
         inverse_permutation: Packed index of each sentence in the original order.
         groups: Packed sentences in groups of similar length.
@@ -257,6 +261,7 @@ class Batch(Movable):
 
     Args:
         task: Dataset key, which chooses the loss in a mixture.
+        kind: Kind of the rows.
         tokens: Sentences of the step: each distinct one once, or more often, see `Sharing`.
         sentence_ids: Index in the dataset's table of each sentence of `tokens`. Equal indices mean equal
             texts.

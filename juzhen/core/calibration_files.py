@@ -135,6 +135,9 @@ class Fusion(Scaling):
     Args:
         runs: Folders of both runs, as on the command line.
         weights: Digests of their weights.
+        alpha: α, weight of the first run, from 0 to 1.
+        means: Mean score of each run on the fitted rows.
+        deviations: Standard deviation of each run's scores on the fitted rows.
     """
 
     runs: tuple[str, str]

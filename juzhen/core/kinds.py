@@ -212,6 +212,9 @@ def metric_key(name: str) -> str:
     Returns:
         Name such as `ndcg_at_10`. A name of another metric is returned unchanged.
 
+    Raises:
+        UserError: A metric of rankings with an unknown cut-off.
+
     Example:
         >>> metric_key("nDCG@10"), metric_key("MRR@5"), metric_key("spearman")
         ('ndcg_at_10', 'mrr_at_5', 'spearman')

@@ -89,7 +89,11 @@ STRICT = ConfigDict(extra="forbid", strict=True, protected_namespaces=())
 
 @dataclass(frozen=True, eq=False)
 class Among:
-    """`Annotated[str, Among(TABLE)]`: a name of a table, as the table is when the value is read."""
+    """`Annotated[str, Among(TABLE)]`: a name of a table, as the table is when the value is read.
+
+    Args:
+        names: The allowed names.
+    """
 
     names: Collection[str]
 

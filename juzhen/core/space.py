@@ -39,6 +39,8 @@ class EmbeddingAnalysis:
         runs: Names of the encoders.
         texts: Texts of all sets, one after another.
         groups: Class or set (`colour`) of each text, an index into `group_names`.
+        group_names: Names of the groups, by number.
+        colour: `class` or `set`: meaning of the groups.
         numbers: Set → a dictionary for each encoder: metrics, `spectrum`, and those of word overlap. With
             several sets also `all sets`, whose classes are the sets.
         together: Set → agreement of two encoders, see `juzhen.metrics.geometry`.
@@ -49,6 +51,7 @@ class EmbeddingAnalysis:
         pairs: Set → its WordPairs.
         sample: Set → number of drawn texts, and of all texts.
         seed: Seed of all draws.
+        meanings: Metric → its meaning in words.
     """
 
     runs: Sequence[str]

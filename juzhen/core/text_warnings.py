@@ -38,6 +38,7 @@ class Unknown:
     """Counts of unknown characters in some texts.
 
     Args:
+        looked_at: Number of texts that were examined.
         texts: Number of texts with an unknown token.
         pairs: Pairs of different texts with equal token ids, see `equal_pairs`.
         characters: Some of the unknown characters.

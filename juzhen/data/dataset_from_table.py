@@ -44,6 +44,8 @@ class NewSet:
     """A set that is about to be written.
 
     Args:
+        name: Name of the set.
+        guess: Detected columns and kind of the table.
         splits: Split → rows, with the columns of `guess.columns`.
         left_out: Line → reason, of rows in no split.
     """
@@ -242,7 +244,12 @@ def split_groups(
 
 
 class Origin(NamedTuple):
-    """Command and content (SHA-256 of the table) that a set was made from."""
+    """Origin of a set that was made from a table.
+
+    Args:
+        content: SHA-256 of the table.
+        command: Command that made the set.
+    """
 
     content: str
     command: str

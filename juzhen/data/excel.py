@@ -29,6 +29,7 @@ class Sheet:
     """Filled cells of a sheet. Nothing is padded, so a stray cell costs one cell.
 
     Args:
+        name: Name of the sheet.
         rows: Row number, from 1 → column index, from 0 → value.
         others: Names of the other visible sheets.
     """

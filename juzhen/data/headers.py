@@ -236,6 +236,9 @@ class ForeignRow:
     """A line of the file. `texts` are anchor and positives. Each positive becomes a row with the same negatives.
 
     Args:
+        anchor: The anchor.
+        positives: Its positives.
+        negatives: Its negatives.
         scores: A teacher's scores of all positives and then of all negatives. None: the line has none.
         label: Gold value of a pair. None: it has none.
     """

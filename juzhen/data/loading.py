@@ -312,6 +312,9 @@ def load_stages(
 
     Returns:
         The rows of each stage, in order.
+
+    Raises:
+        UserError: As of `load_job_data`.
     """
     first = {name: kind for kinds_of_stage in reversed(kinds) for name, kind in kinds_of_stage.items()}
     shared, loaded = load_job_data(job, first, **options), []
@@ -509,13 +512,16 @@ LOOKED_AT_BYTES = 2 * 2**20
 def look_at_data(
     job: DataRequest, *, unscored: Mapping[Kind, str] | None, unwritten: Collection[str] = ()
 ) -> None:
-    """Raises the UserError that reading a job's sets would raise, as far as small files show it.
+    """Check a job's sets by small files. An error is the same as that of reading the sets.
 
     Args:
         job: The job.
         unscored: Kinds that the model is not evaluated on, with the reason. None: unknown, so evaluation sets are
             skipped.
         unwritten: Names of sets whose files are not yet written, which are taken as there.
+
+    Raises:
+        UserError: A missing set, nothing to evaluate, or a file that does not fit its description.
     """
     room = LOOKED_AT_BYTES
     evaluated = {**job.evaluate, **job.dataset}

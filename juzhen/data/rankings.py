@@ -35,8 +35,9 @@ class RankingSet:
             are not, and encoders with prompts for queries and documents use them. None: encoders use the
             prompt of every sentence.
 
-    Raises UserError for a query without an answer, for a missing document, and for a document that both answers a query
-    and is known not to.
+    Raises:
+        UserError: A query without an answer, a missing document, or a document that both answers a query and is known
+            not to.
     """
 
     name: str
@@ -249,6 +250,9 @@ def as_judgements(examples: Examples) -> Examples:
 
     Returns:
         Judgements.
+
+    Raises:
+        UserError: Rows that have no queries with answers.
     """
     return examples if examples.kind in JUDGED else as_retrieval(examples)
 

@@ -150,22 +150,13 @@ class _Column:
     decode: "Callable[[], pyarrow.ChunkedArray]"
 
     def to_pylist(self) -> list[Any]:
-        """Decode the column.
-
-        Returns:
-            One value for each row.
-        """
         with _told(self.path):
             return self.decode().to_pylist()
 
 
 @dataclass(frozen=True)
 class _ColumnarFile:
-    """Columns of a file before any is decoded.
-
-    Args:
-        classes: Column → names of its class indices, if `datasets` has written them.
-    """
+    """Columns of a file before any is decoded. `classes` are names of class indices that `datasets` has written."""
 
     names: list[str]
     columns: list[_Column]
@@ -222,7 +213,6 @@ def _classes(metadata: Mapping[bytes, bytes]) -> dict[str, list[str]]:
 
 @contextmanager
 def _told(path: Path) -> Iterator[None]:
-    """Turn pyarrow's errors into UserError with the file."""
     import pyarrow
 
     try:
@@ -287,11 +277,14 @@ def mapped(path: Path) -> mmap.mmap:
 
 
 def require_utf8(path: Path, start: bytes) -> None:
-    """Raises UserError if the start of a file has a mark of UTF-16 or UTF-32, which spreadsheets write.
+    """Check the start of a file for a mark of UTF-16 or UTF-32, which spreadsheets write.
 
     Args:
         path: The file, for the message.
         start: Its first bytes.
+
+    Raises:
+        UserError: Such a mark.
     """
     if encoding := next((name for mark, name in MARKS.items() if start.startswith(mark)), None):
         raise UserError(
@@ -447,13 +440,16 @@ def read_table(path: Path, *, header: bool, quoted: bool) -> FileTable:
 
 
 def columnar_table(path: Path) -> FileTable:
-    """Read a parquet or Arrow file. Raises UserError for any other.
+    """Read a parquet or Arrow file.
 
     Args:
         path: The file.
 
     Returns:
         The columns.
+
+    Raises:
+        UserError: Any other file.
     """
     content = decompressed(path) if path.suffix.lower() in COMPRESSIONS else mapped(path)
     file = _read_columnar(path, suffix_of(path), content)
@@ -462,11 +458,14 @@ def columnar_table(path: Path) -> FileTable:
 
 
 def require_short_lines(path: Path, rows: Sequence[str]) -> None:
-    """Raises UserError with the first line that is longer than any text.
+    """Check that no line is longer than any text.
 
     Args:
         path: The file, for the message.
         rows: Its lines.
+
+    Raises:
+        UserError: A line that is, with its number.
     """
     if max(map(len, rows), default=0) > LONGEST_LINE:
         number, length = next((line, len(row)) for line, row in enumerate(rows, 1) if len(row) > LONGEST_LINE)
@@ -493,10 +492,8 @@ def _looks_like_big5(raw: bytes) -> bool:
 
 
 def _is_chinese(text: str) -> bool:
-    """False for a text that GBK decodes to rare signs or kana: Shift-JIS, EUC-JP, Latin-1, and EUC-KR, TIS-620.
-
-    In 400 samples of each of seven sets 74 % of the signs or more were of GB2312's first level, in Shift-JIS none.
-    """
+    """False for a text that GBK decodes to rare signs or kana: Shift-JIS, EUC-JP, Latin-1, and EUC-KR, TIS-620."""
+    # In 400 samples of each of seven sets 74 % of the signs or more were of GB2312's first level, in Shift-JIS none.
     codes = [sign.encode("gb2312", "ignore")[:1] for sign in text[:SAMPLE_BYTES] if sign > "\u303f"]
     codes = [code for code in codes if code != b"\xa3"]  # full-width letters and signs
     bounds = (b"\xb0", b"\xd7"), (b"\xa4", b"\xa5"), (b"\xc9", b"\xf7")
@@ -559,10 +556,8 @@ def _utf16_by_zeros(raw: bytes) -> str | None:
 
 
 def _decoded(raw: bytes) -> tuple[str, dict[int, str]]:
-    """The text without byte order marks, and the lines that are not UTF-8 with the first bad byte of each.
-
-    Carriage returns end lines where no line feed does, as in the oldest spreadsheets.
-    """
+    """The text without byte order marks, and the lines that are not UTF-8 with the first bad byte of each."""
+    # Carriage returns end lines where no line feed does, as in the oldest spreadsheets.
     raw = raw.removeprefix(BYTE_ORDER_MARK).removeprefix(BYTE_ORDER_MARK)
     raw = raw if b"\n" in raw.rstrip(b"\n") else raw.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     try:
@@ -660,6 +655,9 @@ def json_table(path: Path, text: str, undecodable: Mapping[int, str]) -> FileTab
 
     Returns:
         The columns.
+
+    Raises:
+        UserError: A JSON array.
     """
     if text.lstrip().startswith("["):
         raise UserError(

@@ -381,6 +381,9 @@ def read_targets(
 
     Returns:
         Targets, float32 (rows,), and False for rows with an ignored label, bool (rows,).
+
+    Raises:
+        UserError: Labels or a score_range that do not fit the gold values.
     """
     target_of = _target_of(config, Kind(config.kind), key)
     spelt = [value if isinstance(value, str) else _word(value) for value in gold]

@@ -79,9 +79,10 @@ class RawTable:
     """Cells of a table as texts, "" for an empty one.
 
     Args:
+        table: The table of the cells.
         cells: A column for each column of the file. The index is the line of a row, or its number without
             lines. Several rows may have one line.
-        table: The table of the cells.
+        format: Format of the file, for messages.
         faults: Line → reason why it is not a row.
         notes: Remarks that a person may want to check, one sentence each.
         reading: Options of the person who named the table.
@@ -221,6 +222,7 @@ class Guess:
     """Detected columns and kind of a table.
 
     Args:
+        kind: Kind of the rows.
         columns: Field of the example → column.
         labels: Label in the file → written label, for kinds with classes.
         score_range: Lowest and highest score.

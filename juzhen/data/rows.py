@@ -493,6 +493,9 @@ class ConfiguredSets:
 
         Returns:
             The rows of each set.
+
+        Raises:
+            UserError: No set has a file, or a name is unknown.
         """
         return self._all(names, ("train",), option="train")
 
@@ -505,6 +508,9 @@ class ConfiguredSets:
 
         Returns:
             The rows of each split.
+
+        Raises:
+            UserError: As of `training`.
         """
         return self._all(names, EVALUATION_SPLITS, option=option)
 

@@ -75,7 +75,14 @@ class TextTable(Sequence[str]):
 
 @dataclass
 class Windows:
-    """Windows of a text: byte indices (starts, ends), line of each (from 1), and True for held-out lines."""
+    """Windows of a text, by byte.
+
+    Args:
+        starts: Index of each window's first byte.
+        ends: Index behind its last byte.
+        lines: Line of each window, from 1.
+        held_out: True for windows of held-out lines.
+    """
 
     starts: Int[np.ndarray, "windows"]
     ends: Int[np.ndarray, "windows"]

@@ -63,6 +63,7 @@ class SearchTables:
     """Queries, corpus and answers.
 
     Args:
+        name: Name of the set.
         queries: id → text.
         corpus: id → text, with its title before it, if any.
         answers: (id of a query, id of a document) → gain: above 0 for an answer, 0 for a document known not

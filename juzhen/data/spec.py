@@ -402,12 +402,15 @@ def configured_set(name: str, *, folder: Path = DATASETS, config_dir: Path | Non
 
 
 def read_description(path: Path) -> DatasetConfig:
-    """Read a file of conf/dataset. Raises UserError if it is not a description.
+    """Read a file of conf/dataset.
 
     Args:
         path: The YAML file.
 
     Returns:
         The description.
+
+    Raises:
+        UserError: The file is not a description.
     """
     return validated(DatasetConfig, read_yaml(path), where=str(path))

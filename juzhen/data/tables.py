@@ -62,6 +62,9 @@ class TableReading:
         split_cells: Separator of several texts in one cell, each of which becomes a row.
         on_bad_row: "error" refuses the first faulty row, "drop" leaves faulty rows out and counts them.
         spell: Writes an option for a message.
+
+    Raises:
+        UserError: An option with a value of another form.
     """
 
     columns: Mapping[str, Any] = field(default_factory=dict)
@@ -101,7 +104,7 @@ AS_IT_LOOKS = TableReading()
 
 
 def parse_columns(words: str | Sequence[str] | None, fields: Sequence[str] = ()) -> dict[str, str]:
-    """Parse the value of --columns into field → column.
+    """Return field → column from the value of --columns.
 
     Args:
         words: The value.
@@ -152,7 +155,7 @@ def read_own_table(
     content: bytes | None = None,
     most_bytes: int | None = None,
 ) -> FileTable:
-    """Read a file as columns. Cells of text formats are texts, those of others also numbers, lists and None.
+    """Return a file as columns. Cells of text formats are texts, those of others also numbers, lists and None.
 
     Faulty rows, such as those with another number of cells than most, are in `FileTable.faults`.
 
@@ -262,17 +265,13 @@ def _records(
 
 
 def _may_be_quoted(text: str, delimiter: str, quoted: bool | None) -> bool:
-    """True if cells may be in quotes, by the options of the table or by its text."""
     begins = f'"{delimiter}"', '\n"', f'{delimiter}"'
     seems = quoted is not False and (text.startswith('"') or any(sign in text for sign in begins))
     return bool(quoted) or seems
 
 
 def _even_columns(lines: Sequence[str], delimiter: str) -> tuple[list[list[str]], np.ndarray] | None:
-    """Columns and line numbers of rows without quotes that all have as many cells. None for other rows.
-
-    One split of all rows takes a fraction of the time and memory of a split of each.
-    """
+    # One split of all rows takes a fraction of the time and memory of a split of each. None: their widths differ.
     numbers = np.arange(1, len(lines) + 1, dtype=np.int32)
     filled = np.fromiter((bool(line) and not line.isspace() for line in lines), bool, len(lines))
     if not filled.all():
@@ -387,11 +386,7 @@ def _table(
 
 
 def _distinct_names(names: Sequence[str]) -> list[str]:
-    """Make column names distinct. A column without a name gets its number, from 1.
-
-    >>> _distinct_names(["问", "", "问"])
-    ['问', 'column 2', '问 (3)']
-    """
+    """Make column names distinct: ["问", "", "问"] → ["问", "column 2", "问 (3)"]."""
     earlier: set[str] = set()
     distinct = []
     for number, name in enumerate(names, 1):
@@ -438,7 +433,7 @@ def as_texts(cells: Sequence[Any]) -> list[str]:
 
 
 def column_place(table: FileTable, name: str, field: str, reading: TableReading) -> int:
-    """Return the index of a column.
+    """Return the index of a column, from 0.
 
     Args:
         table: The table.
@@ -566,6 +561,9 @@ def text_values(path: Path, reading: TableReading = AS_IT_LOOKS, *, field: str =
 
     Returns:
         Values of any type: they are not checked.
+
+    Raises:
+        UserError: As of `read_texts`.
     """
     table, place = read_texts(path, reading, field=field)
     warn_dropped(table.place, len(table.faults))
@@ -573,10 +571,7 @@ def text_values(path: Path, reading: TableReading = AS_IT_LOOKS, *, field: str =
 
 
 def _chosen_column(table: FileTable, field: str, reading: TableReading) -> int:
-    """Return the column that a person names, or that has the field's name, or is the only one.
-
-    Raises UserError otherwise.
-    """
+    """Return the column that a person names, or that has the field's name, or is the only one."""
     names = names_of(table)
     if name := reading.columns.get(field):
         return column_place(table, name, field, reading)

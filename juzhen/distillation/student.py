@@ -373,6 +373,9 @@ def grown(
 
     Returns:
         The student with the larger vocabulary.
+
+    Raises:
+        UserError: A tokenizer other than Unigram, or a `vocabulary` that is too small for all characters.
     """
     texts = as_text_list(texts, "texts")
     tokenizer = complete_tokenizer(start.tokenizer, texts, vocabulary)

@@ -44,6 +44,9 @@ class Views:
         synonym: Probability that a word of the lexicon is replaced.
         translations: File of round-trip translations, one of which replaces the sentence. None for no file.
         group: Key of the configuration for messages.
+
+    Raises:
+        UserError: An unknown change, changes in the wrong order, or a missing file of translations.
     """
 
     names: tuple[str, ...]
@@ -303,6 +306,9 @@ class Translations:
     Args:
         path: The file.
         group: Key of the configuration that names the file, for messages.
+
+    Raises:
+        UserError: A line without a translation.
     """
 
     def __init__(self, path: str | Path, *, group: str = "model") -> None:

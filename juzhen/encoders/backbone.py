@@ -39,7 +39,13 @@ LENGTH = 512
 
 
 class StaticConfig(PretrainedConfig):
-    """vocab_size tokens of hidden_size numbers each."""
+    """Configuration of a table of token vectors.
+
+    Args:
+        vocab_size: Number of tokens.
+        hidden_size: Numbers of each token's vector.
+        **options: Of `PretrainedConfig`.
+    """
 
     model_type = STATIC
 
@@ -50,7 +56,11 @@ class StaticConfig(PretrainedConfig):
 
 
 class StaticTokens(PreTrainedModel):
-    """Gives the vector of each token as its state."""
+    """Gives the vector of each token as its state.
+
+    Args:
+        config: Its sizes.
+    """
 
     config_class = StaticConfig
 

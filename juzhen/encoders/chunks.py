@@ -214,6 +214,13 @@ class PassageMixin(LongTextMixin):
         Raises:
             UserError: The tokenizer is slow and returns no character offsets. With `late`: the pooling is not mean, the
                 transformer is causal, or workers or a backend are given.
+
+        Example:
+            >>> from juzhen import SentenceEncoder
+            >>> text = "今天天气很好。我们去公园。" * 8
+            >>> passages = SentenceEncoder.load("builtin/mini_zh").encode_chunks(text, chunk_tokens=16, overlap=2)
+            >>> passages.spans[:2].tolist(), passages.vectors.shape
+            ([[0, 26], [23, 46]], (5, 256))
         """
         options = {name: value for name, value in locals().items() if name not in ("self", "texts")}
         passages: Passages = offered("long_texts", "encode_chunks")(self, texts, **options)
@@ -239,7 +246,12 @@ def require_plain(encoder: PooledEncoder, what: str) -> None:
 
 @dataclass(frozen=True)
 class Wrapping:
-    """Tokens around a text: special tokens and a prompt before it, special tokens after it."""
+    """Number of tokens around a text.
+
+    Args:
+        before: Special tokens and a prompt before the text.
+        after: Special tokens after it.
+    """
 
     before: int
     after: int

@@ -217,6 +217,9 @@ class CrossEncoder(PairEncoder):
         token_layers: Number of these layers that come before pooling.
         grades: Closeness of the sentences in each class, from 0 to 1. None takes GRADES.
 
+    Raises:
+        UserError: A `max_length` that leaves no room for two sentences.
+
     Example:
         >>> from juzhen.encoders import load_encoder
         >>> inner = load_encoder("builtin/mini_zh")

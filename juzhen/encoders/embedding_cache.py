@@ -181,7 +181,9 @@ class Vectors:
     """Embeddings of texts on disk. Only the requested rows are read.
 
     Attributes:
+        segments: Segments of the file. Each has rows of vectors.
         places: Row of each text among all segments. −1 if it is missing.
+        dim: Dimensions of a vector.
     """
 
     def __init__(

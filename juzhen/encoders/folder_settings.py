@@ -381,6 +381,9 @@ def stated(folder: Path, *keys: str) -> list[Any]:
 
     Returns:
         Values that are not null. Those of the arguments come first.
+
+    Raises:
+        UserError: A file that is no JSON object.
     """
     settings, path = _settings(folder)[1], folder / "config.json"
     found = [_arguments(settings, old)[1] for old in ("model_args", "config_args")]

@@ -220,6 +220,9 @@ def transformer_alone(folder: Path) -> Layout:
 
     Returns:
         Layout whose other fields have their defaults.
+
+    Raises:
+        UserError: A list of modules without a transformer at its start.
     """
     is_apart = (folder / MODULES_FILE).is_file() and not (folder / OWN_FILE).is_file()
     modules = read_modules(folder) if is_apart else []

@@ -528,6 +528,11 @@ class PairEncoder(ThresholdMixin, HubMixin, GuardedAttributesMixin):
 
         Returns:
             As of `score`.
+
+        Example:
+            >>> from juzhen import CrossEncoder
+            >>> encoder = CrossEncoder.load("runs/NAME")  # doctest: +SKIP
+            >>> encoder.predict([("怎么退货", "如何退货"), ("怎么退货", "今天天气很好")])  # doctest: +SKIP
         """
         return self.score(pairs, **options)
 

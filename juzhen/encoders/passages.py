@@ -255,7 +255,13 @@ def _spans(
 
 @dataclass(frozen=True)
 class ForwardPass:
-    """Tokens of one pass, with those around the text, and the bounds of its passages, numbered by `rows`, in them."""
+    """Tokens of one pass, with those around the text.
+
+    Args:
+        ids: Token ids, (tokens,).
+        rows: Numbers of its passages.
+        parts: Start and end of each passage in `ids`.
+    """
 
     ids: np.ndarray
     rows: range

@@ -159,6 +159,9 @@ class PooledEncoder(Prompted):
         templates: Templates around a sentence, or None.
         prompts: Known prompts. A mapping name → text can be set.
         prompt: Prompt of every sentence. "" for none.
+
+    Raises:
+        UserError: A tokenizer that marks a single text as a second sentence.
     """
 
     settable: ClassVar[tuple[str, ...]] = (

@@ -181,13 +181,16 @@ POOLINGS: dict[str, Pooling] = {
 
 
 def check_pooling(name: str) -> str:
-    """Return the name. Raises UserError with the nearest known name if it is unknown.
+    """Check the name of a pooling.
 
     Args:
         name: Name of a pooling.
 
     Returns:
         The name.
+
+    Raises:
+        UserError: An unknown name. The message has the nearest known one.
     """
     require_choice("pooling", name, POOLINGS)
     return name

@@ -163,6 +163,9 @@ def marks_segments(config: BackboneConfig, *, start: str | None) -> bool:
 
     Returns:
         False if the transformer has one segment, or the tokenizer puts both sentences in the same one.
+
+    Raises:
+        UserError: An adapter whose base is missing.
     """
     folder = encoder_folder(start) if start is not None else locate_folder(config.path)
     if folder is None:

@@ -36,6 +36,9 @@ class Prompts:
         default_prompt_name: Prompt of every sentence by default. None for no prompt.
         include_prompt: The tokens of the prompt count in pooling.
         added: Names that the folder has for sentence-transformers alone. Their texts repeat others.
+
+    Raises:
+        UserError: Values of a wrong type, or an unknown default.
     """
 
     texts: Mapping[str, str] = field(default_factory=dict)
@@ -265,6 +268,9 @@ class Templates:
             the rest keeps its positions (Jiang et al. 2022) · pads: padding replaces the sentence (Zhang et al. 2024).
         end_to_end: Gradients pass from stage 2 to stage 1.
         match_norm: Scale the state of stage 1 to the mean norm of a word embedding.
+
+    Raises:
+        UserError: Settings that exclude each other.
     """
 
     anchor: str

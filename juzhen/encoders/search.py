@@ -309,6 +309,9 @@ class ApproximateIndex:
             same lists with one byte for about four dimensions (Jégou et al. 2011,
             https://doi.org/10.1109/TPAMI.2010.57).
         encoder: Encoder of the embeddings. A search with another one is an error. None checks only the size.
+
+    Raises:
+        UserError: Documents that are no matrix, or an unknown kind.
     """
 
     def __init__(

@@ -273,13 +273,16 @@ class SentenceEncoder(ThresholdMixin, HubMixin, PassageMixin, PooledEncoder):
         return torch.from_numpy(vectors).to(self.device) if convert_to_tensor else vectors
 
     def size_of(self, truncate_dim: int | None = None) -> int:
-        """Dimensions of the embeddings that `encode` returns. Raises UserError if they exceed those of the encoder.
+        """Return the number of dimensions of the embeddings that `encode` returns.
 
         Args:
             truncate_dim: Number of dimensions to keep. None: all.
 
         Returns:
             The number.
+
+        Raises:
+            UserError: More dimensions than those of the encoder.
         """
         self.check_setting("truncate_dim", truncate_dim)
         return int(truncate_dim or self.truncate_dim or self.dim)
@@ -338,6 +341,9 @@ class SentenceEncoder(ThresholdMixin, HubMixin, PassageMixin, PooledEncoder):
         Returns:
             float32 matrix (first, second), higher = closer. A single text has no axis.
 
+        Raises:
+            UserError: Embeddings of another size, or texts that `encode` refuses.
+
         Example:
             >>> scores = SentenceEncoder.load("builtin/mini_zh").similarity("怎么退货", ["如何退货", "今天天气很好"])
             >>> bool(scores[0] > scores[1])
@@ -386,6 +392,9 @@ class SentenceEncoder(ThresholdMixin, HubMixin, PassageMixin, PooledEncoder):
 
         Returns:
             float32 array (pairs,), in order, higher = closer. A number for a single pair.
+
+        Raises:
+            UserError: As of `encode`, or numbers of first and second texts that differ.
 
         Example:
             >>> encoder = SentenceEncoder.load("builtin/mini_zh")
@@ -547,7 +556,7 @@ class PromptEncoder(TemplateEncoder, SentenceEncoder):
 
     @classmethod
     def around(cls, encoder: PooledEncoder, templates: Templates) -> "PromptEncoder":
-        """Wrap the backbone of an encoder in templates. Raises UserError if the encoder has a default prompt.
+        """Wrap the backbone of an encoder in templates.
 
         Args:
             encoder: The encoder.
@@ -555,6 +564,9 @@ class PromptEncoder(TemplateEncoder, SentenceEncoder):
 
         Returns:
             The new encoder.
+
+        Raises:
+            UserError: The encoder has a default prompt.
         """
         refuse_prompt(TEMPLATES, encoder.prompt)
         return cls(

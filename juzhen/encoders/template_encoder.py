@@ -22,7 +22,11 @@ from juzhen.encoders.tokens import TokenTable, runs, special_around
 
 @dataclass
 class TemplateTokens(Tokens):
-    """Sentences in their templates. `views` is the template number of each sentence, in packed order."""
+    """Sentences in their templates.
+
+    Args:
+        views: Number of each sentence's template, in packed order.
+    """
 
     views: Int[Tensor, "sentences"] = field(kw_only=True)
 
@@ -69,7 +73,12 @@ class Template:
 
 @dataclass(frozen=True)
 class Frame:
-    """The special tokens that the tokenizer puts before and after every input."""
+    """The special tokens that the tokenizer puts before and after every input.
+
+    Args:
+        before: Ids of those before.
+        after: Ids of those after.
+    """
 
     before: np.ndarray
     after: np.ndarray
@@ -212,6 +221,9 @@ class TemplateEncoder(PooledEncoder):
         templates: Templates and their reading.
         max_length: Tokens of the whole input. The attribute is the rest for the sentence with its special tokens after
             the longest template. Sentences are truncated, templates never.
+
+    Raises:
+        UserError: A tokenizer without a [MASK].
     """
 
     templates: Templates
@@ -297,15 +309,22 @@ class TemplateEncoder(PooledEncoder):
     def collate(
         self, token_lists: Sequence[Sequence[int] | np.ndarray], views: np.ndarray | None = None
     ) -> TemplateTokens:
-        """Pack sentences in their templates. `views` is the template number of each one. None takes the anchor
-        template.
+        """Pack sentences in their templates.
 
         Args:
             token_lists: Token ids of each sentence.
-            views: Template number of each sentence.
+            views: Number of each sentence's template. None: the template of anchors.
 
         Returns:
             Packed tokens.
+
+        Example:
+            >>> from juzhen import PromptEncoder
+            >>> from juzhen.encoders import load_encoder
+            >>> from juzhen.encoders.prompts import Templates
+            >>> encoder = PromptEncoder.around(load_encoder("builtin/mini_zh"), Templates("“[X]”的意思是[MASK]。"))
+            >>> len(encoder.collate(encoder.tokenize(["今天天气很好", "几天发货"])))
+            2
         """
         table = TokenTable.of(token_lists)
         views = np.zeros(len(table), dtype=np.int64) if views is None else np.asarray(views)

@@ -384,7 +384,11 @@ def tokenized(
 
 
 class MappedTable(TokenTable):
-    """A token table in a file. Another process gets the path and maps the file itself."""
+    """A token table in a file. Another process gets the path and maps the file itself.
+
+    Args:
+        stored: The file, and the shapes of its arrays.
+    """
 
     def __init__(self, stored: Stored) -> None:
         super().__init__(stored["ids"], stored["offsets"][:-1], stored["offsets"][1:])

@@ -203,6 +203,9 @@ class EncodingPlan(ABC):
         temperature: Divides scores before a softmax: that of cosines, or 1 for logits.
         sentences: All distinct texts that the encoder reads.
         pending: Numbers of the sentences in `examples`. The others are known and need not be computed.
+
+    Raises:
+        UserError: A ranking without queries or documents, or a set that the plan cannot score.
     """
 
     searches: ClassVar[bool] = True
@@ -550,6 +553,7 @@ class EmbeddingEvaluator(Evaluator):
     A back end encodes the sentences of a plan, except those in the cache.
 
     Args:
+        encoder: The encoder.
         backend: A BackendName. Any but torch must be able to export the encoder.
         cache_dir: Folder of cached embeddings. None: no cache.
         precision: Of the encoder. Embeddings of each precision are stored separately.
@@ -590,7 +594,11 @@ class EmbeddingEvaluator(Evaluator):
         self.encoder.reading(sides_of(symmetric)[0]).encode(query)
 
     def try_out(self) -> None:
-        """Raise UserError if the encoder cannot be exported, before training instead of after."""
+        """Export the encoder on trial, so that an error comes before training.
+
+        Raises:
+            UserError: The encoder cannot be exported.
+        """
         if self._name.is_graph:
             open_backend(self.encoder, self._name)
 

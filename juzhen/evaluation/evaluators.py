@@ -40,8 +40,13 @@ from juzhen.metrics.ranking import COSINE_TEMPERATURE
 class CrossEncoderPlan(EncodingPlan):
     """Scores every distinct pair of several sets once. (a, b) and (b, a) are two pairs.
 
-    Of the model's output for a pair, the first number is its score and the others are its class logits. Raises
-    UserError for a ranking without candidates: each query would have to be read with each document.
+    Of the model's output for a pair, the first number is its score and the others are its class logits.
+
+    Args:
+        sets, tasks: As of `EncodingPlan`.
+
+    Raises:
+        UserError: A ranking without candidates: each query would be read with each document.
     """
 
     temperature = 1.0
@@ -108,7 +113,11 @@ def _pair_matcher(ranking: RankingSet, scores: Float[np.ndarray, "pairs"]) -> Ma
 
 
 class PairEvaluator(Evaluator):
-    """A cross-encoder: the score of each pair, then its class logits if the head has classes."""
+    """A cross-encoder: the score of each pair, then its class logits if the head has classes.
+
+    Args:
+        encoder: The cross-encoder.
+    """
 
     unscored = UNSCORED_BY_PAIRS
     plan_type = CrossEncoderPlan
@@ -154,7 +163,12 @@ def pair_logits(encoder: PairEncoder, batch: Batch) -> Float[Tensor, "batch outp
 
 
 class LexicalPlan(EncodingPlan):
-    """Scores from the texts alone, by a method of `juzhen.metrics.lexical`. Needs no network."""
+    """Scores from the texts alone, by a method of `juzhen.metrics.lexical`. Needs no network.
+
+    Args:
+        sets, tasks: As of `EncodingPlan`.
+        method, tokens: As of `lexical_scores`.
+    """
 
     temperature = COSINE_TEMPERATURE
     examples = NOTHING
@@ -241,9 +255,13 @@ class LexicalPlan(EncodingPlan):
 
 
 class LexicalEvaluator(Evaluator):
-    """TF-IDF or overlap of terms, without an encoder. `method` and `tokens` as in `lexical_scores`.
+    """TF-IDF or overlap of terms, without an encoder.
 
-    Raises UserError for an unknown method, and if jieba is needed and not installed.
+    Args:
+        method, tokens: As of `lexical_scores`.
+
+    Raises:
+        UserError: An unknown method, or jieba is needed and not installed.
     """
 
     family: ClassVar[str] = "lexical"
@@ -265,11 +283,13 @@ class LexicalEvaluator(Evaluator):
 class BM25Plan(LexicalPlan):
     """Rankings by the terms that a query shares with a document, see `juzhen.metrics.lexical`.
 
-    Documents without a term of the query come last, in their order. Raises UserError for sets that are not
-    rankings.
+    Documents without a term of the query come last, in their order.
 
     Args:
         index: Builds the BM25 of a corpus.
+
+    Raises:
+        UserError: A set that is not a ranking.
     """
 
     def __init__(self, sets: Sets, *, index: Callable[[Sequence[str]], BM25] = BM25) -> None:
@@ -291,9 +311,13 @@ def _bm25_matcher(ranking: RankingSet, index: BM25) -> Matcher:
 
 
 class BM25Evaluator(LexicalEvaluator):
-    """BM25, without an encoder. Numbers as in `juzhen.metrics.lexical.BM25`.
+    """BM25, without an encoder.
 
-    Raises UserError if jieba is asked for and not installed.
+    Args:
+        tokens, k1, b: As of `juzhen.metrics.lexical.BM25`.
+
+    Raises:
+        UserError: jieba is requested and not installed.
     """
 
     unscored = UNSCORED_BY_BM25
@@ -313,8 +337,13 @@ THEIR_SIDES = np.array([Side.EVERY, Side.QUERY, Side.DOCUMENT, Side.QUERY], dtyp
 class VectorEvaluator(Evaluator):
     """Vectors computed elsewhere: by an encoder of another library, a server, or a function.
 
-    `encode_query` and `encode_document` of an encoder read the two sides of a ranking. Raises UserError for output
-    that is not vectors.
+    `encode_query` and `encode_document` of an encoder read the two sides of a ranking.
+
+    Args:
+        encoder: A function of texts, or an object with `encode`.
+
+    Raises:
+        UserError: Output that is not vectors.
     """
 
     plan_type = CosinePlan

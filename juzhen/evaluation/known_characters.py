@@ -41,6 +41,7 @@ class CharacterGroup:
     """Characters of one sort, each read alone.
 
     Attributes:
+        characters: Number of characters.
         unknown: Characters unknown to the encoder.
     """
 

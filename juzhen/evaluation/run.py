@@ -286,6 +286,7 @@ class EvaluationRun:
 
     Attributes:
         encoder: Of any family.
+        settings: Sets, hardware and options.
         cache_dir: Folder for token numbers of large sets, and for embeddings if `settings` cache them.
         progress: Show progress bars.
     """

@@ -25,7 +25,11 @@ Descriptions = dict[str, dict[str, Any]]
 
 @dataclass(frozen=True)
 class SavedRun:
-    """Folder with the result of a run, or of one stage of a curriculum."""
+    """Folder with the result of a run, or of one stage of a curriculum.
+
+    Args:
+        folder: The folder.
+    """
 
     folder: Path
 

@@ -163,13 +163,14 @@ class EvaluationSettings:
     def of(cls, config: Mapping[str, Any]) -> "EvaluationSettings":
         """Read the settings of a stored configuration. Keys added later get their neutral value.
 
-        Raises UserError for a key or a type that the schema no longer has.
-
         Args:
             config: The configuration.
 
         Returns:
             The settings.
+
+        Raises:
+            UserError: A key or a type that the schema no longer has.
         """
         values = {
             option.name: config[option.name] for option in dataclasses.fields(cls) if option.name in config

@@ -156,6 +156,8 @@ class TextSet:
     """The texts of one set, or a sample of them.
 
     Attributes:
+        name: Name of the set.
+        probe: Its texts, with classes and gold pairs where the set has them.
         of: Number of texts before sampling.
         class_names: By class number. Empty for a set without classes.
     """
@@ -279,6 +281,9 @@ def study(
 
     Returns:
         The embeddings' metrics, maps and neighbours.
+
+    Raises:
+        UserError: Too few texts for a map, an unknown map or colour, or an encoder without vectors.
     """
     colour = require_sets(sets, maps=maps, colour=colour)
     texts = [text for part in sets for text in part.probe.sentences]

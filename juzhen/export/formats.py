@@ -39,7 +39,11 @@ class Format(StrEnum):
         return None if self.graph is None else self.removesuffix("-int8")
 
     def require_packages(self) -> None:
-        """Raise UserError with the install command if a package for this format is missing."""
+        """Check that the packages for this format are installed.
+
+        Raises:
+            UserError: One is missing. The message has the command that installs it.
+        """
         needed = ["onnx", "onnxscript", "onnxruntime"] if self.graph else []
         needed += ["openvino"] if self.extra == "openvino" else []
         needed += ["nncf"] if self is Format.OPENVINO_INT8 else []

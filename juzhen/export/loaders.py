@@ -172,6 +172,9 @@ class Graph:
 
     Args:
         folder: Folder of the export.
+
+    Raises:
+        UserError: A file of an unknown kind or format, or a missing package.
     """
 
     def __init__(self, folder: Path) -> None:

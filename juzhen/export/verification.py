@@ -57,6 +57,9 @@ class Correlation:
     """Spearman × 100 of a set by the encoder and by the export, on the same rows.
 
     Args:
+        rows: Number of rows.
+        before: That of the encoder.
+        after: That of the export.
         whole: Correlation with all dimensions of the encoder's embeddings, if the export has fewer.
     """
 

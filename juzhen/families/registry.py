@@ -120,10 +120,12 @@ class PairScorer:
     """Scores of a finished run, or of two fused runs, computed without gradients in float32.
 
     Args:
+        fusion: Weights of two runs from `juzhen fuse`, in the order of the fit.
         folders: Of a run, or of an encoder. A cross-encoder gives logits, other encoders the cosine or their
             learnt form.
-        fusion: Weights of two runs from `juzhen fuse`, in the order of the fit. Raises UserError for other
-            runs.
+
+    Raises:
+        UserError: A folder without an encoder, or `fusion` of other runs.
     """
 
     def __init__(self, *folders: str | Path, fusion: Fusion | None = None) -> None:

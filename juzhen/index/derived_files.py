@@ -273,6 +273,7 @@ class QuickFiles:
 
     Args:
         numbers: Numbers of their texts, by position.
+        dense: Vectors of the texts. None: there are none.
         lexical: Arrays of BM25.
     """
 

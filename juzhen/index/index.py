@@ -131,10 +131,15 @@ class View:
     """Snapshot of an index.
 
     Args:
+        version: Changes with every write.
+        facts: Facts about the index, such as its encoder.
         numbers: Numbers of the texts by position: covered by derived files first, later ones after.
         covered: How many texts the derived files cover.
         alive: Which texts have not been removed.
+        dense: Vectors of the covered texts. None: there are none.
+        later: Vectors of the later texts.
         stored: BM25 arrays of the covered texts, or None.
+        lexical: BM25 over all texts. None until a search needs it.
     """
 
     version: tuple[int, ...]
@@ -197,6 +202,9 @@ class Index:
         folder: The folder. None: in memory.
         encoder: Encodes queries. None allows BM25 only.
 
+    Raises:
+        UserError: An encoder with other weights or settings than those of the index.
+
     Example:
         >>> from juzhen import SentenceEncoder
         >>> from juzhen.index import Rows, index_in_memory
@@ -221,7 +229,7 @@ class Index:
     @classmethod
     @takes_peer_options
     def open(cls, folder: str | Path, encoder: SentenceEncoder | None = None) -> Self:
-        """Open an index in a folder. Raises UserError if it is missing, or was built with other weights.
+        """Open an index in a folder.
 
         Args:
             folder: The index folder.
@@ -229,6 +237,9 @@ class Index:
 
         Returns:
             The index.
+
+        Raises:
+            UserError: The index is missing, or was built with other weights.
         """
         folder = Path(folder)
         require_index(folder)
@@ -514,6 +525,7 @@ def prepare_queries(
         encoder: Decides about length 1 and a learnt form of scores.
         vectors: Output of `encode_query`.
         dim: First dimensions to keep.
+        count: Number of queries.
 
     Returns:
         float32 vectors of `dim` numbers.

@@ -188,7 +188,15 @@ def _facts_of_collection(client: Any, name: str, address: str) -> dict[str, Any]
 
 
 class QdrantIndex:
-    """As `Index`, with vectors alone: `mode` is dense."""
+    """As `Index`, with vectors alone: `mode` is dense.
+
+    Args:
+        client: Client of Qdrant.
+        name: Name of the collection.
+        facts: Facts about the index, such as its encoder.
+        encoder: Encodes queries.
+        address: Address of the server, for messages.
+    """
 
     modes = ("dense",)
 

@@ -65,10 +65,7 @@ WAY_OUT = "Name the folder of an index, or build it anew: juzhen index build."
 Portion = tuple[Int[np.ndarray, "some"], Float[np.ndarray, "some dim"]]
 
 Where = Mapping[str, Any]
-"""Name of metadata → the value that a text must have, or a list of values of which it must have one.
-
-A text whose metadata is a list has each of its items.
-"""
+"""Name of metadata → a value, or a list of values of which a text must have one. A text has each item of its lists."""
 
 
 class IndexFacts(TypedDict):
@@ -95,6 +92,8 @@ class StoredRow(NamedTuple):
 
     Args:
         number: Never reused for another text.
+        id: Its id.
+        text: The text.
         metadata: As JSON.
         document: Id of its document, if it is a passage.
         span: Start and end in the document's characters.
@@ -258,6 +257,11 @@ class Store:
         return self._loaded(rows[0][0]) if rows else None
 
     def set_facts(self, **facts: Any) -> None:
+        """Store facts about the index.
+
+        Args:
+            **facts: Values for JSON. A known name gets the new value.
+        """
         encode = json.JSONEncoder(ensure_ascii=False, default=as_plain).encode
         rows = [(name, encode(value)) for name, value in facts.items()]
         self._connection.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", rows)
@@ -378,7 +382,7 @@ class Store:
                 raise self.damaged(f"the {what} of number {number} is not the one that was stored")
 
     def num_documents(self) -> int:
-        """Number of distinct documents of which it holds passages."""
+        """Return the number of distinct documents of which it holds passages."""
         return int(self._all("SELECT count(DISTINCT document) FROM passages")[0][0])
 
     def absent(self, ids: Sequence[str]) -> list[str]:
@@ -393,18 +397,22 @@ class Store:
         return [name for name in ids if not self._all(f"SELECT 1 FROM {self._named} = ? LIMIT 1", name)]
 
     def check_ids(self) -> None:
-        """Raise UserError for an id that is a blob. It equals no text, so a removal or a replacement would miss it."""
+        """Check that ids are texts. A blob equals no text, so a removal or a replacement would miss it.
+
+        Raises:
+            UserError: An id that is a blob.
+        """
         for table, column in (("texts", "id"), ("passages", "document")):
             if self._all(f"SELECT 1 FROM {table} WHERE typeof({column}) != 'text' LIMIT 1"):
                 raise self.damaged(f"{column} in {table} is no text")
 
     def numbers(self) -> Int[np.ndarray, "texts"]:
-        """Numbers of all texts, int64, rising."""
+        """Return the numbers of all texts, int64 (texts,), rising."""
         rows = self._all("SELECT number FROM vectors ORDER BY number")
         return np.fromiter((number for (number,) in rows), dtype=np.int64, count=len(rows))
 
     def num_texts(self) -> int:
-        """Number of texts, or of passages."""
+        """Return the number of texts, or of passages."""
         return int(self._all("SELECT count(*) FROM texts")[0][0])
 
     def matching(self, where: Where) -> Int[np.ndarray, "some"]:
@@ -543,7 +551,7 @@ class Store:
             above = rows[-1][0]
 
     def generation(self) -> tuple[str, bytes] | None:
-        """Name of the quick files that are in force, and the numbers of the texts that they hold, by position."""
+        """Return the name of the quick files in force and their texts' numbers by position, or None without them."""
         return next(iter(self._all("SELECT name, numbers FROM generations")), None)
 
     def set_generation(self, name: str, numbers: bytes) -> None:
@@ -670,16 +678,7 @@ def is_value(value: Any) -> bool:
 
 
 def _open_database(path: Path | None, *, writes: bool, patience: float) -> sqlite3.Connection:
-    """Open a database. Committed transactions are on the disk, also after a kill. Threads must take turns.
-
-    Args:
-        path: The file. None keeps the database in memory.
-        writes: False: nothing is changed, and commits of other processes become visible.
-        patience: Seconds to wait for another process that writes.
-
-    Raises:
-        sqlite3.Error: It cannot be opened.
-    """
+    """Open a database. Committed transactions are on the disk, also after a kill. Threads must take turns."""
     if path is None:
         return sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
     address = f"{path.absolute().as_uri()}?mode={'rwc' if writes else 'ro'}"

@@ -61,6 +61,9 @@ class Rows:
         dropped: Number of faulty rows left out.
         notes: Remarks on how the table was read.
 
+    Raises:
+        UserError: Numbers of texts, ids and metadata that differ.
+
     Example:
         >>> shops = [{"shop": "A"}, {"shop": "B"}]
         >>> Rows(["怎么退货", "几天发货"], ids=["a", "b"], metadata=shops, fields=["shop"]).dropped
@@ -429,6 +432,9 @@ def index_in_memory(encoder: SentenceEncoder, rows: Rows) -> Index:
 
     Returns:
         The index.
+
+    Raises:
+        UserError: Texts that cannot be encoded.
 
     Example:
         >>> from juzhen import SentenceEncoder

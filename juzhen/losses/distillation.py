@@ -14,7 +14,15 @@ from juzhen.losses.scores import all_cosines, full_precision, row_cosine
 
 
 class TeacherLoss(Loss):
-    """Base of losses that compare a student's embeddings of single texts with a teacher's."""
+    """Base of losses that compare a student's embeddings of single texts with a teacher's.
+
+    Example:
+        >>> class Distance(TeacherLoss):
+        ...     def with_logs(self, projected, teacher):
+        ...         return (projected - teacher).norm(dim=1).mean(), self.nearness(projected, teacher)
+        >>> Distance()(torch.eye(2), torch.eye(2))
+        tensor(0.)
+    """
 
     input_kinds = (Kind.SENTENCE,)
     input_type = "teacher"

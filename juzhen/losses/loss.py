@@ -260,6 +260,20 @@ class Sum(Loss):
 
     Its contrast is that of the least demanding part with a weight above 0. The subclass declares everything else
     that its parts need, including `is_batchwise` and `is_ranking`.
+
+    Example:
+        >>> import torch
+        >>> from juzhen.losses import CoSENT, CosineSimilarity
+        >>> class Both(Sum):
+        ...     input_kinds, input_type, is_batchwise = CoSENT.input_kinds, "scores", True
+        ...
+        ...     def parts(self):
+        ...         return {"order": (1.0, CoSENT()), "error": (0.5, CosineSimilarity())}
+        ...
+        ...     def with_logs(self, scores, targets):
+        ...         return self.total(scores=scores, targets=targets)
+        >>> Both()(torch.tensor([0.9, 0.2]), torch.tensor([1.0, 0.0]))
+        tensor(0.0125)
     """
 
     def __post_init__(self) -> None:

@@ -67,6 +67,17 @@ class Modifier(Loss):
 
     Raises:
         UserError: An inner loss with parameters of one embedding size, or without embeddings and scores.
+
+    Example:
+        >>> from juzhen.losses import CoSENT
+        >>> class Halved(Modifier):
+        ...     input_type = "cosines"
+        ...     takes = ("scores", "cosines")
+        ...
+        ...     def with_logs(self, scores, targets):
+        ...         return self.inner.with_logs(scores / 2, targets)
+        >>> Halved(of=CoSENT())(torch.tensor([0.9, 0.2]), torch.tensor([1.0, 0.0]))
+        tensor(0.0009)
     """
 
     input_kinds = ()

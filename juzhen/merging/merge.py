@@ -62,7 +62,12 @@ class DevScore:
 
 
 class Tried:
-    """Caches scores: each mixture is measured once, at most `trials` in all."""
+    """Caches scores: each mixture is measured once, at most `trials` in all.
+
+    Args:
+        score: Measures a mixture.
+        trials: Maximal number of measurements.
+    """
 
     def __init__(self, score: Score, trials: int) -> None:
         self._score, self._trials = score, trials
@@ -168,8 +173,10 @@ class Models:
     All are in memory: 4 bytes per parameter of each model and of the result, plus the needs of a method for one tensor.
 
     Args:
+        encoders: The loaded encoders.
         names: Names for messages.
         base: The encoder that the models started from.
+        base_name: Name of the base for messages.
 
     Raises:
         UserError: Encoders that cannot be merged. Nothing has been computed then.
@@ -208,6 +215,7 @@ class Models:
         """Return `self.encoder` with merged weights. Each call overwrites the last.
 
         Args:
+            method: A name of METHODS.
             weights: One per model.
             density, scale, seed: As in `juzhen.merge`.
 
@@ -321,7 +329,14 @@ Weights = Sequence[float] | Literal["dev"] | None
 
 @dataclass(frozen=True)
 class MergeRecipe:
-    """Recipe of a merge. Numbers as in `merge`. Raises UserError for invalid numbers."""
+    """Recipe of a merge.
+
+    Args:
+        method, weights, density, scale, seed, trials: As of `merge`.
+
+    Raises:
+        UserError: A number outside its limits.
+    """
 
     method: str = "linear"
     weights: Weights = None

@@ -79,8 +79,7 @@ def multislerp(
     """Average tensors on a sphere: in the tangent space at their weighted mean, and back.
 
     Directions and lengths are averaged separately (Goddard 2024,
-    https://goddard.blog/posts/multislerp-wow-what-a-cool-idea). Raises ValueError if the directions cancel
-    out.
+    https://goddard.blog/posts/multislerp-wow-what-a-cool-idea).
 
     Args:
         tensors: The tensor of each model.
@@ -88,6 +87,9 @@ def multislerp(
 
     Returns:
         The merged tensor.
+
+    Raises:
+        ValueError: The directions cancel out.
     """
     shares = torch.tensor(weights, dtype=tensors[0].dtype)
     shares = shares / shares.sum()

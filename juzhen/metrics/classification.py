@@ -45,10 +45,12 @@ class TransferScore:
         accuracy: On the judged rows.
         f1: F1 of label 1, or macro F1 for more than two classes. None if no row has label 1, or all rows are
             of one class.
-        low, high: Bootstrap interval of the accuracy over the judged rows. None without samples.
         majority: Accuracy of always predicting the most frequent class.
         learnt_from: Number of training rows of the classifier.
+        rows: Number of judged rows.
         how: train → test, or folds without a test split.
+        strength: C of the logistic regression: inverse strength of its penalty.
+        low, high: Bootstrap interval of the accuracy over the judged rows. None without samples.
     """
 
     accuracy: float

@@ -532,6 +532,9 @@ def row_frame(scored: Mapping[str, Scored], texts: Mapping[str, Sequence[str]]) 
     Args:
         scored: Label of a run → its rows, the first run first.
         texts: Name of a text column → texts.
+
+    Returns:
+        The table.
     """
     runs = list(scored.values())
     frame = runs[0].rows.frame[[name for name in (*PLACES, "gold") if name in runs[0].rows.columns]].copy()
@@ -554,6 +557,9 @@ def flipped_rows(frame: "pd.DataFrame", first: Scored, last: Scored) -> "pd.Data
         frame: Output of `row_frame`.
         first: Rows of the first run.
         last: Rows of the last run. Without decisions all rows with another error are selected.
+
+    Returns:
+        Rows of `frame`.
     """
     if first.right is not None and last.right is not None:
         frame = frame[first.right != last.right]

@@ -344,7 +344,7 @@ class _TieGroups:
 
 
 def finite(values: np.ndarray, name: str) -> np.ndarray:
-    """The values rounded to float32 and widened to float64. Raises ValueError for the first that is not finite.
+    """Return values rounded to float32 and widened to float64.
 
     Args:
         values: One value for each row.
@@ -352,6 +352,9 @@ def finite(values: np.ndarray, name: str) -> np.ndarray:
 
     Returns:
         float64 array.
+
+    Raises:
+        ValueError: A value that is not finite.
     """
     column = np.asarray(values, dtype=np.float32).astype(np.float64)
     broken = np.flatnonzero(~np.isfinite(column))

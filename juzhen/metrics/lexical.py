@@ -67,13 +67,16 @@ def terms(
 
 
 def cut_of(tokens: str) -> Callable[[str], list[str]]:
-    """Find the splitter of Chinese terms by name. Raises UserError for unknown names or missing jieba.
+    """Find the splitter of Chinese terms by name.
 
     Args:
         tokens: "characters" or "jieba".
 
     Returns:
         The splitter.
+
+    Raises:
+        UserError: An unknown name, or jieba is not installed.
     """
     require_choice("tokens", tokens, TOKENS)
     if tokens == CHARACTERS:

@@ -83,7 +83,10 @@ def accepted_rows(
     """Rows that score at least the threshold. None if threshold is None, and a label has fewer than two rows.
 
     Args:
+        scores: Score of each row, higher = closer.
+        labels: 0 or 1 for each row.
         threshold: Score from which a row is accepted. None: as in `decision_quality`.
+        objective: Metric that the threshold maximises if none is given.
 
     Returns:
         bool array (rows,), or None.
@@ -96,8 +99,10 @@ class Decisions(NamedTuple):
     """Quality of the answers of a threshold, as fractions. None where undefined.
 
     Attributes:
+        accuracy: Share of correct answers.
         precision: TP / (TP + FP).
         recall: TP / (TP + FN).
+        f1: Harmonic mean of precision and recall.
     """
 
     accuracy: float | None = None

@@ -76,9 +76,14 @@ class DenseRetriever(Retriever):
     Queries and corpus are encoded at the first use, which takes (queries + documents) × dim × 4 bytes.
 
     Args:
+        encoder: The encoder.
+        ranking: Queries and corpus.
         index: exact, or an index of FAISS.
         query_prompt, document_prompt: Names of the encoder's prompts. Default: its prompts for queries and documents of
             such a ranking (`RankingSet.symmetric`), else its default prompt.
+        batch_tokens: Tokens of a batch.
+        cache: Folder of cached embeddings. None: no cache.
+        progress: Show a progress bar. None: on a terminal.
 
     Raises:
         UserError: As `SentenceEncoder.encode`.
@@ -167,7 +172,11 @@ def _best_of_all(
 
 
 class BM25Retriever(Retriever):
-    """Documents by BM25 (`juzhen.metrics.lexical`). Only documents that share a term with the query are found."""
+    """Documents by BM25 (`juzhen.metrics.lexical`). Only documents that share a term with the query are found.
+
+    Args:
+        ranking: Queries and corpus.
+    """
 
     name = digest = "bm25"
 
@@ -284,9 +293,13 @@ def _ordered(pool: Pool) -> Pool:
 class AsymmetricRetriever(Retriever):
     """Documents by the exact scores of an `AsymmetricEncoder`. Every document is scored.
 
-    Queries and corpus are encoded at the first use: dim × 4 bytes for each token, or 8 bytes for each nonzero number of
-        a
-    sparse encoder. It takes the options of `DenseRetriever` and ignores the cache.
+    Queries and corpus are encoded at the first use: dim × 4 bytes for each token, or 8 bytes for each nonzero number
+    of a sparse encoder.
+
+    Args:
+        encoder, ranking, name, batch_tokens, progress: As of `DenseRetriever`.
+        index, query_prompt, document_prompt: Only their defaults.
+        cache: Not used.
 
     Raises:
         UserError: An index other than exact, or a prompt by name.

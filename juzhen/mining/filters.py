@@ -66,6 +66,7 @@ class Known:
     """Facts about queries and documents that need no score.
 
     Args:
+        ranking: Queries, documents and answers.
         evaluation: Sets whose sentences must not become negatives.
     """
 
@@ -341,6 +342,7 @@ class PositiveThreshold:
     With `positive_reference=own` it is the highest. Candidates above the highest are dropped in every row.
 
     Args:
+        score: The score.
         document: The positive with this score.
         next: Score of the next positive, NaN if there is only one.
         least: Lowest score of a positive.
@@ -372,6 +374,10 @@ class Miner:
     """Mines the queries of a set, shard by shard. The first source scores.
 
     Args:
+        ranking: Queries and corpus.
+        sources: Sources of candidates.
+        known: Facts about queries and documents.
+        options: Numbers of candidates and limits of scores.
         judge: Scores of a cross-encoder, to which max_score then applies.
     """
 

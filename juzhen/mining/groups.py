@@ -25,7 +25,12 @@ ROUNDING = 1e-6
 
 
 class Paraphrase(NamedTuple):
-    """Two texts, by their numbers from 0, the lower one first, and their cosine."""
+    """Two texts and their cosine.
+
+    Args:
+        first, second: Numbers of the texts, from 0, the lower one first.
+        score: The cosine.
+    """
 
     first: int
     second: int

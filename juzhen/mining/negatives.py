@@ -170,6 +170,8 @@ class MiningResult:
     `positive_reference=own` also `chosen_for` and `masked_for`: the positives of these rows.
 
     Args:
+        ranking: Queries and corpus.
+        options: Options of the run.
         shards: Files of candidates, in query order.
         identity: Settings that decide them: options, seed, digests of weights, texts and labels.
         measured: Further measurements: fitted threshold, recall of indexes.

@@ -117,6 +117,9 @@ def collect(*folders: str | Path, report: Callable[[str], None], with_debug: boo
 
     Returns:
         The results, in the order of their paths.
+
+    Raises:
+        UserError: A folder that is missing, or has no result below it.
     """
     found: dict[Path, Result] = {}
     for folder in folders:

@@ -28,16 +28,20 @@ class Published:
     """One figure of one source, with its names translated into ours.
 
     Attributes:
+        source: Key of the source.
+        table, model: Table and model of the source, in its words.
         setup: Setup in the words of the source.
         trained_on: As in juzhen.report.training.Training, or "" if the training sets have no equivalent here.
         split: Split, or "" if the source does not name it.
         dataset: Set, or "" if nothing here scores the same.
+        metric: Metric, in our words.
         percent: The figure, ×100 if `unit` is percent.
         family: As in juzhen.report.training.Training.
         loss: As in juzhen.report.training.Training, or "" if the source does not name it.
         supervision: "none" if the source excludes labels, or "" if it does not name it.
         standing: One of STANDINGS. Only measurements are references.
         or_trained_on: Another training, if the source contradicts itself.
+        unit: percent, or the unit of another figure.
         bound: "at least", "at most", "about", or "to 87" for a range. "" for a plain figure.
         named: Paper or leaderboard that the source names.
         note: A note for the reader.
@@ -237,6 +241,11 @@ class Comparison:
     """A cell of ours with a published number or claim, or with the reason for a missing reference.
 
     Attributes:
+        row: Our row, in words.
+        setup: Its backbone and loss, in words.
+        column: `split/dataset`.
+        ours: Our cell.
+        published: The figure. None without a reference.
         verdict: `matches`, `differs by +1.3` (ours minus theirs, in points) or `no reference`. For a claim
             `reached` or `2.3 short`.
         stands_in: How our row was trained on less than theirs, or "".

@@ -65,6 +65,8 @@ class Transfer:
     """Scores ×100 of a matrix over chosen columns, one line per row.
 
     Attributes:
+        matrix: The matrix.
+        columns: `split/dataset` of each chosen column.
         zero_shot: True if a row was not trained on the set and has not seen its rows.
         before: (trained row, column) → row of its initial weights. If there are several, the most similar one with a
             score.
@@ -339,7 +341,13 @@ def _last_of(row: Row) -> Result:
 
 @dataclass(frozen=True)
 class Cost:
-    """A column of the table of costs: heading, value for a row and the stages of its seeds, and format."""
+    """A column of the table of costs.
+
+    Args:
+        heading: Heading of the column.
+        of: Value of a row and the stages of its seeds.
+        text: Format of the value.
+    """
 
     heading: str
     of: Callable[[Row, Sequence[Stages]], Any]
@@ -413,7 +421,13 @@ WHOLE = "whole"
 
 
 class SizeCurve(NamedTuple):
-    """Scores of a row on a set by embedding size. None is the full size."""
+    """Scores of a row on a set by embedding size.
+
+    Args:
+        row: The row.
+        column: `split/dataset`.
+        cells: Dimensions → cell. None is the full size.
+    """
 
     row: Row
     column: str

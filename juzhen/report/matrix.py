@@ -114,6 +114,7 @@ class Row:
         setup: Backbone and loss in words.
         results: Seed → results of its runs, oldest first.
         names: Names from sweeps.
+        label: Name of the row in tables.
         cells: `split/dataset` → cell. Missing scores are absent.
         reasons: `split/dataset` → reason for a missing score.
     """
@@ -228,6 +229,7 @@ class Matrix:
     Attributes:
         metric: Metric of all columns, or the most common one if each column has its main metric.
         measures: Column → metric.
+        rows: The rows, best first.
         runs: One line per run, oldest first, and one for its scored initial weights, as in Result.
         columns: `split/dataset` keys in the order of the benchmark. A column has one split.
         counted: One of these for each set with `metric`, for averages of one metric that count each set once.

@@ -284,7 +284,11 @@ class AuditFile(TypedDict):
 
 
 class Audit:
-    """The cells of an audit file of `juzhen leaks`. Its `lcqmc/dev` is the column `dev/lcqmc`."""
+    """The cells of an audit file of `juzhen leaks`. Its `lcqmc/dev` is the column `dev/lcqmc`.
+
+    Args:
+        report: Content of the file.
+    """
 
     def __init__(self, report: Mapping[str, Any]) -> None:
         self.train = {name.split("/")[0] for name in report["train"]}

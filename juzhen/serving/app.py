@@ -185,7 +185,11 @@ def _read_pairs(name: str, content: bytes, header: bool | None, sheet: str | Non
 
 
 class Clients:
-    """Answers of a service in the forms of other servers."""
+    """Answers of a service in the forms of other servers.
+
+    Args:
+        service: The service.
+    """
 
     def __init__(self, service: Service) -> None:
         self._service = service

@@ -48,7 +48,11 @@ class Ticket:
 
     Args:
         client: Key by which requests take turns.
+        engine: Function that computes the inputs.
+        inputs: The inputs.
         lengths: Tokens of each input.
+        answer: Gets the rows of all inputs.
+        next: Index of the first input that no batch has taken.
     """
 
     client: str

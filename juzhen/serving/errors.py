@@ -26,8 +26,11 @@ class RequestError(Exception):
     """An answer other than 200.
 
     Args:
+        status: HTTP status.
+        message: The message.
         param: Wrong field of the request.
         code: Error code for programs, such as model_not_found.
+        retry_after: Seconds until another try may succeed. 0: not stated.
     """
 
     def __init__(

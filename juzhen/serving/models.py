@@ -105,6 +105,9 @@ class Embedder:
         name: Name of the model in replies.
         backend: Such as "torch" or "onnx".
         threshold: Name of a set, or a number as text. None: the encoder's own.
+
+    Raises:
+        UserError: A backend that cannot compute the encoder, or an unknown threshold.
     """
 
     def __init__(
@@ -125,7 +128,7 @@ class Embedder:
             raise UserError(f"{name}: {error}. Replace the weights, or choose the back end torch.") from error
 
     def reader(self, prompt_name: str | None, input_type: str | None) -> SentenceEncoder:
-        """Return the encoder with the requested prompt. Raises RequestError for an unknown prompt.
+        """Return the encoder with the requested prompt.
 
         Args:
             prompt_name: Name of a prompt of the encoder.
@@ -133,6 +136,9 @@ class Embedder:
 
         Returns:
             The encoder.
+
+        Raises:
+            RequestError: An unknown prompt.
         """
         key = prompt_name, input_type
         if key not in self._readers:
@@ -152,8 +158,6 @@ class Embedder:
     ) -> tuple[list[tuple[np.ndarray, int]], np.ndarray, int]:
         """Return the inputs of `compute` for each text, their lengths, and the number of truncated texts.
 
-        Raises RequestError for a text that is longer than the encoder reads, unless it may be truncated.
-
         Args:
             texts: The texts.
             reader: The encoder with its prompt.
@@ -162,6 +166,9 @@ class Embedder:
 
         Returns:
             Inputs, lengths in tokens, and the number of truncated texts.
+
+        Raises:
+            RequestError: A text that is longer than the encoder reads, unless it may be truncated.
         """
         check_texts(texts, called=f"{param}: text")
         table = reader.tokenize(texts)
@@ -182,14 +189,15 @@ class Embedder:
     ) -> tuple[list[tuple[np.ndarray, int]], np.ndarray]:
         """Return the inputs of `compute` for lists of token ids, and their lengths. The ids are not changed.
 
-        Raises RequestError for token ids of another tokenizer.
-
         Args:
             lists: Lists of token ids.
             param: Name of the field, for messages.
 
         Returns:
             Inputs, and lengths in tokens.
+
+        Raises:
+            RequestError: Token ids of another tokenizer.
         """
         before, after = self._special
         for number, ids in enumerate(lists):
@@ -317,11 +325,14 @@ class Reranker:
 
 
 def require_finite(numbers: np.ndarray, *, may_be_zero: bool = True) -> None:
-    """Raise FloatingPointError for NaN, infinity, or a forbidden vector of zeros.
+    """Check that vectors or scores are finite.
 
     Args:
         numbers: Vectors or scores, (rows, …).
         may_be_zero: False: a vector of zeros is an error too.
+
+    Raises:
+        FloatingPointError: NaN, infinity, or a forbidden vector of zeros.
     """
     if not sound_rows(numbers, may_be_zero=may_be_zero).all():
         raise FloatingPointError("the model gave NaN or infinity")
@@ -348,7 +359,7 @@ class Corpus:
     def search(
         self, queries: list[str], body: SearchBody, depth: int, vectors: np.ndarray | None
     ) -> list[list[IndexHit]]:
-        """Search the index. Raises RequestError for a filter or a mode that does not suit it.
+        """Search the index.
 
         Args:
             queries: The queries.
@@ -358,6 +369,9 @@ class Corpus:
 
         Returns:
             The hits of each query.
+
+        Raises:
+            RequestError: A filter or a mode that does not suit the index.
         """
         where = body.filter or None
         with naming("mode", "filter", "per_document"):
@@ -383,13 +397,16 @@ class Corpus:
 
 
 def require_corpus(corpus: Corpus | None) -> Corpus:
-    """Return the corpus. Raises RequestError without one.
+    """Return the corpus.
 
     Args:
         corpus: The corpus, or None.
 
     Returns:
         The corpus.
+
+    Raises:
+        RequestError: The server has none.
     """
     if corpus is None:
         raise RequestError(404, "there is nothing to search. Start the server with --index", code="no_index")
@@ -397,7 +414,7 @@ def require_corpus(corpus: Corpus | None) -> Corpus:
 
 
 def depth_of(queries: list[str], body: SearchBody, *, most_pairs: int) -> int:
-    """Hits of each query that are looked up. Raises RequestError for more than a request may have.
+    """Return how many hits of each query are looked up.
 
     Args:
         queries: The queries.
@@ -406,6 +423,9 @@ def depth_of(queries: list[str], body: SearchBody, *, most_pairs: int) -> int:
 
     Returns:
         Number of hits for each query.
+
+    Raises:
+        RequestError: More hits than a request may have.
     """
     depth = max(body.top_k, RERANKED) if body.rerank else body.top_k
     most = most_pairs if body.rerank else MOST_HITS
@@ -450,11 +470,14 @@ class ServedModels:
 
 
 def require_model(name: str | None, served: Sequence[str]) -> None:
-    """Raises RequestError for the name of a model that is not served. None: whichever is served.
+    """Check that a model is served.
 
     Args:
         name: Name in the request, or None.
         served: Names of the served models.
+
+    Raises:
+        RequestError: The name of another model. None names whichever is served.
     """
     if name is not None and name not in served:
         hint = nearest(name, served) if len(name) < 200 else f"Known: {', '.join(served)}"

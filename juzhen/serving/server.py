@@ -92,6 +92,9 @@ class Connection(HttpToolsProtocol):
 
     `close_if_late` is called periodically. It closes clients that send nothing or a byte now and then. Clients
     that send much without a request are closed too, because httptools would keep all of it.
+
+    Args:
+        config, server_state, app_state: As of uvicorn's protocol.
     """
 
     shared: Connections
@@ -216,11 +219,7 @@ class JsonLines(logging.Handler):
 
 
 def _log_settings() -> dict[str, Any]:
-    """Settings of the server's log, which writes one JSON line for each record.
-
-    Returns:
-        Dictionary for `logging.config.dictConfig`.
-    """
+    """Settings for `logging.config.dictConfig`: one JSON line for each record."""
     settings = {"handlers": ["json"], "level": "WARNING", "propagate": False}
     return {
         "version": 1,
@@ -239,6 +238,9 @@ class RequestMiddleware:
     """An ASGI middleware.
 
     Args:
+        app, service: The ASGI application, and the service behind it.
+        keys: API keys. Without any, every client is served.
+        paths: Paths that the application answers.
         is_local: The server listens on the loopback only. Without keys it then refuses other host names, because a
             foreign page with such a name could make a browser ask here (DNS rebinding).
     """
@@ -382,6 +384,9 @@ class Server(uvicorn.Server):
 
     Args:
         load: Loads the models, also for each reload.
+        models: Models of the start.
+        bound: Bound socket.
+        limits, keys: Limits of requests, and API keys.
         when_ready: Called when requests are answered.
     """
 

@@ -60,7 +60,10 @@ class RequestLog:
     """Facts about one request for the log, without its texts.
 
     Args:
+        client: Name of the client.
         gone: Waits until the client has closed its connection, after the body was read.
+        texts: Number of texts.
+        tokens: Number of tokens.
         cut: Number of truncated texts.
         unknown: Number of texts with unknown characters.
     """
@@ -78,8 +81,11 @@ class Ranking:
     """Documents ranked by their scores.
 
     Args:
+        judge: The model that scored.
+        texts: The documents.
         scores: Scores of all texts, as the model gives them.
         order: Positions of the returned texts, best first.
+        warnings: Warnings for the client.
     """
 
     judge: Embedder | Reranker
@@ -102,7 +108,13 @@ class Ranking:
 
 
 class Service:
-    """Answers requests with the models of `load`. Create it in a running event loop."""
+    """Answers requests with the models of `load`. Create it in a running event loop.
+
+    Args:
+        load: Loads the models, also for each reload.
+        models: Models of the start.
+        limits: Limits of requests.
+    """
 
     def __init__(self, load: Callable[[], ServedModels], models: ServedModels, limits: Limits) -> None:
         self.models, self.limits = models, limits
@@ -126,8 +138,7 @@ class Service:
         """Answer /v1/embeddings: texts, or lists of token ids.
 
         Args:
-            body: Checked body of the request.
-            facts: Counts of the request, which are added to.
+            body, facts: Checked body of the request, and its counts, which are added to.
 
         Returns:
             The reply in the form of OpenAI. Its data are an iterator.
@@ -220,8 +231,7 @@ class Service:
         """Answer /similarity: each text of one list with each of another.
 
         Args:
-            body: Checked body of the request.
-            facts: Counts of the request, which are added to.
+            body, facts: Checked body of the request, and its counts, which are added to.
 
         Returns:
             Scores (first, second), null below `min_score`, and decisions if the encoder has a threshold.
@@ -245,8 +255,7 @@ class Service:
         """Answer /score: a score for each pair, of the encoder or of the named cross-encoder.
 
         Args:
-            body: Checked body of the request.
-            facts: Counts of the request, which are added to.
+            body, facts: Checked body of the request, and its counts, which are added to.
 
         Returns:
             Scores (pairs,), null below `min_score`, and decisions if the model has a threshold.
@@ -326,8 +335,7 @@ class Service:
         """Answer /search: the nearest texts of the index for each query.
 
         Args:
-            body: Checked body of the request.
-            facts: Counts of the request, which are added to.
+            body, facts: Checked body of the request, and its counts, which are added to.
 
         Returns:
             Hits of each query, best first, as an iterator.
@@ -417,8 +425,7 @@ class Service:
         """Rank the documents of a request by a cross-encoder, or else by the embeddings.
 
         Args:
-            body: Checked body of the request.
-            facts: Counts of the request, which are added to.
+            body, facts: Checked body of the request, and its counts, which are added to.
 
         Returns:
             At most `top_n` documents, those below `min_score` left out.
@@ -452,8 +459,7 @@ class Service:
         """Answer /v1/rerank and /v2/rerank.
 
         Args:
-            body: Checked body of the request.
-            facts: Counts of the request, which are added to.
+            body, facts: Checked body of the request, and its counts, which are added to.
 
         Returns:
             The reply in the form of Cohere and Jina, with shares from 0 to 1 as scores.
@@ -482,7 +488,7 @@ class Service:
         }
 
     def listed(self) -> dict[str, Any]:
-        """List the models in OpenAI's form."""
+        """Return the models in OpenAI's form."""
         models, data = self.models, []
         card = {"object": "model", "created": models.created, "owned_by": "juzhen"}
         for name, embedder in models.embedders.items():
@@ -541,10 +547,7 @@ class Service:
     async def _tokenized(
         self, engine: Any, texts: Sequence[str], work: Callable[[], Any], facts: RequestLog
     ) -> Any:
-        """What `work` makes of texts, in a thread where it takes long, or where the tokenizer is at work already.
-
-        What the model does not know of them is counted.
-        """
+        """What `work` makes of texts, in a thread if it takes long or the tokenizer is busy. Counts unknown texts."""
 
         def counted() -> Any:
             with collected() as seen:
@@ -660,7 +663,6 @@ def _same(score: float, threshold: float | None) -> dict[str, bool]:
 
 
 def _require_whole(num_cut: int, body: ReadBody | RerankBody | ScoreBody, param: str, most: int) -> None:
-    """Raises RequestError where texts are too long for a model, and the request does not let them be cut."""
     if num_cut and body.truncate in (False, None, "NONE"):
         problem = f"{num_cut:,} are longer than the {most} tokens that the model reads"
         way_out = "send shorter texts, or truncate: true"

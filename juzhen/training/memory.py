@@ -82,6 +82,8 @@ class StepPlan:
     """Settings that decide the memory of a step, besides architecture and text lengths.
 
     Args:
+        pooling: Name of the pooling.
+        adapter: Adapter to train. None: all weights are trained.
         micro_batch_tokens, checkpointing, precision: As in `HardwareConfig`.
         optimizer_bytes: Bytes of optimizer states per trained number.
         on_cuda: Attention keeps no weights there.
@@ -320,7 +322,11 @@ def _like_cuda() -> Iterator[None]:
 
 
 class Living(TorchDispatchMode):
-    """Counts the bytes of live tensors, without those of weights. most: the peak."""
+    """Counts the bytes of live tensors, without weights. `most` is the peak.
+
+    Args:
+        encoder: Encoder with these weights.
+    """
 
     def __init__(self, encoder: PooledEncoder) -> None:
         super().__init__()  # type: ignore[no-untyped-call]

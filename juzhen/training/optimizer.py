@@ -45,6 +45,9 @@ def adamw(
 
     Returns:
         The optimizer.
+
+    Raises:
+        UserError: `layer_decay` for an architecture without a list of layers.
     """
     apart_parameters = {parameter for group in apart for parameter in group["params"]}
     parameters = {

@@ -38,6 +38,7 @@ class NearIndex:
     compared, and no pair is missed. The result does not depend on random hash functions as with MinHash.
 
     Args:
+        texts: Texts of the index.
         threshold: Least Jaccard index |A ∩ B| / |A ∪ B| of the sets of trigrams, each text padded by one
             mark.
     """
@@ -274,6 +275,10 @@ class PairIndex:
     """Index of the pairs of evaluation splits, to find them in training sets.
 
     Sentences are compared after `normalize`, and near ones by the trigrams of their letters (see `near`).
+
+    Args:
+        evaluation: Evaluation splits.
+        threshold: Least similarity of a near pair, see `NearIndex`.
     """
 
     def __init__(self, evaluation: Sequence[Examples], *, threshold: float = NEAR) -> None:
@@ -435,6 +440,9 @@ class SentenceSearch:
 
     A sentence that begins or ends inside of a Latin word or a number of the line does not match: "he is late again" is
     not in "she is late again".
+
+    Args:
+        sentences: Evaluation sentences.
     """
 
     def __init__(self, sentences: Iterable[str]) -> None:
@@ -539,6 +547,9 @@ class LeakFilter:
 
     A row of pairs leaks if one of its pairs is in an evaluation row, in either order, exactly or nearly. A text leaks
     if it contains a sentence of an evaluation row (see `matching`).
+
+    Args:
+        evaluation: Evaluation splits.
     """
 
     def __init__(self, evaluation: Sequence[Examples]) -> None:
@@ -625,6 +636,9 @@ class SeenRows:
 
     A row leaks by the same pair in either order, or by a nearly equal one (see `matching`). Sets without pairs have
     nothing to compare. Nothing is computed before it is requested.
+
+    Args:
+        evaluation: Evaluation splits.
     """
 
     def __init__(self, evaluation: Sequence[Examples]) -> None:

@@ -226,6 +226,9 @@ class GenerativeReranker(PairEncoder):
         prompts: The default prompt is the instruction.
         format: As in `AnswerPrompt`. "plain": no chat template is read.
 
+    Raises:
+        UserError: Answers that are no tokens of the model, or no room for the template.
+
     Example:
         >>> reranker = GenerativeReranker.load("runs/NAME")  # doctest: +SKIP
         >>> reranker.rank("怎么退货", ["今天天气很好", "如何退货"], top_k=1)  # doctest: +SKIP

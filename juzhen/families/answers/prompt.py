@@ -88,6 +88,7 @@ class AnswerPrompt:
     """`before query between document after`, tokenised in two parts.
 
     Attributes:
+        before, between, after: Parts of the text around query and document.
         cut: Number of characters of `between` tokenised with the query.
         format: As in a chat template.
         tail: The last tokens, which are equal for all documents.
@@ -216,7 +217,12 @@ class AnswerPrompt:
 
 @dataclass(frozen=True)
 class PlainPair(PairTemplate):
-    """The two texts of a pair with the special tokens of the tokenizer alone, and an instruction before the first."""
+    """The two texts of a pair with the special tokens of the tokenizer alone, and an instruction before the first.
+
+    Args:
+        instruction: Text before the first text of a pair. "" for none.
+        fixed: Number of tokens besides the two texts.
+    """
 
     instruction: str = ""
     fixed: int = 0

@@ -53,9 +53,8 @@ from juzhen.families.late.scores import TokenVectors, filled_up, hiding, row_max
 class MultiVectorEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEncoder):
     """backbone → projections → length 1, for each token. The score of a query and a document is their MaxSim.
 
-    (Khattab and Zaharia 2020, https://arxiv.org/abs/2004.12832)
-
-    A text is read as a document by default. Losses always take the mean over the tokens of the query.
+    (Khattab and Zaharia 2020, https://arxiv.org/abs/2004.12832) A text is read as a document by default. Losses always
+    take the mean over the tokens of the query.
 
     Args:
         backbone: The transformer, without a head.
@@ -66,6 +65,17 @@ class MultiVectorEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEnco
         sums: True: the score is the sum over the tokens of the query of the nearest token of the document.
             Foreign folders with maxsim or without a setting use it. False: their mean, called meanmaxsim by
             sentence-transformers.
+
+    Raises:
+        UserError: Queries are filled up with a token that the tokenizer lacks.
+
+    Example:
+        >>> from juzhen.encoders import load_encoder
+        >>> inner, reading = load_encoder("builtin/mini_zh"), MultiVectorSettings()
+        >>> encoder = MultiVectorEncoder.around(inner, dim=32, reading=reading)  # not yet trained
+        >>> encoder = MultiVectorEncoder.load(encoder.save("saved"))
+        >>> [vectors.shape for vectors in encoder.encode(["怎么退货", "A dog."])]
+        [(7, 32), (6, 32)]
     """
 
     family: ClassVar[str] = "multi_vector"
@@ -304,7 +314,6 @@ class MultiVectorEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEnco
         return inputs, real
 
     def _expansions(self, tokens: Tokens) -> Bool[Tensor, "tokens"]:
-        """Mask of the expansion tokens of queries: those of that number behind the last other token."""
         is_filling, positions = tokens.input_ids == self._expansion, tokens.positions
         sentences = tokens.sentence_of_token
         last = torch.zeros_like(tokens.lengths).scatter_reduce(
@@ -411,7 +420,7 @@ def _keep_whole(tokenizer: PreTrainedTokenizerBase, texts: Iterable[str]) -> Non
 
 
 def is_multi_vector(folder_or_run: str | Path) -> bool:
-    """True if a run or a folder holds an encoder of token vectors. False for a missing folder.
+    """Return True if a run or a folder holds an encoder of token vectors, and False also for a missing folder.
 
     Args:
         folder_or_run: Folder of an encoder, or of a run.
@@ -429,6 +438,16 @@ class QueryDocumentEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, GuardedA
         query: Reads queries.
         document: Reads documents.
         default: Reads texts without a side.
+
+    Raises:
+        UserError: Encoders of different dimensions, or with a prompt that pooling leaves out.
+
+    Example:
+        >>> QueryDocumentEncoder.load("models/router").encode(["怎么退货"])  # doctest: +SKIP
+        >>> query, document = (SentenceEncoder.load("builtin/mini_zh") for _ in range(2))
+        >>> encoder = QueryDocumentEncoder(query, document, default=document)
+        >>> encoder.encode(["怎么退货"]).shape, len(encoder.collate(encoder.tokenize(["怎么退货", "几天发货"])))
+        ((1, 256), 2)
     """
 
     family: ClassVar[str] = "query_document"
@@ -492,12 +511,13 @@ class QueryDocumentEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, GuardedA
         return cls(query, document, default=default).to(target).eval()
 
     def write_files(self, folder: Path, card: dict[str, Any], place: str) -> None:
-        """Raise UserError: such a model is not written here.
+        """Refuse: such a model is not written here.
 
         Args:
-            folder: Not written.
-            card: Not used.
-            place: Not used.
+            folder, card, place: Not used.
+
+        Raises:
+            UserError: Always.
         """
         raise UserError(f"save: a {ROUTED} is not written here. Copy the folder that it was loaded from")
 
@@ -507,11 +527,8 @@ class QueryDocumentEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, GuardedA
 
     @property
     def _reader(self) -> SentenceEncoder:
-        return (
-            self.query.reading(Side.QUERY)
-            if self.reading_of_queries
-            else self.document.reading(Side.DOCUMENT)
-        )
+        side = Side.QUERY if self.reading_of_queries else Side.DOCUMENT
+        return (self.query if self.reading_of_queries else self.document).reading(side)
 
     @property
     def backbone(self) -> PreTrainedModel:

@@ -81,6 +81,10 @@ class MultiVectorLayout:
     """Paths of the transformer and of the layers over its states, with lengths, prompts and scoring.
 
     Attributes:
+        transformer: Folder of the transformer.
+        dense: Folders of the layers, in their order.
+        reading: Lengths and scoring.
+        prompts: Prompts by name.
         sums: As in `MultiVectorEncoder`.
         markers: Texts that are one token where the vocabulary has them, as PyLate inserts its markers.
     """

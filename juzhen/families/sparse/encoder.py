@@ -92,7 +92,15 @@ A score is the dot product, any number from 0 on. sentence-transformers gives th
 
 @dataclass(frozen=True)
 class SparseLayout:
-    """Path of the masked language model and settings of its pooling. max_length: None if not set."""
+    """Path and settings of a sparse encoder.
+
+    Args:
+        transformer: Folder of the masked language model.
+        pooling: max or sum over the tokens of a text.
+        activation: Function of the logits before pooling.
+        max_length: Tokens of a text. None if not set.
+        prompts: Prompts by name.
+    """
 
     transformer: Path
     pooling: str
@@ -270,7 +278,8 @@ class SparseEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEncoder):
 
     Example:
         >>> from juzhen.encoders import load_encoder
-        >>> encoder = SparseEncoder.around(load_encoder("builtin/mini_zh")).eval()  # not yet trained
+        >>> encoder = SparseEncoder.around(load_encoder("builtin/mini_zh"))  # not yet trained
+        >>> encoder = SparseEncoder.load(encoder.save("saved"))
         >>> vectors = encoder.encode(["今天天气很好", "A dog."])
         >>> vectors.shape[0], sorted(token for token, weight in encoder.decode(vectors[:1], top=3))
         (2, ['▁今天', '今天', '天气'])
@@ -589,6 +598,9 @@ class SparseEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEncoder):
 
         Returns:
             Pairs of token and part of the score.
+
+        Raises:
+            UserError: Texts that cannot be encoded.
         """
         with reported():
             asked, answer = as_text(query, "query"), as_text(document, "document")
