@@ -396,7 +396,7 @@ def advise(
         corpus: Table of documents, which the queries are searched in.
         answers: Table of the documents that answer each query. None: a column of the queries names them.
         encoder: Folder, run or built-in name.
-        minutes: Time for all of it. Ctrl-C ends it earlier, with the answer so far.
+        minutes: Time limit in minutes. Ctrl-C ends it earlier, with the answer so far.
         sources: Names of sets and further files. None: every set with a training file in the target's
             language.
         data_dir: Folder of the sets.

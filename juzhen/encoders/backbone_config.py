@@ -17,10 +17,10 @@ class AdapterConfig:
 
     Args:
         kind: lora (Hu et al. 2021) or dora (Liu et al. 2024).
-        rank: Columns of a matrix.
+        rank: Rank of the update: number of columns of each matrix.
         alpha: The update is scaled by alpha / rank. None is 2 × rank.
-        dropout: Dropout of the inputs of the matrices.
-        targets: Endings of names of linear layers. None takes those of attention.
+        dropout: Probability that an input of the matrices is dropped, 0 to 1.
+        targets: Linear layers to adapt, by the ends of their names. None takes those of attention.
         base: Format of the frozen weights. nf4 (QLoRA) needs CUDA and bitsandbytes.
 
     Example:

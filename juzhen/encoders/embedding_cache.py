@@ -48,7 +48,7 @@ WITHOUT_EFFECT = ("_name_or_path", "transformers_version", "_attn_implementation
 class EmbeddingCache:
     """Disk cache of embeddings for `encode(texts, cache=…)`, below `<folder>/embeddings/`.
 
-    The least recently used embeddings are deleted beyond MAX_BYTES.
+    Above 64 GiB, the least recently used embeddings are deleted.
 
     Args:
         folder: Folder of the cache.

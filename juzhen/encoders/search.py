@@ -494,7 +494,7 @@ class Quantized:
         ranges: Ranges of int8 codes, as in `byte_ranges`.
         whole: Original embeddings, possibly on disk (`numpy.memmap`). A search scores its best `rescore` × k documents
             with them. None scores the decoded codes.
-        rescore: Candidates per hit.
+        rescore: Number of candidates per hit that are compared again with `whole`.
     """
 
     codes: Shaped[np.ndarray, "rows bytes"]
@@ -601,8 +601,9 @@ def quantize(
         precision: int8 or binary.
         ranges: `byte_ranges` of similar embeddings, such as a corpus, for int8. None takes those of `vectors`. Values
             beyond the range are clipped.
-        whole: Original embeddings for the final scores of a search. `whole=vectors` keeps them.
-        rescore: Candidates per hit.
+        whole: Original embeddings. A search compares its best candidates with them again. None: scores are those of
+            the codes. `whole=vectors` keeps them.
+        rescore: Number of candidates per hit that are compared again with `whole`.
 
     Returns:
         Corpus for `SentenceEncoder.search`.

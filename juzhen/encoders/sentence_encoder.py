@@ -130,8 +130,8 @@ class SentenceEncoder(ThresholdMixin, HubMixin, PassageMixin, PooledEncoder):
             truncate_dim: Default of `encode`.
 
         Returns:
-            The encoder in evaluation mode. An encoder with templates is a `PromptEncoder`. Weights in bfloat16 or
-                float16 become float32, where transformers computes in the dtype of the file.
+            The encoder in evaluation mode, a `PromptEncoder` if it has templates. Weights in bfloat16 or float16
+            become float32. transformers keeps the dtype of the file.
 
         Raises:
             UserError: No encoder is found, or it is a cross-encoder, which has no embeddings.

@@ -450,8 +450,7 @@ def evaluate(
         on_bad_row: error, or drop to leave faulty rows out.
         score_range: Lowest and highest gold score. They are mapped to 0 and 1.
         data_dir: Folder of the sets that are not built in.
-        trained_on: Training rows of the encoder. Sets that share rows with them are scored without these,
-            too.
+        trained_on: Training rows of the encoder. A set that shares rows with them is also scored without these rows.
         settings: Splits, seed, intervals and device. Its sets are ignored.
         cache_dir: Folder for the cached token numbers of large sets.
         progress: Show progress bars.

@@ -188,8 +188,8 @@ def analyze_embeddings(
         second: Another one to compare with.
         texts: The texts to embed.
         classes: Name of the class of each text.
-        maps: Of pca and tsne.
-        seed: Of the maps and of the sampled pairs.
+        maps: Names of the maps to draw: pca, tsne.
+        seed: Seed of the maps and of the sampled pairs.
         options: Of `encode`, such as batch_tokens.
 
     Returns:

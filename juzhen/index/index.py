@@ -277,10 +277,10 @@ class Index:
 
         Args:
             queries: The queries.
-            top_k: Most texts of a query.
-            mode: dense: the score of the encoder, as in `SentenceEncoder.search`. bm25: as in
-                `juzhen.metrics.lexical`. hybrid: Σ 1 / (60 + rank) over both lists, each of FUSED texts.
-            where: Metadata that a text must have.
+            top_k: Largest number of texts for each query.
+            mode: dense: the score of the encoder, as in `SentenceEncoder.search`. bm25: shared terms, as in
+                `juzhen.metrics.lexical`. hybrid: Σ 1 / (60 + rank) over both lists, each with its 100 best texts.
+            where: Name of metadata → a value that a text must have, or a list of values of which it must have one.
             vectors: Embeddings of the queries from `encode_query`. Default: the queries are encoded with the options.
             per_document: Keep the best passage of each document only.
             options: Of `encode_query`.

@@ -305,8 +305,8 @@ class PassageSettings:
     """How texts are stored by their passages.
 
     Args:
-        chunk_tokens: Most tokens of a passage.
-        overlap: Tokens that neighbours share.
+        chunk_tokens: Largest number of tokens of a passage.
+        overlap: Number of tokens that neighbouring passages share.
         late: Late chunking, as in `SentenceEncoder.encode_chunks`.
 
     Example:
@@ -342,11 +342,12 @@ def build(
         encoder: Encodes the texts.
         rows: The texts.
         name: Name of the encoder, for messages.
-        kind: One of KINDS.
-        dim: Keep the first dimensions only.
+        kind: flat (exact), int8 or binary (bytes or bits, compared again exactly), or an approximate index of FAISS:
+            hnsw, ivf, ivf_pq.
+        dim: Keep the first dimensions only. None keeps all.
         prompt_name: Name of the prompt of the texts. None: the encoder's for documents.
         prompt: The prompt itself, in place of a name.
-        tokens: Chinese tokens of `BM25`.
+        tokens: How BM25 divides Chinese into terms: characters or jieba.
         passages: Split texts into passages. Default: store whole texts, read as the encoder reads long ones.
         encoding: How texts become vectors. Default: as `encode`.
 

@@ -43,8 +43,8 @@ def mine_paraphrases(vectors: Any, *, max_pairs: int = 500_000, min_score: float
 
     Args:
         vectors: Embeddings (texts, dim).
-        max_pairs: Number of pairs.
-        min_score: Drop pairs scoring less.
+        max_pairs: Largest number of pairs.
+        min_score: Drop pairs whose cosine is lower.
 
     Returns:
         Pairs by falling score. Ties are ordered by text numbers.
@@ -86,8 +86,8 @@ def detect_communities(vectors: Any, *, min_score: float = 0.75, min_size: int =
 
     Args:
         vectors: Embeddings (texts, dim).
-        min_score: Lowest score between a text and the central text.
-        min_size: Drop smaller groups.
+        min_score: Lowest cosine between a text and the central text.
+        min_size: Drop groups with fewer texts.
 
     Returns:
         Groups of text numbers, the largest first. The central text comes first, then the others by falling score.

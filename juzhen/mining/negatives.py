@@ -422,7 +422,8 @@ def mine(
 ) -> MiningResult:
     """Mine hard negatives for the queries of a ranking.
 
-    It takes queries + documents × dim × 4 bytes, plus less than 1 GiB. Equal arguments give equal bytes.
+    It takes (queries + documents) × dim × 4 bytes of memory, plus less than 1 GiB. The same arguments give the same
+    files, byte for byte.
 
     Args:
         ranking: Queries, documents and the relevant documents of each query.
@@ -433,9 +434,9 @@ def mine(
         cross_encoder: Scores every candidate that cheaper rules keep. Candidates with a logit of
             `options.max_score` or more are dropped. Default: 0.
         exclude_from: Sets whose sentences must not become negatives.
-        calibrate_on: Labelled pairs that fit `max_score` instead.
-        false_negative_rate: Largest share of their pairs with label 1 below the threshold, which is the highest
-            possible.
+        calibrate_on: Labelled pairs from which `max_score` is computed. `options` must then have none.
+        false_negative_rate: Largest share of these pairs with label 1 that may score below `max_score`. The highest
+            such score is taken.
         query_prompt: Name of the encoders' prompt for queries. Default: their prompt for queries of such a ranking
             (`RankingSet.symmetric`), else their default prompt.
         document_prompt: The same for documents.

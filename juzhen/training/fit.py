@@ -109,7 +109,7 @@ def fit(
         learning_rate: Highest learning rate, of AdamW.
         warmup: Share of steps in which the learning rate rises from 0.
         decay: Learning rate after warm-up: linear (to 0), constant or inverse_sqrt.
-        weight_decay: Of AdamW.
+        weight_decay: Weight decay of AdamW.
         clip_norm: Largest norm of a step's gradient. None does not clip.
         layer_decay: Learning rate of a layer relative to the layer above, as in `adamw`. Default: equal rates.
         adapter: Train a low-rank adapter only (peft). Default: all weights, or the encoder's own adapter.
