@@ -11,6 +11,7 @@ from juzhen.core.result import Score
 from juzhen.data.rankings import RankingSet
 from juzhen.encoders.search import ApproximateIndex, exact_search, recall
 from juzhen.evaluation.encoding_plan import ranked_lists
+from juzhen.metrics import ranking
 from juzhen.metrics.ranking import order_numbers, query_numbers
 from launch.console import tie_lines
 
@@ -71,6 +72,33 @@ def test_the_mean_over_all_orders_of_equals(seed, depth):
     for name in measures:
         expected = every[name].mean(), every[name].min(), every[name].max()
         np.testing.assert_allclose(found[name][:, 0], expected, atol=1e-12, err_msg=name)
+
+
+def test_queries_in_parts_have_the_numbers_of_each_alone(monkeypatch):
+    draw = np.random.default_rng(8)
+    scores = draw.integers(0, 3, size=(9, 12)).astype(np.float32)
+    relevant = [{int(one): 1.0 for one in draw.choice(12, 4, replace=False)} for _ in scores]
+    several = RankingSet("some", "dev", [f"q{row}" for row in range(9)], ["d"] * 12, relevant)
+    lists = ranked_lists(several, lambda queries, _: scores[queries], depth=5)
+    assert lists.answers.shape[1] > 5  # answers beyond the lists, with the score of their last document
+    alone = [
+        order_numbers(
+            ranked_lists(
+                RankingSet("some", "dev", ["q"], ["d"] * 12, [relevant[row]]),
+                lambda *_, row=row: scores[[row]],
+                depth=5,
+            ),
+            [relevant[row]],
+            MEASURES,
+        )
+        for row in range(9)
+    ]
+    monkeypatch.setattr(ranking, "CELLS_AT_ONCE", 20)
+    found = order_numbers(lists, relevant, MEASURES)
+    for name in MEASURES:
+        np.testing.assert_allclose(
+            found[name], np.hstack([one[name] for one in alone]), atol=1e-12, err_msg=name
+        )
 
 
 def test_answers_that_are_not_in_the_corpus_stay_in_the_ideal():
