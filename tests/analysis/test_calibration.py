@@ -130,6 +130,12 @@ def test_the_weight_is_that_of_the_better_mixture():
     assert fit_weight(grades, grades, grades) == 0.5
 
 
+def test_other_scores_are_standardised_by_the_fitted_ones():
+    fitted, judged = standardised([1.0, 3.0, 5.0], [3.0, 7.0])
+    assert fitted.tolist() == pytest.approx([-(1.5**0.5), 0, 1.5**0.5])
+    assert judged.tolist() == pytest.approx([0, 4 / (8 / 3) ** 0.5])
+
+
 def test_scores_that_do_not_differ_give_the_share_of_positives():
     scores, labels = np.full(8, 0.4), np.array([1, 1, 1, 1, 1, 1, 0, 0])
     slope, shift = fit_platt(scores, labels)
