@@ -524,7 +524,6 @@ class Check:
         ]
 
     def _compose(self, words: Sequence[str], *, run_mode: RunMode = RunMode.RUN) -> DictConfig:
-        """Compose the words."""
         loader = self.hydra.config_loader
         return loader.load_configuration(self.name, list(words), run_mode=run_mode, from_shell=False)
 

@@ -251,7 +251,6 @@ class Graph:
 
 
 def _arrays(tokenizer: Tokenizer, rows: Sequence[Any], has_types: bool) -> dict[str, np.ndarray]:
-    """Return the inputs of a graph."""
     encoded = tokenizer.encode_batch(list(rows))
     inputs = {
         "input_ids": [row.ids for row in encoded],

@@ -124,8 +124,6 @@ class Scan:
 
 
 class _Faiss:
-    """An index of FAISS."""
-
     def __init__(self, index: Any, kind: str) -> None:
         self.index, self._kind = index, kind
 

@@ -242,7 +242,6 @@ def _keys(lists: Sequence[np.ndarray] | None, size: int) -> np.ndarray:
 
 
 def _among(keys: np.ndarray, sorted_keys: np.ndarray) -> Bool[np.ndarray, "keys"]:
-    """True for keys in `sorted_keys`."""
     if not len(sorted_keys):
         return np.zeros(len(keys), dtype=bool)
     return sorted_keys[np.minimum(np.searchsorted(sorted_keys, keys), len(sorted_keys) - 1)] == keys
