@@ -141,7 +141,7 @@ def as_vectors(values: Any) -> np.ndarray | None:
     """Convert embeddings to float32.
 
     Args:
-        values: An array, a tensor on any device, or a list of them.
+        values: An array, a tensor on any device, sparse or not, or a list of them.
 
     Returns:
         (rows, dim), or (dim,) for a single embedding. None for anything else.
@@ -149,7 +149,7 @@ def as_vectors(values: Any) -> np.ndarray | None:
     if isinstance(values, list) and values and all(getattr(value, "ndim", 0) == 1 for value in values):
         return np.stack([np.asarray(as_vectors(value), dtype=np.float32) for value in values])
     if hasattr(values, "detach"):
-        values = values.detach().float().cpu().numpy()
+        values = values.detach().to_dense().float().cpu().numpy()
     is_numbers = isinstance(values, np.ndarray) and values.dtype.kind in "fiu"
     return np.asarray(values, dtype=np.float32) if is_numbers else None
 

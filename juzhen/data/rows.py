@@ -130,10 +130,10 @@ def as_examples(
         spell=in_python,
     )
     if isinstance(rows, Examples):
-        reading.require_unread("an object of Examples")
+        require_unread("an object of Examples", reading, ends)
         return rows
     if isinstance(rows, str | Path) and not Path(rows).suffix:
-        reading.require_unread(f"the set {rows}")
+        require_unread(f"the set {rows}", reading, ends)
         return load_named(str(rows), split, data_dir=data_dir, on_bad_row=on_bad_row)
     if isinstance(rows, str | Path):
         return own_set(Path(rows), reading, split, score_range=score_range)[1]
@@ -158,6 +158,24 @@ def as_examples(
                 if not isinstance(cell, str) and as_text(cell):
                     raw.faults.setdefault(line, f"{field} is {short(repr(cell))}, not a text")
     return _examples(raw, found, split, "rows", score_range)[1]
+
+
+def require_unread(place: str, reading: TableReading, score_range: Any) -> None:
+    """Refuse options of rows for a described set or for loaded rows.
+
+    Args:
+        place: Name of the set, for the message.
+        reading: Options of a table.
+        score_range: Lowest and highest score.
+
+    Raises:
+        UserError: An option other than `on_bad_row` is set.
+    """
+    reading.require_unread(place)
+    if score_range not in ((0, 1), [0, 1]):
+        raise UserError(
+            f"score_range={score_range!r}: {place} has its own range. Leave it out, or give rows or a file"
+        )
 
 
 def own_set(

@@ -6,6 +6,7 @@ The content of a column decides.
 
 import hashlib
 import re
+import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,7 +16,7 @@ import numpy as np
 import pandas as pd
 import yaml
 
-from juzhen.core.errors import UserError, in_python, require_number
+from juzhen.core.errors import UserError, in_python, require_choice, require_number
 from juzhen.core.kinds import Kind
 from juzhen.core.safe_open import csv_text, read_bytes
 from juzhen.core.text import counted, is_position, name_fault, short, text_fault
@@ -70,6 +71,7 @@ class SearchTables:
             to be one. A document may be missing from the corpus: then nothing finds it.
         taken: Lines about the meaning of the columns.
         left_out: Name of a table → its lines that are in no set.
+        notes: Lines of `taken` about queries and answers that are not there.
     """
 
     name: str
@@ -78,6 +80,7 @@ class SearchTables:
     answers: dict[tuple[str, str], float]
     taken: list[str] = field(default_factory=list)
     left_out: dict[str, Places] = field(default_factory=dict)
+    notes: Sequence[str] = ()
 
     def ranking(self, split: str = "test") -> RankingSet:
         """Return all queries with an answer, over the whole corpus.
@@ -186,10 +189,15 @@ def read_search(
         >>> found.queries, found.relevant
         (['怎么退货'], [{0: 1.0}])
     """
+    require_choice("on_bad_row", on_bad_row, ("error", "drop"))
     reading = TableReading(
         columns=columns or {}, sheet=sheet, split_cells=split_cells, on_bad_row=on_bad_row, spell=in_python
     )
+    if not any(isinstance(table, str | Path) for table in (queries, corpus, answers)):
+        replace(reading, columns={}, split_cells=None).require_unread("a list of rows")
     search = search_of_tables(name, queries, corpus, answers, reading)
+    for note in search.notes:
+        warnings.warn(f"{name}: {note}", stacklevel=2)
     for table, places in search.left_out.items() if on_bad_row == "error" else ():
         line, reason = min(places.items())
         raise UserError(f"{table}, row {line}: {reason}. Fix it, or leave such rows out: on_bad_row='drop'")
@@ -248,12 +256,13 @@ def search_of_tables(
         raise UserError(f"{judged.place}: no row names a document that answers a query. {judged.advice}")
     judgements = {key: gain for key, gain in kept.items() if key[0] in answered}
     taken = [line for part in ("queries", "corpus") for line in found[part].taken] + judged.taken
+    notes = []
     if silent := len(texts["queries"]) - len(answered):
-        taken.append(
+        notes.append(
             f"{counted(silent, 'queries have no answer, and are', 'query has no answer, and is')} left out"
         )
     if missing := sum(document not in texts["corpus"] for _, document in judgements):
-        taken.append(
+        notes.append(
             f"{counted(missing, 'answers are', 'answer is')} not in the corpus: counted as not found"
         )
     left_out = {part.place: part.left_out for part in found.values() if part.left_out}
@@ -265,8 +274,9 @@ def search_of_tables(
         {query: text for query, text in named.items() if query in answered},
         texts["corpus"],
         judgements,
-        taken,
+        taken + notes,
         left_out,
+        notes,
     )
 
 

@@ -45,7 +45,7 @@ from juzhen.encoders.preflight import (
     most_positions,
     without_added,
 )
-from juzhen.encoders.projection import load_projections
+from juzhen.encoders.projection import IDENTITY, load_projections
 from juzhen.encoders.prompts import PROMPTS_FILE, Prompts, Templates
 from juzhen.encoders.resolve_path import (
     Base,
@@ -171,6 +171,29 @@ class EncoderComponents:
     templates: Templates | None
     folder: Path | None
     load_warnings: tuple[str, ...] = ()
+
+
+def unlike_predict(folder: Path) -> Iterator[str]:
+    """Yield a warning about an activation that sentence-transformers applies to the scores of a cross-encoder.
+
+    Args:
+        folder: Folder of the cross-encoder.
+
+    Yields:
+        One warning, or nothing if the folder names no activation or the identity.
+    """
+    settings = [
+        read_settings(folder / name) for name in (PROMPTS_FILE, "config.json") if (folder / name).is_file()
+    ]
+    of_version_4 = [one.get("sentence_transformers") for one in settings]
+    places = [*settings, *(one for one in of_version_4 if isinstance(one, Mapping))]
+    keys = ("activation_fn", "sbert_ce_default_activation_function")
+    named = (one[key] for one in places for key in keys if one.get(key) is not None)
+    if (activation := str(next(named, IDENTITY))) != IDENTITY:
+        yield (
+            f"scores are logits, where predict of sentence-transformers applies {activation.rpartition('.')[2]} "
+            "(activation_fn of the folder). Apply it to the scores for its numbers"
+        )
 
 
 def unlike_default(prompts: Prompts) -> Iterator[str]:

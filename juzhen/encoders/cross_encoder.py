@@ -21,7 +21,7 @@ from juzhen.core.lazy_names import offered
 from juzhen.core.machine import open_device
 from juzhen.encoders.backbone import DROPOUTS, read_architecture
 from juzhen.encoders.backbone_config import BackboneConfig
-from juzhen.encoders.components import read_components, warn_of
+from juzhen.encoders.components import read_components, unlike_predict, warn_of
 from juzhen.encoders.folder_settings import naming, read_settings, read_tensors, require_flags
 from juzhen.encoders.forward import use_cheap_dropout
 from juzhen.encoders.layout import PAIRS_FILE, gives_answers, inside
@@ -299,7 +299,7 @@ class CrossEncoder(PairEncoder):
             >>> CrossEncoder.load("runs/NAME").score("怎么退货", "如何退货")  # doctest: +SKIP
         """
         target = open_device(device)
-        path = encoder_source(source)
+        path = encoder_source(source, revision)
         folder = locate_folder(path) or download(path, revision)
         if not scores_pairs(folder):
             raise UserError(
@@ -320,7 +320,7 @@ class CrossEncoder(PairEncoder):
                 token_layers=token_layers,
             )
             encoder.head.load_state_dict(last.state_dict(), strict=False)
-            warn_of(source, encoder.load_warnings)
+            warn_of(source, [*encoder.load_warnings, *unlike_predict(folder)])
             return encoder.to(target).eval()
         with naming(f"{folder}: {PAIRS_FILE} and {HEAD_FILE} do not belong together"):
             settings = read_settings(folder / PAIRS_FILE)

@@ -25,6 +25,7 @@ _RENAMED = {
     "show_progress": "show_progress_bar progress_bar",
     "progress": "show_progress_bar show_progress",
     "texts": "sentences inputs text",
+    "pairs": "sentences inputs sentence_pairs",
     "source": "model_name_or_path pretrained_model_name_or_path model_name name_or_path",
     "message": "commit_message",
     "repo_id": "repo_name hub_model_id",
@@ -87,7 +88,6 @@ _WAYS_OUT = {
     "activation_fn activation_fct": "scores are given as the model computes them. Fit probabilities with juzhen "
     "calibrate RUN",
     "apply_softmax": "one score is given for each pair. encoder.logits(firsts, seconds) gives all logits",
-    "sentences inputs": "pairs are given without a name. Type score(pairs)",
     "prompt": "a text of its own stands before queries, or before documents. Use encode_query and encode_document",
     "modules": "an encoder is made by load. Leave it out",
     "prompts": "prompts are those that were saved. Give one to a call: encode(texts, prompt=…)",
@@ -234,10 +234,13 @@ NAMES = {
     "stop_multi_process_pool": "encode(texts, workers=4)",
     "similarity_pairwise": "score(firsts, seconds)",
     "rank": "search(query, documents)",
+    "encode_queries": "encode_query(texts)",
+    "encode_corpus": "encode_document(texts)",
+    "compute_score": "score(pairs)",
     "save_to_hub": "push_to_hub(name)",
     "fit": "juzhen.fit(encoder, rows)",
 }
-"""Method or attribute of sentence-transformers → ours."""
+"""Method or attribute of sentence-transformers and FlagEmbedding → ours."""
 
 
 def takes_peer_options(method: Callable[Given, Result]) -> Callable[Given, Result]:
@@ -263,6 +266,7 @@ def takes_peer_options(method: Callable[Given, Result]) -> Callable[Given, Resul
     required = [
         name for name, one in known.items() if one.default is one.empty and one.kind is not one.VAR_KEYWORD
     ]
+    unnamed = [name for name in places if known[name].kind is inspect.Parameter.POSITIONAL_ONLY]
     is_method = places[:1] in (["self"], ["cls"])
     own = OF_CALLS.get(method.__name__, {})
 
@@ -288,6 +292,8 @@ def takes_peer_options(method: Callable[Given, Result]) -> Callable[Given, Resul
                 f"{called(args)}: {twice[0]} is given twice, by its place and by a name. Give one."
             )
         given = dict(zip(places, args, strict=False)) | options
+        by_place = [name for name in unnamed if name in options and name in places[len(args) :]]
+        args = (*args, *map(options.pop, by_place))  # type: ignore[assignment]
         for name, value in given.items():
             if name in kinds and not isinstance(value, kinds[name]):
                 raise UserError(_of_another_class(name, value, kinds[name]))

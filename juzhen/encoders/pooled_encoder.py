@@ -107,7 +107,11 @@ class Prompted(GuardedAttributesMixin):
         self._prompt_is_given = True
 
     def _put_before(self, prompt: str) -> None:
-        """Set the prompt of every sentence. Raises UserError if it would be truncated."""
+        """Set the prompt of every sentence. Raises UserError if it is not a text, or would be truncated."""
+        if not isinstance(prompt, str):
+            raise UserError(
+                f"prompt={short(repr(prompt))}: not a text. Give the text to prepend to each sentence"
+            )
         if not prompt:
             self._prompt, self._prompt_tokens = prompt, 0
             return

@@ -112,15 +112,11 @@ class Prompts:
             Text of the prompt. "" for none.
 
         Raises:
-            UserError: Both are given, the name is unknown, or the prompt is not a text.
+            UserError: Both are given, or the name is unknown.
         """
         if prompt_name is not None and prompt is not None:
             raise UserError(f"prompt_name={prompt_name!r}, prompt={prompt!r}: give one of the two")
         if prompt_name is None:
-            if prompt is not None and not isinstance(prompt, str):
-                raise UserError(
-                    f"prompt={short(repr(prompt))}: not a text. Give the text to prepend to each sentence"
-                )
             return self.text if prompt is None else prompt
         if prompt_name not in self.texts:
             choices = nearest(prompt_name, self.texts) if self.texts else "This encoder has none"

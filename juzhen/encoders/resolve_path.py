@@ -127,19 +127,24 @@ def _hint(missing: Path) -> str:
     return f". {hint}".replace("mean ", f"mean {place}", 1).replace(" or ", f" or {place}")
 
 
-def encoder_source(source: str | Path) -> str:
+def encoder_source(source: str | Path, revision: str | None = None) -> str:
     """Folder of the encoder of a run or folder. A hub id is returned unchanged.
 
     Args:
         source: A run, a folder or a hub id.
+        revision: Version on the hub, which a folder does not have.
 
     Returns:
         Path of the encoder folder, or the hub id.
 
     Raises:
-        UserError: As in `encoder_folder`.
+        UserError: As in `encoder_folder`, or a revision of a folder.
     """
-    return str(source) if locate_folder(str(source)) is None else str(encoder_folder(source))
+    if locate_folder(str(source)) is None:
+        return str(source)
+    if revision is not None:
+        raise UserError(f"revision={revision}: {source} is a folder, which has one version. Leave it out")
+    return str(encoder_folder(source))
 
 
 def encoder_folder(folder_or_run: str | Path) -> Path:

@@ -14,6 +14,7 @@ from transformers import PretrainedConfig
 
 from juzhen.core.atomic_write import atomic_write_dir, write_json, write_text
 from juzhen.core.columns import require_finite_weights
+from juzhen.core.file_guard import require_outside
 from juzhen.core.lazy_names import offered
 from juzhen.core.safe_open import read_bytes
 from juzhen.core.text import in_markdown
@@ -569,13 +570,14 @@ class HubMixin(PeerNames):
             The folder.
 
         Raises:
-            UserError: The folder holds other files.
+            UserError: The folder holds other files, or is inside the folder of a run.
 
         Example:
             >>> from juzhen import SentenceEncoder
             >>> SentenceEncoder.load(SentenceEncoder.load("builtin/mini_zh").save("saved")).dim
             256
         """
+        require_outside(folder)  # juzhen wrote the encoder of a run, too, and would replace it
         return save_encoder(self, folder, card=self._fitted() | (card or {}))
 
     @classmethod

@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int, Shaped
 
+from juzhen.core.columns import as_vectors
 from juzhen.core.errors import UserError, check_count, require_choice, require_packages
 from juzhen.core.machine import num_cores
 from juzhen.core.text import counted
@@ -616,6 +617,10 @@ def quantize(
         [[176]]
     """
     require_choice("precision", precision, PRECISIONS)
+    vectors, whole = (
+        each if isinstance(each, np.ndarray) or (read := as_vectors(each)) is None else read
+        for each in (vectors, whole)
+    )
     vectors = np.asarray(vectors)
     if vectors.ndim != 2 or not vectors.size or vectors.dtype.kind not in "fiu":
         raise UserError(
@@ -628,6 +633,8 @@ def quantize(
         raise UserError(
             f"whole: of the shape {np.shape(whole)}, and the vectors {vectors.shape}. Give the vectors themselves"
         )
+    if whole is not None:
+        require_finite_vectors(whole, "whole")
     if precision == "binary":
         if ranges is not None:
             raise UserError(

@@ -27,6 +27,7 @@ from juzhen.core.examples import Side
 from juzhen.core.lazy_names import offered
 from juzhen.core.machine import open_device, warn_forked
 from juzhen.core.progress import progress_bar
+from juzhen.core.text import short
 from juzhen.encoders.backbone import other_layers, require_growing
 from juzhen.encoders.backbone_config import BackboneConfig
 from juzhen.encoders.base_weights import has_adapter, remember_layers
@@ -141,7 +142,9 @@ class SentenceEncoder(ThresholdMixin, HubMixin, PassageMixin, PooledEncoder):
             256
         """
         target = open_device(device)
-        config = BackboneConfig(path=encoder_source(source), revision=revision, initialize="pretrained")
+        config = BackboneConfig(
+            path=encoder_source(source, revision), revision=revision, initialize="pretrained"
+        )
         parts = read_components(config, seed=0)
         if parts.folder is not None and scores_pairs(parts.folder):
             raise UserError(
@@ -350,6 +353,7 @@ class SentenceEncoder(ThresholdMixin, HubMixin, PassageMixin, PooledEncoder):
             True
         """
         size = self.size_of(options.get("truncate_dim"))
+        _require_read(options, first, second)
         with self._reported(strict=options.get("strict", False), size=size):
             rows, columns = (
                 self._vectors(values, name, partial(self.encode, **options), size)
@@ -455,6 +459,9 @@ class SentenceEncoder(ThresholdMixin, HubMixin, PassageMixin, PooledEncoder):
             [1]
         """
         size = self.size_of(options.get("truncate_dim"))
+        _require_read(options, queries)
+        if document_prompt is not None:
+            _require_read({"document_prompt": document_prompt}, corpus)
         with self._reported(strict=options.get("strict", False), size=size):
             if isinstance(corpus, ApproximateIndex | Quantized):
                 corpus.check(self)
@@ -513,6 +520,17 @@ class SentenceEncoder(ThresholdMixin, HubMixin, PassageMixin, PooledEncoder):
                 if partition is not None:
                     partition.add(chosen, embeddings[rows])
         return embeddings
+
+
+def _require_read(options: Mapping[str, Any], *inputs: Any) -> None:
+    """Raise UserError for an option of `encode` if all inputs are embeddings, so that nothing is encoded."""
+    name = next((name for name in options if name not in ("truncate_dim", "strict", "show_progress")), None)
+    if name is not None and all(
+        isinstance(each, ApproximateIndex | Quantized) or as_vectors(each) is not None for each in inputs
+    ):
+        raise UserError(
+            f"{name}={short(repr(options[name]), 40)}: embeddings are given, so no text is encoded. Leave it out"
+        )
 
 
 def load_encoder(folder_or_run: str | Path) -> SentenceEncoder:

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from juzhen.core.columns import as_list_of, table_columns
-from juzhen.core.errors import UserError
+from juzhen.core.errors import UserError, in_python
 from juzhen.core.examples import CLASSIFIED_KINDS, NUM_CANDIDATES, Examples, Kind, Side, too_few
 from juzhen.core.machine import limit_threads, require_accelerator
 from juzhen.core.paths import is_table
@@ -470,6 +470,7 @@ def evaluate(
     """
     reading = {"columns": columns, "sheet": sheet, "on_bad_row": on_bad_row, "score_range": score_range}
     settings = replace(settings or EvaluationSettings(), data_dir=str(data_dir), dataset={}, evaluate={})
+    settings.on_bad_row = on_bad_row if on_bad_row != "error" else settings.on_bad_row
     sets = _listed(sets, reading)
     trained_on = as_list_of(
         trained_on, "trained_on", Examples, way="Read rows with juzhen.data.rows.as_examples"
@@ -510,6 +511,7 @@ def _listed(sets: Any, reading: Mapping[str, Any]) -> list[Listed]:
         or not all(isinstance(one, single) or table_columns(one) is not None for one in sets)
     ):
         return [rows_to_score(sets, **reading)]
+    given = sets
     sets = [
         one if isinstance(one, single) else replace(rows_to_score(one, **reading), name=f"rows_{number}")
         for number, one in enumerate(sets, 1)
@@ -520,6 +522,14 @@ def _listed(sets: Any, reading: Mapping[str, Any]) -> list[Listed]:
         else one
         for one in sets
     ]
+    is_given = reading["columns"] or reading["sheet"] is not None or reading["score_range"] != (0.0, 1.0)
+    if is_given and all(one is other for one, other in zip(given, listed, strict=True)):
+        from juzhen.data.rows import require_unread  # with pandas
+        from juzhen.data.tables import TableReading
+
+        place = getattr(listed[0], "name", listed[0])
+        table = TableReading(columns=reading["columns"] or {}, sheet=reading["sheet"], spell=in_python)
+        require_unread(f"the set {place}", table, reading["score_range"])
     require_names_once([one for one in listed if not isinstance(one, str | Path)])
     return [str(one) if isinstance(one, Path) else one for one in listed]
 

@@ -344,6 +344,9 @@ BM25 = "bm25"
 SHARD_QUERIES = 2048
 """Queries that are mined before their candidates are written."""
 
+FALSE_NEGATIVE_RATE = 0.05
+"""Default of `mine`."""
+
 UNDECIDED = 0.0
 """Logit from which on a judge says that a candidate answers, where no threshold is given or fitted."""
 
@@ -413,7 +416,7 @@ def mine(
     cross_encoder: PairEncoder | None = None,
     exclude_from: Sequence[Examples] = (),
     calibrate_on: Examples | None = None,
-    false_negative_rate: float = 0.05,
+    false_negative_rate: float = FALSE_NEGATIVE_RATE,
     query_prompt: str | None = None,
     document_prompt: str | None = None,
     batch_tokens: int = BATCH_TOKENS,
@@ -461,6 +464,10 @@ def mine(
         ['怎么退款', '多久到货']
     """
     require_number("false_negative_rate", false_negative_rate, 0, 1, open_high=True)
+    if calibrate_on is None and false_negative_rate != FALSE_NEGATIVE_RATE:
+        raise UserError(
+            f"false_negative_rate={false_negative_rate:g}: is read with calibrate_on. Give both, or leave it out"
+        )
     folder, options = Path(folder), options or MiningOptions()
     kinds = (str, SentenceEncoder, AsymmetricEncoder)
     sources = as_list_of(sources, "sources", *kinds, way="Give loaded encoders, or 'bm25'")

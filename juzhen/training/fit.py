@@ -202,9 +202,8 @@ def fit(
     if dev is not None:
         is_read = not isinstance(dev, Examples) and (not isinstance(dev, str | Path) or for_file[1])
         try:
-            of_dev = (
-                reading | ({} if is_read else {"columns": None}) | ({} if for_file[1] else {"sheet": None})
-            )
+            unread = {} if is_read else {"columns": None, "score_range": (0.0, 1.0)}
+            of_dev = reading | unread | ({} if for_file[1] else {"sheet": None})
             best = _Best(encoder, rows_to_score(dev, **of_dev))
         except UserError as error:
             raise UserError(re.sub(r"^rows\b", "dev", str(error))) from error

@@ -524,6 +524,10 @@ SEARCHES = [
             ((["a"], [{"id": 1, "text": "t"}, {"id": 1, "text": "u"}], [ONE | {"document": 1}]), "row 2"),
         ],
     ),
+    *each(
+        lambda f, options: read_search(["a"], ["t"], [ONE], **options),
+        [({"on_bad_row": "skip"}, "^on_bad_row=skip: "), ({"sheet": "x"}, "^sheet='x': .*Leave it out")],
+    ),
     *each(said_columns, [({"query": "zz"}, "no table has this column"), ({"text_a": "a"}, "no such field")]),
     *each(
         lambda f, words: search_of(f, *words),

@@ -1,6 +1,7 @@
 """What is saved here, sentence-transformers computes or refuses; what it saves is computed here or refused."""
 
 import json
+import shutil
 from functools import partial
 from pathlib import Path
 
@@ -414,6 +415,25 @@ def test_we_read_their_cross_encoders(theirs, family, settings, outputs, tmp_pat
     again = save_encoder(encoder, tmp_path / "again", card={})
     near(theirs.CrossEncoder(str(again), device="cpu").predict(PAIRS).reshape(expected.shape), expected)
     near(CrossEncoder.load(again).logits(*zip(*PAIRS, strict=True)), expected)
+
+
+@pytest.mark.parametrize(
+    "key", ["activation_fn", "sentence_transformers", "sbert_ce_default_activation_function"]
+)
+def test_what_they_apply_to_scores_is_said(theirs, key, tmp_path):
+    folder = classifier("bert", tmp_path / "plain", 1)
+    name = "torch.nn.modules.activation.Tanh"
+    if key == "activation_fn":
+        theirs.CrossEncoder(str(folder), device="cpu", activation_fn=torch.nn.Tanh()).save(
+            str(tmp_path / "m")
+        )
+    else:
+        value = {"activation_fn": name, "version": "4.0.0"} if key == "sentence_transformers" else name
+        edited(shutil.copytree(folder, tmp_path / "m"), {"config.json": {key: value}})
+    with pytest.warns(UserWarning, match="scores are logits.*Tanh"):
+        encoder = CrossEncoder.load(tmp_path / "m")
+    expected = theirs.CrossEncoder(str(tmp_path / "m"), device="cpu").predict(PAIRS)
+    near(np.tanh(encoder.score(PAIRS)), expected)
 
 
 def test_their_heads_read_any_pooling_and_layers_before_it(theirs, parts, tmp_path):

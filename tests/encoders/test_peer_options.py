@@ -31,6 +31,11 @@ def test_options_that_mean_the_same_give_the_same(encoder):
     tensor = encoder.encode(TEXTS, convert_to_tensor=True, convert_to_numpy=False)
     assert torch.equal(tensor, torch.from_numpy(plain))
     assert encoder.score(*TEXTS, show_progress_bar=False) == encoder.score(*TEXTS)
+    for name in ("pairs", "sentences", "sentence_pairs"):
+        assert encoder.score(**{name: [TEXTS]}) == encoder.score([TEXTS])
+    assert encoder.score(TEXTS[:1], second=TEXTS[1:]) == encoder.score([TEXTS])
+    with pytest.raises(TypeError, match="pairs is missing"):
+        encoder.score(second=TEXTS)
     assert encoder.search("天气", TEXTS, k=1) == encoder.search(query="天气", documents=TEXTS, limit=1)
     trained = fit(
         model="builtin/mini_zh", train_dataset=ROWS, num_train_epochs=1, lr=1e-4, train_batch_size=1
@@ -48,7 +53,10 @@ def test_other_families_take_them_too():
     assert len(late.encode(TEXTS, show_progress_bar=False, convert_to_numpy=True)) == 2
     assert late.similarity(TEXTS, TEXTS, show_progress_bar=False).shape == (2, 2)
     sparse = SparseEncoder.around(SentenceEncoder.load("builtin/mini_zh"), seed=1)
-    assert sparse.encode(TEXTS, show_progress_bar=False).shape[0] == 2
+    weights = sparse.encode(TEXTS, show_progress_bar=False)
+    tensor = torch.from_numpy(weights.toarray())
+    for given in (tensor, tensor.to_sparse(), tensor.to_sparse_csr()):
+        assert sparse.decode(given) == sparse.decode(weights)
     pairs = CrossEncoder(tiny, outputs=1, segments=False, symmetric=False, seed=0).eval()
     both = pairs.score([(TEXTS[0], TEXTS[1])], show_progress_bar=False, convert_to_numpy=True)
     np.testing.assert_array_equal(both, pairs.score([(TEXTS[0], TEXTS[1])]))

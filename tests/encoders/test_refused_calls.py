@@ -35,8 +35,10 @@ from juzhen.cli.main import main
 from juzhen.core.columns import as_column, as_pairs, as_texts, require_finite
 from juzhen.core.errors import UserError
 from juzhen.core.examples import DrawnDocuments, Examples, Kind
+from juzhen.core.file_guard import mark_dir
 from juzhen.data.rankings import RankingSet
-from juzhen.encoders import CrossEncoder, PromptEncoder, SentenceEncoder
+from juzhen.data.rows import as_examples
+from juzhen.encoders import CrossEncoder, PromptEncoder, SentenceEncoder, save_encoder
 from juzhen.encoders.augmentation import SentenceChanges, TextViews, TokenViews, Translations, Views
 from juzhen.encoders.collate import ViewCollator
 from juzhen.encoders.embedding_cache import EmbeddingCache
@@ -751,12 +753,19 @@ def saved_twice(f):
     return f.own.save(folder)
 
 
+def saved_into_a_run(f):
+    mark_dir(f.tmp_path / "run")
+    save_encoder(f.own, f.tmp_path / "run/encoder", card={})
+    return f.own.save(f.tmp_path / "run/encoder")
+
+
 OTHERS = [
     (
         lambda f: save_halved(with_a_large_weight(f.own), f.tmp_path / "half", card={"name": "x"}),
         "beyond 65504",
     ),
     (saved_twice, r"README\.md, .*not written by juzhen, or has changed"),
+    (saved_into_a_run, "run/encoder: .*folder of a run.*another place"),
     *each(
         lambda f, template: AnswerPrompt.of(chat(template), None),
         [
@@ -794,6 +803,7 @@ DOORS = [
     ),
     (lambda f: SentenceEncoder.load(f.encoder), r"source: got a SentenceEncoder\. Give a path"),
     (lambda f: SentenceEncoder.load("x", torch_dtype="float16"), "torch_dtype.*Leave it out"),
+    (lambda f: SentenceEncoder.load(f.bert_folder, revision="v1"), "revision=v1: .*Leave it out"),
     (lambda f: SentenceEncoder("builtin/mini_zh"), r"SentenceEncoder\.load\("),
     (lambda f: f.encoder.save_pretrained(None), "folder: got a NoneType .*path"),
     (lambda f: f.encoder.save_pretrained(f.tmp_path / "x", card="x"), "card: got a str .*dict"),
@@ -817,11 +827,27 @@ DOORS = [
     (lambda f: evaluate(f.encoder, LABELLED, settings={}), r"settings: got a dict .*EvaluationSettings\("),
     (lambda f: evaluate(f.encoder, LABELLED, metrics=["map"]), "metrics.*scores"),
     *each(
+        lambda f, given: evaluate(f.encoder, *given[:1], **given[1]),
+        [
+            (("demo_sts", {"columns": {"text_a": "x"}}), "^columns=.*the set demo_sts.*Leave it out"),
+            (("demo_sts", {"score_range": (0, 5)}), "^score_range=.*the set demo_sts.*Leave it out"),
+            ((as_examples(LABELLED), {"score_range": (0, 5)}), "^score_range=.*the set rows.*Leave it out"),
+            ((load_ranking("demo_qmc", "dev"), {"sheet": "x"}), "^sheet=.*demo_qmc.*Leave it out"),
+        ],
+    ),
+    (lambda f: fit(f.own, as_examples(LABELLED), score_range=(0, 5)), "^score_range=.*Leave it out"),
+    *each(
         lambda f, given: mine(*given, folder=f.tmp_path / "mined"),
         [((given, ["bm25"]), r"ranking: got a .*load_ranking\(") for given in (LABELLED, "faq")],
     ),
     (lambda f: mine(load_ranking("demo_qmc", "dev"), [5], folder=f.tmp_path / "x"), "sources: int .*bm25"),
     (lambda f: mine(load_ranking("demo_qmc", "dev"), ["bm25"], num_negatives=2), r"MiningOptions\("),
+    (
+        lambda f: mine(
+            load_ranking("demo_qmc", "dev"), ["bm25"], folder=f.tmp_path / "x", false_negative_rate=0.1
+        ),
+        "^false_negative_rate=0.1: .*calibrate_on",
+    ),
     *each(lambda f, name: load_ranking(name), [(name, f"set={name}: .*name of a set") for name in (None, 5)]),
     *each(
         lambda f, options: fit(f.own, LABELLED, progress=False, **options),
@@ -840,6 +866,17 @@ DOORS = [
     (lambda f: analyze_embeddings(f.encoder, TEXTS), "texts is missing"),
     (lambda f: detect_communities(np.eye(3), min_size="2"), "min_size=2: .*number"),
     (lambda f: f.sparse.decode(TEXTS), "decode: .*encode"),
+    (lambda f: setattr(f.sparse, "prompt", 5), "^prompt=5: not a text.*Give the text"),
+    (lambda f: setattr(f.encoder, "prompt", None), "^prompt=None: not a text.*Give the text"),
+    *each(
+        lambda f, given: f.encoder.similarity(np.eye(32), np.eye(32), **given),
+        [({"prompt": "x"}, "^prompt='x': .*Leave it out"), ({"foo": 1}, "^foo=1: .*Leave it out")],
+    ),
+    (
+        lambda f: f.encoder.search(np.eye(32), np.eye(32), document_prompt="query"),
+        "^document_prompt='query': .*Leave it out",
+    ),
+    (lambda f: quantize(np.eye(3), whole=np.eye(3) * np.nan), "^whole: row 0 holds NaN"),
     *each(
         lambda f, given: fit_temperature(np.array(given[0]), np.array(given[1])),
         [(([np.nan, 1], [0, 1]), "finite"), (([0.1, 0.2], [1, 2]), "0 and 1")],

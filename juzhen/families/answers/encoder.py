@@ -29,7 +29,7 @@ from juzhen.encoders.backbone_config import BackboneConfig
 from juzhen.encoders.base_weights import has_adapter, is_ours_alone, source_folder
 from juzhen.encoders.chunks import TruncationStats, truncated_sentences
 from juzhen.encoders.collate import SentenceCollator
-from juzhen.encoders.components import read_components, warn_of
+from juzhen.encoders.components import read_components, unlike_predict, warn_of
 from juzhen.encoders.folder_settings import (
     ANSWERS,
     LENGTH_FILE,
@@ -373,7 +373,7 @@ class GenerativeReranker(PairEncoder):
         Raises:
             UserError: The source does not hold such an encoder.
         """
-        target, path = open_device(device), encoder_source(source)
+        target, path = open_device(device), encoder_source(source, revision)
         folder = locate_folder(path) or download(path, revision)
         if not gives_answers(folder):
             raise UserError(
@@ -383,7 +383,7 @@ class GenerativeReranker(PairEncoder):
         config = BackboneConfig(path=path, revision=revision, initialize="pretrained", pooling="last")
         encoder = cls.of_folder(SentenceEncoder.of(read_components(config, seed=0, reader=READER)), folder)
         encoder._is_loaded_from(folder)
-        warn_of(source, encoder.load_warnings)
+        warn_of(source, [*encoder.load_warnings, *unlike_predict(folder)])
         return encoder.to(target).eval()
 
     @property

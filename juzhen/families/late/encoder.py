@@ -493,7 +493,7 @@ class QueryDocumentEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, GuardedA
         Raises:
             UserError: The source does not hold such an encoder.
         """
-        target, path = open_device(device), encoder_source(source)
+        target, path = open_device(device), encoder_source(source, revision)
         folder = locate_folder(path) or download(path, revision)
         if not gives_routes(folder):
             raise UserError(f"{source}: holds no {ROUTED}. Load it with SentenceEncoder.load(…)")
