@@ -115,11 +115,9 @@ def test_titles_gains_negatives_and_answers_that_are_not_there():
         {"query": "怎么退货", "document": "gone", "relevance": 1},
         {"query": "几天发货", "document": "b", "relevance": 1},
     ]  # fmt: skip
-    with pytest.warns(UserWarning) as said:
+    with pytest.warns(UserWarning, match="not in the corpus") as said:
         ranking = read_search(["怎么退货", "几天发货", "没有答案的"], corpus, answers)
-    told = " ".join(str(one.message) for one in said)
-    assert "1 query has no answer" in told
-    assert "1 answer is not in the corpus" in told
+    assert any("1 query has no answer" in str(one.message) for one in said)
     assert list(ranking.corpus) == ["退货 七天内", "发货 两天内"]
     assert answered(ranking) == {"怎么退货": {"退货 七天内": 2.0}, "几天发货": {"发货 两天内": 1.0}}
     assert [one.tolist() for one in ranking.irrelevant] == [[1], []]
