@@ -348,10 +348,6 @@ class Store:
         self.set_facts(next=numbers.stop)
         return numbers
 
-    @property
-    def holds_passages(self) -> bool:
-        return bool(self._fact("passages"))
-
     def remove(self, ids: Sequence[str]) -> int:
         """Remove texts or documents within a transaction.
 
@@ -371,7 +367,7 @@ class Store:
 
     @property
     def _named(self) -> str:
-        return "passages WHERE document" if self.holds_passages else "texts WHERE id"
+        return "passages WHERE document" if self._fact("passages") else "texts WHERE id"
 
     def _check(self, what: Literal["text", "vector"], sums: Mapping[int, int]) -> None:
         """Raise UserError for a text, its id or metadata, or a vector with other bytes than were stored."""
@@ -479,10 +475,14 @@ class Store:
                 raise self.damaged(f"text {number} has no id, no text or no metadata that can be read")
             rows[number], sums[number] = row, _checksum(name, text, record)
         self._check("text", sums)
-        if self.holds_passages:
-            query = "SELECT number, document, first, last FROM passages"
-            for number, document, first, last in self._each(query, numbers):
-                rows[number] = rows[number]._replace(document=document, span=(first, last))
+        if self._fact("passages"):
+            query = "SELECT number, document, first, last, last - first FROM passages"
+            places = {number: place for number, *place in self._each(query, numbers)}
+            for number, row in rows.items():
+                document, first, last, length = places.get(number, [None] * 4)
+                if (document, length) != (row.id.rpartition("#")[0], len(row.text)):
+                    raise self.damaged(f"passage {number} is not at the place that was stored")
+                rows[number] = row._replace(document=document, span=(first, last))
         return rows
 
     def vectors(self, numbers: Int[np.ndarray, "some"]) -> Float[np.ndarray, "some dim"]:

@@ -1,7 +1,8 @@
 """Indexes of long texts: by their passages, or by the mean of their chunks."""
 
 import json
-from contextlib import suppress
+import sqlite3
+from contextlib import closing, suppress
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from juzhen.cli.main import main
 from juzhen.core.errors import UserError
 from juzhen.index import Index, PassageSettings, Rows, add, build, remove, writing
 from juzhen.index.index import facts_of
+from juzhen.index.store import DATABASE
 
 TEXTS = [
     "今天天气很好。" * 3 + "我们坐火车去北京。" + "明天还要下雨。" * 3,
@@ -64,6 +66,23 @@ def test_documents_are_replaced_and_removed_with_all_their_passages(encoder, tmp
         assert {hit.document for hit in hits} == {"b", "c", "d"}
         assert "".join(hit.text for hit in hits).count("退货") == 0
         assert len(index.search(["手机"], 1, mode="hybrid", per_document=True)[0]) == 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE passages SET document = 'b' WHERE number = 0",
+        "UPDATE passages SET last = 'x' WHERE number = 0",
+        "DELETE FROM passages WHERE number = 0",
+    ],
+)
+def test_a_passage_with_another_document_or_span_than_was_stored_is_refused(encoder, tmp_path, change):
+    build(tmp_path / "laws", encoder, rows_of(TEXTS, ["a", "b", "c"]), name="small", passages=SETTINGS)
+    with closing(sqlite3.connect(tmp_path / "laws" / DATABASE)) as database, database:
+        database.execute(change)
+    damaged = pytest.raises(UserError, match=rf"{DATABASE}: damaged.*passage 0 .*index build")
+    with Index.open(tmp_path / "laws", encoder) as index, damaged:
+        index.search(["苹果"], 50)
 
 
 def test_documents_without_ids_are_numbered_on(encoder, tmp_path):
