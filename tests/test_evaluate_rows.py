@@ -196,3 +196,30 @@ def test_fit_without_dev_is_silent(capsys):
 
 def test_the_package_offers_it():
     assert juzhen.evaluate is evaluate
+
+
+@pytest.mark.parametrize("names", [("标准问", "相似问"), ("standard_question", "user"), ("q", "paraphrase")])
+def test_the_header_of_positive_pairs_names_what_is_searched(names):
+    """With as many texts in both columns, their order in the file changes nothing."""
+    rows = [dict(zip(names, pair, strict=True)) for pair in SWAPPED]
+    turned = [dict(reversed(row.items())) for row in rows]
+    first, second = (juzhen.evaluate("builtin/mini_zh", given).scores for given in (rows, turned))
+    assert {key: score.value for key, score in first.items()} == {
+        key: score.value for key, score in second.items()
+    }
+    unnamed = [dict(zip(("b", "a"), row.values(), strict=True)) for row in turned]
+    with pytest.warns(UserWarning, match="a are the queries, and b is searched"):
+        other = juzhen.evaluate("builtin/mini_zh", unnamed).scores
+    assert other["dev/rows/recall_at_1"].value != first["dev/rows/recall_at_1"].value
+
+
+SWAPPED = [
+    ("怎么退货", "东西不想要了怎么退"),
+    ("什么时候发货", "几天能发出来"),
+    ("如何开发票", "发票怎么开"),
+    ("怎么改地址", "收货地址写错了"),
+    ("能便宜点吗", "有没有优惠"),
+    ("怎么付款", "可以用微信付吗"),
+    ("质量怎么样", "东西好不好"),
+    ("有保修吗", "坏了能修吗"),
+]

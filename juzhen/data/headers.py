@@ -35,9 +35,12 @@ NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
 CHINESE = re.compile("[\u3400-\u9fff]")
 
 ID_NAMES = re.compile(
-    r"(?i)((q|s|a|d|p|c|pair|row|sentence|text|doc|document|passage|corpus|query|question|item|faq)?[_-]?"
-    r"(id|idx|index|no\.?)\d?)|unnamed.*|序号|编号|行号"
+    r"(?i)(q|s|a|d|p|c|pair|row|sentence|text|doc|document|passage|corpus|query|question|answer|item|faq|user|product)?"
+    r"[_ -]?(id|idx|index|no\.?)\d?|unnamed.*"
+    r"|(?!.*(label|class|categ|intent|topic|domain|score|grade|gold|target|same|sentiment|emotion)).*[_ -](id|idx)\d?"
+    r"|(?!.*(标签|标注|类别|分类|意图|主题|领域|情感))[\u3400-\u9fff]{0,4}(编号|序号|行号|id)"
 )
+"""Columns that number rows or name them. `label_id` holds classes."""
 TOPIC_NAMES = re.compile(
     r"(?i).*(intent|class|category|topic|domain|sentiment|emotion|情感|类别|分类|意图|主题|领域).*"
 )
@@ -51,6 +54,10 @@ POSITIVE_NAMES = re.compile(
 )
 NEGATIVE_NAMES = re.compile(r"(?i).*(negative|负例|负样本|反例).*|(.*[_\W])?(negs?|rejected)([_\W\d].*)?")
 HYPOTHESIS_NAMES = re.compile(r"(?i).*(hypothesis|假设).*")
+STANDARD_NAMES = re.compile(r"(?i).*(标准|standard|canonical|(^|[\W_])std).*")
+VARIANT_NAMES = re.compile(
+    r"(?i).*(相似|相近|近似|同义|扩展|改写|variant|similar|paraphrase|rewrit|extended).*"
+)
 TEXT_NAMES = re.compile(
     r"(?i).*(text|sent|quer|question|anchor|title|premise|hypothesis).*"
     r"|.{0,3}(问题|问法|问句|问|句子|句|文本|内容|标题|前提|假设)[\dA-D甲乙一二]?|[qsa]\d?"
@@ -118,6 +125,35 @@ def is_name(cell: str) -> bool:
     return 0 < len(words) <= 4 and all(
         not word or WORD.fullmatch(word) or WORD.fullmatch(word.removesuffix("s")) for word in words
     )
+
+
+def role(name: str) -> int:
+    """Return the order of a text column with such a name.
+
+    Args:
+        name: Name of a column.
+
+    Returns:
+        1 for positives and hypotheses, 2 for negatives, else 0.
+    """
+    if NEGATIVE_NAMES.fullmatch(name):
+        return 2
+    return int(bool(POSITIVE_NAMES.fullmatch(name) or HYPOTHESIS_NAMES.fullmatch(name)))
+
+
+def direction(name: str) -> int:
+    """Return the order of a column of positive pairs: standard questions, their variants, answers.
+
+    Args:
+        name: Name of a column.
+
+    Returns:
+        A number that sorts columns. It is 2 and above for answers.
+
+    >>> sorted(["答案", "相似问", "标准问"], key=direction)
+    ['标准问', '相似问', '答案']
+    """
+    return 2 * role(name) + bool(VARIANT_NAMES.fullmatch(name)) - bool(STANDARD_NAMES.fullmatch(name))
 
 
 def language_of(columns: Iterable[Sequence[str]]) -> Literal["zh", "en", "en-zh"]:

@@ -210,7 +210,7 @@ def as_standard_questions(examples: Examples) -> StandardQuestions:
         Standard questions and the rows that ask them.
     """
     asked, standard = (examples.columns[name] for name in TEXT_COLUMNS[Kind.POSITIVE_PAIR])
-    if examples.symmetric is not False and _anchors_are_standard(examples):
+    if examples.symmetric is not False and anchors_are_standard(examples):
         asked, standard = standard, asked
     texts, queries = np.unique(asked, return_inverse=True)
     corpus, documents = np.unique(standard, return_inverse=True)
@@ -232,7 +232,15 @@ def as_standard_questions(examples: Examples) -> StandardQuestions:
     return StandardQuestions(ranking, queries)
 
 
-def _anchors_are_standard(examples: Examples) -> bool:
+def anchors_are_standard(examples: Examples) -> bool:
+    """Return whether the anchors of positive pairs are searched, as `as_standard_questions` documents.
+
+    Args:
+        examples: Positive pairs.
+
+    Returns:
+        False if the positives are searched.
+    """
     anchors, positives = (np.unique(column) for column in examples.columns.values())
     if len(anchors) != len(positives):
         return len(anchors) < len(positives)

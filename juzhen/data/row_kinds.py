@@ -17,7 +17,6 @@ from juzhen.core.examples import NLI_CLASSES, TEACHER_SCORE, negative_columns
 from juzhen.core.kinds import JUDGED, TARGET_COLUMN, TEXT_COLUMNS, Kind
 from juzhen.core.text import counted, short, text_fault
 from juzhen.data.headers import (
-    HYPOTHESIS_NAMES,
     ID_NAMES,
     MOST_LABELS,
     NEGATIVE_NAMES,
@@ -32,11 +31,13 @@ from juzhen.data.headers import (
     TOPIC_NAMES,
     are_numbers,
     as_fields,
+    direction,
     format_of,
     is_label,
     nli_classes,
     pair_classes,
     plain_label,
+    role,
     settled_classes,
     share_of_numbers,
 )
@@ -323,7 +324,7 @@ def guess(table: RawTable, *, kind: Kind | None = None, columns: Mapping[str, st
         if kind in (Kind.LABELLED_PAIR, Kind.SCORED_PAIR, Kind.NLI_PAIR) and target:
             notes += odd_labels(table, kind, texts, target)
     if kind in (Kind.TRIPLET, Kind.POSITIVE_PAIR, Kind.NLI_PAIR):
-        texts = sorted(texts, key=_role)
+        texts = sorted(texts, key=direction if kind is Kind.POSITIVE_PAIR else role)
     fields = list(TEXT_COLUMNS[kind])
     fields += negative_columns(len(texts) - 2)[1:] if kind is Kind.TRIPLET else []
     target_field = TARGET_COLUMN.get(kind)
@@ -435,7 +436,7 @@ def pair_columns(table: RawTable) -> list[str]:
             f"{table.place}: not clear which two columns are compared. There are {listed(table.names)}. Name them: "
             f"{table.reading.spell('columns', {'text_a': '1', 'text_b': '2'})}"
         )
-    return sorted(texts, key=_role)
+    return sorted(texts, key=role)
 
 
 def _named_texts(names: Sequence[str]) -> list[str]:
@@ -668,13 +669,6 @@ def _is_id(name: str, column: pd.Series) -> bool:
         return False
     parts = (pd.to_numeric(part, errors="coerce").to_numpy(float) for part in (column.head(SAMPLE), column))
     return all(len(numbers) > 4 and bool(np.all(np.diff(numbers) == 1)) for numbers in parts)
-
-
-def _role(name: str) -> int:
-    """The order of text columns with different roles, by their names."""
-    if NEGATIVE_NAMES.fullmatch(name):
-        return 2
-    return int(bool(POSITIVE_NAMES.fullmatch(name) or HYPOTHESIS_NAMES.fullmatch(name)))
 
 
 def _column(table: RawTable, field: str, name: str) -> str:

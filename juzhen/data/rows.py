@@ -25,7 +25,8 @@ from juzhen.core.errors import UserError, in_python, require_choice
 from juzhen.core.examples import Examples, Kind, negative_columns
 from juzhen.core.paths import is_table
 from juzhen.core.text import counted, number_or_nan, short
-from juzhen.data.headers import NO_LABEL, language_of, nli_classes, pair_classes, settled_classes
+from juzhen.data.headers import NO_LABEL, direction, language_of, nli_classes, pair_classes, settled_classes
+from juzhen.data.rankings import anchors_are_standard
 from juzhen.data.readers import FileTable
 from juzhen.data.row_checks import listed, verified
 from juzhen.data.row_kinds import (
@@ -289,6 +290,13 @@ def _examples(
     request = SplitRequest(config, split, Source.LOCAL, ".", raw.reading.on_bad_row)
     examples = verified(table, request, columns={field: field for field in found.columns})
     warn_dropped(raw.place, examples.num_dropped)
+    if found.kind is Kind.POSITIVE_PAIR and split != "train" and raw.table.names and len(examples):
+        columns, is_anchor = [*found.columns.values()], anchors_are_standard(examples)
+        first, second = map(direction, columns)
+        is_named = first != second and (second < 2) == is_anchor
+        if not is_named and columns != [*found.columns]:
+            searched, asking = columns[:: 1 if is_anchor else -1]
+            warnings.warn(f"{raw.place}: {asking} are the queries, and {searched} is searched", stacklevel=4)
     return config, examples
 
 

@@ -21,7 +21,7 @@ from juzhen.core.kinds import Kind
 from juzhen.core.safe_open import csv_text, read_bytes
 from juzhen.core.text import counted, is_position, name_fault, short, text_fault
 from juzhen.data.dataset_from_table import ORIGIN, Origin, connected_groups, split_groups, write_described
-from juzhen.data.headers import NUMBER, language_of, pair_classes, share_of_numbers
+from juzhen.data.headers import ID_NAMES, NUMBER, language_of, pair_classes, share_of_numbers
 from juzhen.data.leaks.matching import normalize
 from juzhen.data.rankings import RankingSet
 from juzhen.data.row_checks import listed
@@ -40,10 +40,6 @@ from juzhen.data.tables import (
 FIELDS = ("query_id", "query", "document_id", "document", "title", "gain")
 """Fields of the three tables for --columns. In a table of answers, `query` and `document` are ids or texts."""
 
-ID_NAMES = re.compile(
-    r"(?i)(.*[_ -])?_?(id|idx|no)|(q|d|p|c|doc|query|question|document|passage|corpus|item|faq|text)id"
-    r"|.{0,6}(编号|序号|id)"
-)
 TITLE_NAMES = re.compile(r"(?i)(.*[_ ])?(title|name)|.{0,2}(标题|题目|名称)")
 QUERY_NAMES = re.compile(r"(?i).*(quer|question|qid|问题|问句|问法|查询|提问|检索词|相似问).*|问")
 DOCUMENT_NAMES = re.compile(

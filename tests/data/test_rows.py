@@ -269,3 +269,13 @@ def test_examples_are_taken_as_they_are():
     rows = as_examples(PAIRS)
     assert isinstance(rows, Examples)
     assert as_examples(rows) is rows
+
+
+def test_columns_that_name_rows_are_not_texts():
+    rows = [{"商品编号": f"A{n}", "问法": f"第{n}个问题", "说明": f"第{n}个回答"} for n in range(12)]
+    assert (
+        as_examples(rows).sentences
+        == as_examples([{"问法": r["问法"], "说明": r["说明"]} for r in rows]).sentences
+    )
+    labelled = [{"user_id": f"u{n}", "a": f"问题{n}", "b": f"说法{n}", "label_id": n % 2} for n in range(12)]
+    assert as_examples(labelled).targets.tolist() == [n % 2 for n in range(12)]
