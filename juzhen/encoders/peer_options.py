@@ -337,7 +337,8 @@ def _require_plain(name: str, known: inspect.Parameter, value: Any) -> None:
     is_number = kind in (Integral, Real)
     if isinstance(value, kind) and not (is_number and (isinstance(value, bool) or value != value)):
         return
-    if value is not None or not (isinstance(known.annotation, UnionType) or known.annotation is str):
+    may_be_none = known.annotation is str and known.default is not known.empty
+    if value is not None or not (may_be_none or isinstance(known.annotation, UnionType)):
         default = None if known.default is known.empty else known.default
         way = "Give one" if default is None else f"Type {name}={default!r}"
         way += ", or leave it out" * (known.default is not known.empty)

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -385,7 +386,10 @@ def build(
         "chunk_overlap": reader.chunk_overlap,
         "passages": None if passages is None else asdict(passages),
     }
-    reader.encode([], **(encoding.options if encoding else {}))  # refuses options before anything is written
+    is_new = not (folder / DATABASE).exists()
+    portions = _encoded(reader, rows, facts, encoding)
+    if is_new:
+        portions = chain([next(portions)], portions) if rows.texts else portions  # refuses before it writes
     claim_dir(folder)
     store = Store(folder / DATABASE, writes=True)
     try:
@@ -404,7 +408,9 @@ def build(
                 store.set_facts(**facts, encoder=name, state="building", next=0)
         done = int(present.get("next" if passages is None else "documents", 0))
         require_room(folder, (len(rows.texts) - done) * facts["dim"] * FLOAT_BYTES)
-        for portion, vectors in _encoded(reader, rows.after(done), facts, encoding):
+        if not is_new:
+            portions = _encoded(reader, rows.after(done), facts, encoding)
+        for portion, vectors in portions:
             with store.transaction():
                 _add(store, portion, vectors)
         with store.transaction():
@@ -560,6 +566,10 @@ def _encoded(
     encoding = encoding or Encoding({}, progress=False)
     total, passages = len(rows.texts), facts.get("passages")
     options = {"truncate_dim": facts["dim"], "show_progress": False} | encoding.options
+    if options["truncate_dim"] != facts["dim"]:
+        raise UserError(
+            f"truncate_dim={options['truncate_dim']}: not an option of encoding here. Give dim to build"
+        )
     if passages is not None and options.pop("cache", None) is not None:
         raise UserError("cache: the vectors of passages are not kept there. Leave it out")
     with (

@@ -329,3 +329,20 @@ REFUSED = {
 def test_what_an_index_cannot_do_is_refused_by_what_was_given(call, told, f):
     with pytest.raises(UserError, match=told.replace("FOLDER", str(f.tmp_path))):
         call(f)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"encoding": writing.Encoding({}, workers=0)}, "workers=0"),
+        ({"encoding": writing.Encoding({"batch_tokens": 0})}, "batch_tokens=0"),
+        ({"encoding": writing.Encoding({"truncate_dim": 8})}, "truncate_dim=8: .*dim"),
+        ({"name": None}, "name=None: expected a text"),
+    ],
+)
+def test_a_refused_build_leaves_no_folder_that_blocks_the_next(options, told, encoder, tmp_path):
+    folder, texts = tmp_path / "new", Rows(["甲", "乙"])
+    with pytest.raises(UserError, match=told):
+        build(folder, encoder, texts, **{"name": "small"} | options)
+    assert not folder.exists()
+    assert build(folder, encoder, texts, name="small") == 0
