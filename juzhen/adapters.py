@@ -111,6 +111,9 @@ NEEDED = ("r", "lora_alpha")
 
 MERGE = "Merge the adapter into its model (merge_and_unload of peft), and load that"
 
+PROMPTS = re.compile("(.*PROMPT_|P_|PREFIX_)TUNING|ADAPTION_PROMPT|CPT|CARTRIDGE")
+"""Adapters of peft that are tokens before a text. merge_and_unload does not exist there."""
+
 
 def read_adapter_settings(folder: Path) -> dict[str, Any]:
     """Read the numbers by which peft makes an adapter.
@@ -129,7 +132,9 @@ def read_adapter_settings(folder: Path) -> dict[str, Any]:
         settings = read_settings(path)
         kind = str(settings["peft_type"])
     if kind != KIND:
-        raise UserError(f"{path}: {kind} adapters are not supported. Known: {KIND}. {MERGE}")
+        way = "It has no weights to merge. Choose a model with LoRA, or without an adapter"
+        way = way if PROMPTS.fullmatch(kind) else MERGE
+        raise UserError(f"{path}: {kind} adapters are not supported. Known: {KIND}. {way}")
     read: dict[str, Any] = {}
     for key, value in settings.items():
         rule = KEYS.get(key, UNREAD)

@@ -593,7 +593,7 @@ def _unknown_key(
         hint = f"unknown key. Did you mean {' or '.join(elsewhere)}?"
     else:
         keys = {*map(str, parent), *([] if owner else groups)} - {"_target_", "hydra"}
-        hint = f"unknown key. {nearest(word.lower(), keys)}"
+        hint = f"unknown key. {nearest(word.lower(), keys, prefix=owner and f'{owner}.')}"
     return UnknownKeyError(f"{path}: {hint}", whole if path in groups else path)
 
 

@@ -176,7 +176,7 @@ CLASSES = [
                 "loss",
                 r"losses\.in_batch_negatives\.InfoNCE\b",
             ),
-            (COSENT | {"temprature": 1}, "loss", "loss.temprature: .* Did you mean temperature"),
+            (COSENT | {"temprature": 1}, "loss", "loss.temprature: .* Did you mean loss.temperature"),
             (COSENT | {"temperature": "0.05"}, "loss", "loss.temperature=0.05: .*valid number"),
             (COSENT | {"temperature": True}, "loss", "loss.temperature=true: .*valid number"),
             (COSENT | {"temperature": None}, "loss", "loss.temperature=null: .*valid number"),

@@ -176,12 +176,13 @@ def check_count(name: str, value: Any, *, least: int = 1, most: int | None = Non
         raise UserError(f"{name}={short(repr(value), 40)}: expected a whole number, {bounds}")
 
 
-def nearest(word: str, names: Iterable[str]) -> str:
+def nearest(word: str, names: Iterable[str], *, prefix: str = "") -> str:
     """Return a sentence with the known words closest to a word, or with all known words if none is close.
 
     Args:
         word: The unknown word.
         names: The known words.
+        prefix: Text before each close word.
 
     Returns:
         One sentence.
@@ -194,12 +195,12 @@ def nearest(word: str, names: Iterable[str]) -> str:
     names = sorted(set(names))
     close = difflib.get_close_matches(word, names, n=3, cutoff=0.6)
     if same := [name for name in names if name.lower() == word.lower()]:
-        return f"Did you mean {short(same[0])}?"
+        return f"Did you mean {prefix}{short(same[0])}?"
     # The same letters in another order are the likeliest slip.
     close.sort(key=lambda name: sorted(name) != sorted(word))
     if close:
         listed = close[:1] if close[0].startswith(word[:2]) else close
-        return f"Did you mean {' or '.join(map(short, listed))}?"
+        return f"Did you mean {' or '.join(prefix + short(name) for name in listed)}?"
     ends = accumulate(len(short(name)) + 2 for name in names)
     shown = max(1, sum(end <= MOST_LETTERS for end in ends))
     ending = f" and {len(names) - shown:,} more" if len(names) > shown else ""

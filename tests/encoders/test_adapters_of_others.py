@@ -14,7 +14,7 @@ from refusals import rows
 from safetensors.torch import load_file, save_file
 
 import juzhen
-from juzhen.adapters import FORMS, KEYS, NEUTRAL
+from juzhen.adapters import FORMS, KEYS, NEUTRAL, read_adapter_settings
 from juzhen.core.errors import UserError
 from juzhen.encoders import CrossEncoder, SentenceEncoder, save_encoder
 from juzhen.encoders.base_weights import merged
@@ -536,3 +536,13 @@ THEIRS = {
 def test_adapters_of_theirs_that_would_compute_otherwise_are_refused(f, call, words):
     with pytest.raises(UserError, match=words):
         call(f)
+
+
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [("PROMPT_TUNING", "no weights to merge"), ("P_TUNING", "LoRA"), ("LOHA", "merge_and_unload")],
+)
+def test_adapters_without_weights_to_merge_are_not_told_to_merge(kind, told, tmp_path):
+    (tmp_path / "adapter_config.json").write_text(json.dumps({"peft_type": kind}))
+    with pytest.raises(UserError, match=f"{kind} adapters are not supported.*{told}"):
+        read_adapter_settings(tmp_path)

@@ -43,7 +43,7 @@ ANSWERS = {
     "model_name_or_path=BAAI/bge-m3": "backbone=BAAI/bge-m3",
     "dataset=[faq.csv,csts]": "data=faq.csv",
     "-m backbone=mini_zh,BAAI/bge-m3": "rows",
-    "-m optimizer.lrr=1,2": "Did you mean lr?",
+    "-m optimizer.lrr=1,2": "Did you mean optimizer.lr?",
     "-m seed=1,2,": "Type seed=1,2, or",
     "backbone.max_length=4096": "Choose 512 or less",
     # several things, a folder, a sign of another keyboard
@@ -61,7 +61,7 @@ ANSWERS = {
     "dataset=[csts,afqcm]": "Did you mean afqmc or afqmc_mined?",
     "benchmark=zh_maching": "zh_matching",
     "model=biencodr": "Did you mean biencoder or crossencoder?",
-    "loss.temprature=0.1": "Did you mean temperature?",
+    "loss.temprature=0.1": "Did you mean loss.temperature?",
     "loss.temperature=low": "expected a valid number",
     "backbone=local": "backbone.path is not set",
     "optimizer.lr=abc": "expected a valid number",
