@@ -214,3 +214,14 @@ def test_waiting_threads_spin_briefly_unless_the_user_says_otherwise(program, pr
         check=True,
     )
     assert done.stdout == f"{seen}\n"
+
+
+@pytest.mark.parametrize(
+    ("number", "status", "advice"), [(28, 1, "Free some space"), (27, 1, "ulimit"), (30, 2, "may write")]
+)
+def test_a_refusal_of_the_system_by_a_library_in_rust_has_its_advice(number, status, advice, capsys):
+    def fail():
+        raise RuntimeError(f"Error while serializing: I/O error: … (os error {number})")
+
+    assert status_of(fail, "juzhen export") == status
+    assert advice in capsys.readouterr().err

@@ -8,6 +8,7 @@ import errno
 import io
 import math
 import os
+import re
 import signal
 import sys
 import tempfile
@@ -305,6 +306,8 @@ def answer(error: BaseException, work: str = "") -> int:
     if isinstance(error, UserError):
         print_error(error)
         return MISTAKE_STATUS
+    if found := re.search(r"\(os error (\d+)\)", str(error)):  # of a library in Rust, such as safetensors
+        error = OSError(int(found[1]), os.strerror(int(found[1]))).with_traceback(error.__traceback__)
     task = ", ".join(filter(None, (work, *reversed(getattr(error, "__notes__", [])))))
     line = f"{task}: {reason_of(error)}" if task else reason_of(error)
     # A refusal of the system with a file name, or of a full disk, says all that a traceback would.

@@ -5,9 +5,11 @@ folders the file LIST has the name of each file that juzhen wrote there, and a d
 followed. `juzhen.core.atomic_write` asks this module before it replaces or removes anything.
 """
 
+import errno
 import hashlib
 import os
 import re
+import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -104,8 +106,15 @@ def require_writable(folder: Path) -> None:
     if not there.is_dir():
         place = "that" if there == folder else there
         raise UserError(f"{folder}: {place} is not a folder, so nothing can be written there. Name a folder")
-    if not os.access(there, os.W_OK | os.X_OK):
-        raise UserError(f"{folder}: nothing can be written in {there}. Choose a folder that you may write")
+    try:
+        with tempfile.TemporaryFile(dir=there):  # os.access grants /proc to root
+            pass
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise UserError(
+            f"{folder}: nothing can be written in {there}. Choose a folder that you may write"
+        ) from error
 
 
 def check_overwritable(*paths: str | Path, are_folders: bool = False) -> None:

@@ -14,7 +14,7 @@ from transformers import PretrainedConfig
 
 from juzhen.core.atomic_write import atomic_write_dir, write_json, write_text
 from juzhen.core.columns import require_finite_weights
-from juzhen.core.file_guard import require_outside
+from juzhen.core.file_guard import require_outside, require_writable
 from juzhen.core.lazy_names import offered
 from juzhen.core.safe_open import read_bytes
 from juzhen.core.text import in_markdown
@@ -296,6 +296,7 @@ def save_encoder(encoder: Any, folder: str | Path, *, card: dict[str, Any]) -> P
             folder,
             remedy="Nothing was saved. Load the encoder again, and train it anew",
         )
+    require_writable(folder.parent)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write_dir(folder) as part:
         write_encoder(encoder, part, card)

@@ -263,7 +263,7 @@ def test_a_right_command_line_passes_and_leaves_hydra_free(tree: Path, line: str
 @pytest.mark.parametrize("words", [["--help"], ["--cfg", "job"], ["--info", "config"]])
 def test_what_is_shown_needs_keys_that_there_are(tree: Path, words: list[str]) -> None:
     command = check_command_line([*words, "loss.temprature=1"], conf_dir=tree / "conf")
-    with pytest.raises(UserError, match=r"Did you mean temperature\?"):
+    with pytest.raises(UserError, match=r"Did you mean loss\.temperature\?"):
         command.run(lambda config: None)
 
 
