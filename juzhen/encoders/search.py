@@ -617,9 +617,9 @@ def quantize(
         [[176]]
     """
     require_choice("precision", precision, PRECISIONS)
+    given: tuple[Any, Any] = (vectors, whole)
     vectors, whole = (
-        each if isinstance(each, np.ndarray) or (read := as_vectors(each)) is None else read
-        for each in (vectors, whole)
+        each if isinstance(each, np.ndarray) or (read := as_vectors(each)) is None else read for each in given
     )
     vectors = np.asarray(vectors)
     if vectors.ndim != 2 or not vectors.size or vectors.dtype.kind not in "fiu":
