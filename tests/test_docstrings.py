@@ -190,20 +190,23 @@ def is_command(value):
     )
 
 
+@cache
 def statements(node):
     """Nodes that run when a function is called: those of an inner function only if it calls that itself."""
     inner = {each.name: each for each in ast.walk(node) if isinstance(each, FUNCTIONS) and each is not node}
-    left = list(node.body)
+    left, found = list(node.body), []
     while left:
         each = left.pop()
         if isinstance(each, (*FUNCTIONS, ast.ClassDef, ast.Lambda)):
             continue
-        yield each
+        found.append(each)
         if isinstance(each, ast.Call) and getattr(each.func, "id", None) in inner:
             left += inner.pop(each.func.id).body
         left += ast.iter_child_nodes(each)
+    return found
 
 
+@cache
 def raises(node):
     raised = [each.exc for each in statements(node) if isinstance(each, ast.Raise) and each.exc]
     names = [getattr(each, "func", each) for each in raised]
@@ -221,8 +224,13 @@ def user_errors():
 
 def may_raise(node, helpers):
     """True if a function raises a UserError, or calls a function beside it that does, and catches none."""
-    caught = [each.type for each in ast.walk(node) if isinstance(each, ast.ExceptHandler)]
-    catches = "suppress(UserError" in ast.unparse(node) or any(
+    caught = [each.type for each in statements(node) if isinstance(each, ast.ExceptHandler)]
+    caught += [
+        each.args[0]
+        for each in statements(node)
+        if isinstance(each, ast.Call) and getattr(each.func, "id", None) == "suppress" and each.args
+    ]
+    catches = any(
         each is None or re.search(r"\b(UserError|Exception|ConfigError)\b", ast.unparse(each))
         for each in caught
     )
