@@ -16,11 +16,11 @@ from tokenizers import Tokenizer
 
 from juzhen.core.atomic_write import atomic_write_dir, write_json, write_text
 from juzhen.core.columns import require_finite
-from juzhen.core.errors import UserError
+from juzhen.core.errors import UserError, require_choice
 from juzhen.core.file_guard import require_outside
 from juzhen.core.safe_open import read_text
 from juzhen.core.text import in_markdown
-from juzhen.data.spec import DatasetConfig
+from juzhen.data.spec import DatasetConfig, configured_set
 from juzhen.encoders.backbone import StaticTokens
 from juzhen.encoders.base_weights import merged
 from juzhen.encoders.pair_encoder import PairEncoder
@@ -186,10 +186,10 @@ def _usage(encoder: Any, format: Format) -> str:
 def export_encoder(
     encoder: Any,
     folder: str | Path,
-    format: Format,
+    format: Format | str,
     *,
     dim: int | None = None,
-    sets: Sequence[DatasetConfig] = (),
+    sets: Sequence[DatasetConfig | str] | str = (),
     data_dir: str | Path = "data",
     limit: int = ROWS,
     name: str = "encoder",
@@ -202,9 +202,9 @@ def export_encoder(
     Args:
         encoder: The encoder.
         folder: The folder to write.
-        format: Its format.
+        format: Its format, or the name of it, such as "onnx-int8".
         dim: Keep the first dimensions, normalised again. Default: all.
-        sets: Sets whose dev splits are scored before and after.
+        sets: Sets whose dev splits are scored before and after, or their names.
         data_dir: Folder of their files.
         limit: Rows of each set.
         name: Name of the encoder in card and report.
@@ -214,14 +214,21 @@ def export_encoder(
         The report of the verification.
 
     Raises:
-        UserError: An encoder that the format cannot hold, or a difference above the bound. Nothing is written then.
+        UserError: An unknown format or set, an encoder that the format cannot hold, or a difference above the
+            bound. Nothing is written then.
 
     Example:
         >>> from juzhen import SentenceEncoder
         >>> encoder = SentenceEncoder.load("builtin/mini_zh")
-        >>> export_encoder(encoder, "exported", Format.SENTENCE_TRANSFORMERS).format.value
+        >>> export_encoder(encoder, "exported", "sentence-transformers").format.value
         'sentence-transformers'
     """
+    require_choice("format", format, [*Format])
+    format = Format(format)
+    sets = [
+        configured_set(one) if isinstance(one, str) else one
+        for one in ([sets] if isinstance(sets, str) else sets)
+    ]
     format.require_packages()
     _require_format(encoder, format, dim)
     if format.is_quantised and not sets:

@@ -61,6 +61,11 @@ REFUSED = {
         (lambda f: export(f, joint(f, outputs=3), Format.ONNX, dim=4), "scores and no embeddings"),
         (lambda f: export(f, f.encoder, Format.ONNX, dim=64), "truncate_dim=64"),
         (lambda f: export(f, joint(f, symmetric=True), Format.SENTENCE_TRANSFORMERS), "both orders"),
+        *(
+            (lambda f, form=form: export(f, f.encoder, form), f"^format={form}: .*onnx")
+            for form in ("onxx", "ONNX", None, 5)
+        ),
+        (lambda f: export(f, f.encoder, "static", sets="demo_stx"), "demo_sts"),
     ],
     "a back end": [
         (lambda f: open_export(f.tmp_path), "no export of juzhen"),
