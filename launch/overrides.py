@@ -667,7 +667,10 @@ def naming_keys(job: DictConfig) -> Iterator[None]:
     except UserError as error:
         plain: Any = OmegaConf.to_container(job, resolve=False)
         groups = {key: value for key, value in plain.items() if key not in NOT_OF_THE_JOB}
-        error.args = (with_keys(without_loading(str(error), GO_ON), groups),)
+        message = str(error).replace(
+            "Choose accelerator=cpu", "Choose hardware=cpu"
+        )  # not a GPU's other settings
+        error.args = (with_keys(without_loading(message, GO_ON), groups),)
         raise
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from jobs import compose_job, tiny_encoder, typed_job
+from omegaconf import OmegaConf
 from refusals import rows
 from test_accelerator import another_machine  # noqa: F401, a fixture
 from test_benchmarks import result as of_benchmark
@@ -42,6 +43,7 @@ from juzhen.families.registry import FAMILIES
 from juzhen.merging.merge import merge
 from launch.check import check_command_line
 from launch.job import check_target, read_job
+from launch.overrides import naming_keys
 from lightning_modules.biencoder import BiEncoder
 from lightning_modules.crossencoder import CrossEncoderModule
 
@@ -69,7 +71,8 @@ def without_devices(f):
 def job_without_devices(f, words):
     without_devices(f)
     try:
-        train.run_job(compose_job("benchmark=none", f"output_dir={f.tmp_path}", words))
+        with naming_keys(OmegaConf.create({"hardware": {"accelerator": "cpu"}})):  # as train.py does
+            train.run_job(compose_job("benchmark=none", f"output_dir={f.tmp_path}", words))
     finally:
         assert not list(f.tmp_path.iterdir())
 
@@ -92,14 +95,14 @@ BUILT = "'12.6'"
 MACHINES = [
     (
         lambda f: accelerated(f, {"built_for": BUILT}, accelerator="cuda"),
-        "driver of NVIDIA is missing.*Available: cpu. Choose hardware=cpu",
+        "driver of NVIDIA is missing.*Available: cpu. Choose accelerator=cpu",
     ),
     (lambda f: accelerated(f, {"devices": 0, "built_for": BUILT}, accelerator="cuda"), "shows no device"),
     (
         lambda f: accelerated(f, {"devices": 1}, accelerator="cuda"),
-        "built without CUDA. Choose hardware=cpu",
+        "built without CUDA. Choose accelerator=cpu",
     ),
-    (lambda f: accelerated(f, {}, accelerator="mps"), "Metal is Apple's.* Choose hardware=cpu"),
+    (lambda f: accelerated(f, {}, accelerator="mps"), "Metal is Apple's.* Choose accelerator=cpu"),
     (lambda f: accelerated(f, {}, precision="16-mixed"), "needs CUDA.*bf16-mixed or 32-true"),
     *(
         (lambda f, at=at: on_a_cluster(f, at), f"hardware=auto looks at this machine, .*launcher={at}")

@@ -376,17 +376,18 @@ def require_accelerator(hardware: Any) -> None:
     if hardware.accelerator == "cuda" and not torch_has("hip"):
         if not torch_has("cuda"):
             raise UserError(
-                f"{setting}: the installed torch was built without CUDA. Choose hardware=cpu, or "
+                f"{setting}: the installed torch was built without CUDA. Choose accelerator=cpu, or "
                 "install a torch with CUDA"
             )
         if not cuda_devices():
             raise UserError(
                 f"{setting}: the driver of NVIDIA is missing, or shows no device. Available: {present}. Choose "
-                "hardware=cpu"
+                "accelerator=cpu"
             )
     if hardware.accelerator == "mps" and platform.system() != "Darwin":
         raise UserError(
-            f"{setting}: Metal is Apple's, and this is {platform.system()}. There is: {present}. Choose hardware=cpu"
+            f"{setting}: Metal is Apple's, and this is {platform.system()}. Available: {present}. Choose "
+            "accelerator=cpu"
         )
     if hardware.accelerator != "cuda" and hardware.precision == "16-mixed":
         # Lightning would silently use bfloat16 on a CPU.

@@ -210,7 +210,7 @@ def require_device(hardware: HardwareConfig) -> None:
         present = ", ".join(name for name, is_there in available.items() if is_there)
         raise UserError(
             f"accelerator={hardware.accelerator}: not on this machine, or not in this build of torch. "
-            f"Available: {present}. Choose hardware=cpu, or install a torch that fits the device"
+            f"Available: {present}. Choose accelerator=cpu, or install a torch that fits the device"
         )
     bf16_on_cuda = hardware.accelerator == "cuda" and hardware.precision == "bf16-mixed"
     if bf16_on_cuda and not torch.cuda.is_bf16_supported(including_emulation=False):

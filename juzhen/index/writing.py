@@ -389,6 +389,8 @@ def build(
     is_new = not (folder / DATABASE).exists()
     portions = _encoded(reader, rows, facts, encoding)
     if is_new:
+        there = next(place for place in (folder, *folder.absolute().parents) if place.is_dir())
+        require_room(there, len(rows.texts) * facts["dim"] * FLOAT_BYTES)
         portions = chain([next(portions)], portions) if rows.texts else portions  # refuses before it writes
     claim_dir(folder)
     store = Store(folder / DATABASE, writes=True)

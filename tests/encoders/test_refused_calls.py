@@ -778,7 +778,10 @@ OTHERS = [
     ),
     *each(
         lambda f, name: f.encoder.push_to_hub(name, dry_run=True),
-        [(name, r"push_to_hub\(.*owner/name") for name in ("", "a/b/c", "我/faq", "me/", None)],
+        [
+            *((name, r"push_to_hub\(.*owner/name") for name in ("", "a/b/c", "我/faq", "me/")),
+            (None, "repo_id=None: expected a text"),
+        ],
     ),
 ]
 LABELLED = [("今天", "明天", 1), ("今天", "花呗", 0)]

@@ -182,7 +182,7 @@ REFUSED = {
     **{
         word: (
             lambda *_, word=word: match_losses(typed_job("model=bm25", "dataset=[]", word)),
-            f"{word.partition('=')[0]}=.*: expected a number from 0",
+            f"{word.partition('=')[0]}=.*: expected a (number from 0|finite number)",
         )
         for word in ("model.k1=-1", "model.b=2", "model.b=nan")
     },

@@ -434,11 +434,14 @@ ERRORS = {
         )
     ],
     "a place": [
-        (lambda f, code=code, act=act: before_texts_are_encoded(f, code, act), "FOLDER", code)
+        (lambda f, code=code, act=act: before_texts_are_encoded(f, code, act), "FOLDER", told)
         for code in (errno.ENOSPC, errno.EROFS)
-        for act in (
-            lambda f, folder: add(folder, f.encoder, Rows(f.rows.texts)),
-            lambda f, folder: build(f.tmp_path / "new", f.encoder, f.rows, name="small"),
+        for act, told in (
+            (lambda f, folder: add(folder, f.encoder, Rows(f.rows.texts)), code),
+            (
+                lambda f, folder: build(f.tmp_path / "new", f.encoder, f.rows, name="small"),
+                code if code == errno.ENOSPC else None,
+            ),
         )
     ],
 }

@@ -210,7 +210,7 @@ REFUSED = [
     *(
         (["-m", *MINED, *ROWS, wrong], told)
         for wrong, told in {
-            "callbacks.mining.range_mx=20": "Did you mean range_max",
+            "callbacks.mining.range_mx=20": "Did you mean callbacks.mining.range_max",
             "callbacks.minig.range_max=20": "callbacks.minig: unknown key. .*Did you mean mining|unknown key",
             "callbacks.mining.range_max=x": "callbacks.mining.range_max=x|range_max",
         }.items()
