@@ -250,7 +250,13 @@ def public():
         name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
         if not any(part.startswith("_") for part in name.split(".")):
             tree = ast.parse(path.read_text(encoding="utf-8"))
-            found += public_in(tree, importlib.import_module(name), name, {})
+            try:
+                module = importlib.import_module(name)
+            except ModuleNotFoundError as error:
+                if (error.name or "").split(".")[0] in PUBLIC:
+                    raise
+                continue  # of an extra that is not installed
+            found += public_in(tree, module, name, {})
     return found
 
 
