@@ -176,12 +176,13 @@ def require_room(folder: Path, num_bytes: int = PROBE_BYTES) -> None:
     It writes up to PROBE_BYTES, because free space does not show quotas, limits and permissions.
 
     Args:
-        folder: An existing folder.
+        folder: The folder. Of a missing one the nearest existing parent counts.
         num_bytes: Size of the files to come.
 
     Raises:
         OSError: They do not fit, or nothing can be written. It has the path of the folder.
     """
+    folder = next(place for place in (folder, *folder.absolute().parents) if place.is_dir())
     try:
         if shutil.disk_usage(folder).free < num_bytes:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

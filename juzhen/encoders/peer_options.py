@@ -186,8 +186,9 @@ MADE_BY = {
     "Rows": "read_rows(path)",
     "Path": "a path",
     "dict": "a dict",
+    "repo_id": "owner/name",
 }
-"""Class of an argument → the call that gives one."""
+"""Class of an argument, or its name → what to give."""
 
 PLAIN: Mapping[Any, tuple[Any, str]] = {
     optional: (kind, called)
@@ -340,7 +341,7 @@ def _require_plain(name: str, known: inspect.Parameter, value: Any) -> None:
     may_be_none = known.annotation is str and known.default is not known.empty
     if value is not None or not (may_be_none or isinstance(known.annotation, UnionType)):
         default = None if known.default is known.empty else known.default
-        way = "Give one" if default is None else f"Type {name}={default!r}"
+        way = f"Give {MADE_BY.get(name, 'one')}" if default is None else f"Type {name}={default!r}"
         way += ", or leave it out" * (known.default is not known.empty)
         shown = str(value) if is_number else repr(value)
         raise UserError(f"{name}={short(shown, 40)}: expected {called}. {way}.")

@@ -20,7 +20,7 @@ from typing_extensions import TypedDict
 from juzhen.core.atomic_write import require_room
 from juzhen.core.columns import as_plain
 from juzhen.core.errors import UserError, require_choice
-from juzhen.core.safe_open import require_file
+from juzhen.core.safe_open import parse_json, require_file
 from juzhen.core.schema import require_form
 from juzhen.core.text import short
 from juzhen.encoders.chunks import Passages
@@ -581,9 +581,8 @@ class Store:
 
     def _loaded(self, text: str) -> Any:
         try:
-            json.dumps(value := json.loads(text), allow_nan=False)  # earlier versions stored NaN
-            return value
-        except (ValueError, TypeError, RecursionError) as error:
+            return parse_json(text, finite=True)  # earlier versions stored NaN
+        except (ValueError, TypeError) as error:
             raise self.damaged(f"no JSON: {short(str(text))}") from error
 
 

@@ -389,8 +389,7 @@ def build(
     is_new = not (folder / DATABASE).exists()
     portions = _encoded(reader, rows, facts, encoding)
     if is_new:
-        there = next(place for place in (folder, *folder.absolute().parents) if place.is_dir())
-        require_room(there, len(rows.texts) * facts["dim"] * FLOAT_BYTES)
+        require_room(folder, len(rows.texts) * facts["dim"] * FLOAT_BYTES)
         portions = chain([next(portions)], portions) if rows.texts else portions  # refuses before it writes
     claim_dir(folder)
     store = Store(folder / DATABASE, writes=True)
@@ -409,8 +408,8 @@ def build(
             with store.transaction():
                 store.set_facts(**facts, encoder=name, state="building", next=0)
         done = int(present.get("next" if passages is None else "documents", 0))
-        require_room(folder, (len(rows.texts) - done) * facts["dim"] * FLOAT_BYTES)
         if not is_new:
+            require_room(folder, (len(rows.texts) - done) * facts["dim"] * FLOAT_BYTES)
             portions = _encoded(reader, rows.after(done), facts, encoding)
         for portion, vectors in portions:
             with store.transaction():

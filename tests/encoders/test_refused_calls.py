@@ -780,7 +780,7 @@ OTHERS = [
         lambda f, name: f.encoder.push_to_hub(name, dry_run=True),
         [
             *((name, r"push_to_hub\(.*owner/name") for name in ("", "a/b/c", "我/faq", "me/")),
-            (None, "repo_id=None: expected a text"),
+            (None, "repo_id=None: expected a text. Give owner/name"),
         ],
     ),
 ]
