@@ -225,13 +225,11 @@ def export_encoder(
     """
     require_choice("format", format, [*Format])
     format = Format(format)
-    sets = [
-        configured_set(one) if isinstance(one, str) else one
-        for one in ([sets] if isinstance(sets, str) else sets)
-    ]
+    listed = [sets] if isinstance(sets, str) else sets
+    described = [configured_set(one) if isinstance(one, str) else one for one in listed]
     format.require_packages()
     _require_format(encoder, format, dim)
-    if format.is_quantised and not sets:
+    if format.is_quantised and not described:
         raise UserError(
             f"format={format}: its loss of quality is measured on a set. Name one in sets, such as demo_sts"
         )
@@ -247,7 +245,9 @@ def export_encoder(
             write_encoder(prepared, part, {"name": name})
         else:
             _write_graph(prepared, part, format)
-        proof = prove(encoder, open_export(part), format, dim=dim, sets=sets, data_dir=data_dir, limit=limit)
+        proof = prove(
+            encoder, open_export(part), format, dim=dim, sets=described, data_dir=data_dir, limit=limit
+        )
         if (fault := proof.fault()) and not allow_difference:
             raise UserError(
                 f"{folder}: {fault}, so nothing was written. Set allow_difference to write it with a warning"
