@@ -5,6 +5,7 @@ python train.py --help
 """
 
 import sys
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -103,22 +104,25 @@ def main() -> None:
     if tell_about(sys.argv[1:], conf_dir=CONFIGURATION):
         return
     hide_in_logs()
-    with checking():  # what is loaded for it takes longer than the check itself
-        from launch.check import check_command_line
-        from launch.overrides import naming_keys
-        from launch.run_folder import is_finished, require_same_job
+    with ExitStack() as until_refused:
+        with checking():  # what is loaded for it takes longer than the check itself
+            from launch.check import check_command_line
+            from launch.overrides import naming_keys
+            from launch.run_folder import is_finished, require_same_job
 
-        for write in (False, True):  # what data=FILE makes is written after all else was checked
-            command = check_command_line(sys.argv[1:], conf_dir=CONFIGURATION, write=write)
-            if command.is_run:
-                require_same_job(command.config, command.job)
-            is_checked = command.is_run and not is_finished(command.job)
-            if is_checked:
-                with naming_keys(command.config):
-                    first_look(command.job, unwritten=command.unwritten)
-            if not command.unwritten:
-                break
-    command.run(partial(run_job, is_checked=is_checked))
+            for write in (False, True):  # what data=FILE makes is written after all else was checked
+                command = check_command_line(sys.argv[1:], conf_dir=CONFIGURATION, write=write)
+                if command.is_run:
+                    require_same_job(command.config, command.job)
+                is_checked = command.is_run and not is_finished(command.job)
+                if is_checked:
+                    with naming_keys(command.config):
+                        first_look(command.job, unwritten=command.unwritten)
+                if not write:
+                    until_refused.enter_context(command.removed_if_refused())
+                if not command.unwritten:
+                    break
+        command.run(partial(run_job, is_checked=is_checked))
 
 
 if __name__ == "__main__":

@@ -6,6 +6,8 @@ begins.
 """
 
 import argparse
+import errno
+import fcntl
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,7 +23,9 @@ from omegaconf import DictConfig, OmegaConf
 
 from conf.job import JobConfig
 from juzhen.core.aliases import setting_meant
+from juzhen.core.atomic_write import removed_if_refused
 from juzhen.core.errors import UserError, nearest
+from juzhen.core.file_guard import LIST
 from juzhen.core.lazy_names import offered, offers
 from juzhen.core.machine import found_hardware, lacks_bf16, slow_bf16_warning
 from juzhen.core.paths import CONFIGURATION
@@ -49,7 +53,7 @@ from launch.overrides import (
     with_folders,
     with_set_words,
 )
-from launch.run_folder import take_folder
+from launch.run_folder import JOB_FILE, RECORD_FILE, STAYS, take_folder
 from launch.sweep_cells import (
     CheckedCell,
     cells_of,
@@ -250,6 +254,21 @@ class Command:
         """Names of the sets that the command line makes of tables, and that are not yet written."""
         return re.findall(rf"(\w+){UNWRITTEN}\b", " ".join(self.words if self.config else ()))
 
+    @contextmanager
+    def removed_if_refused(self) -> Iterator[None]:
+        """Remove the run folder, and the set of `data=FILE`, if the block made them and then refuses the run.
+
+        A run that has begun stays. So does a folder that another process works in.
+        """
+        made = [Path(self.job.run_dir)] if self.is_run else []
+        for name in self.unwritten if made else ():
+            described = {**self.job.evaluate, **self.job.dataset}[name]
+            files = [Path(file) for file in described.layouts[described.layout].files.values()]
+            files.append(Path(self.flags.config_dir or CONFIGURATION, "dataset", f"{name}.yaml"))
+            made += [*files, *(file.parent / LIST for file in files)]
+        with removed_if_refused(made, unless=lambda: _is_in_use(made[0])):
+            yield
+
     def run(self, task: Callable[[DictConfig], Any]) -> None:
         """Execute the command line.
 
@@ -268,6 +287,16 @@ class Command:
         else:
             with self.check.explained(self.words):
                 show(hydra, self.flags, self.check.name)
+
+
+def _is_in_use(folder: Path) -> bool:
+    """True if a run folder holds more than its log and records, or another process works in it."""
+    try:
+        with (folder / ".lock").open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        return error.errno != errno.ENOENT
+    return bool({entry.name for entry in folder.iterdir()} - {*STAYS, JOB_FILE, RECORD_FILE})
 
 
 def check_command_line(arguments: Sequence[str], *, conf_dir: Path, write: bool = True) -> Command:
@@ -294,18 +323,17 @@ def check_command_line(arguments: Sequence[str], *, conf_dir: Path, write: bool 
         words = [word for word in words if not word.startswith("data=")]
     for name in offers("job_words"):
         words = offered("job_words", name)(words, config_dir=flags.config_dir, write=write and not flags.cfg)
-    if flags.config_dir and not Path(flags.config_dir).is_dir():
+    extra = flags.config_dir
+    if extra and not Path(extra).is_dir():
         if any(UNWRITTEN in word for word in words):
-            flags.config_dir = None  # the set will make it
+            extra = None  # the set will make it
         else:
-            raise UserError(
-                f"--config-dir={flags.config_dir}: no such folder. Name the folder that holds dataset/"
-            )
+            raise UserError(f"--config-dir={extra}: no such folder. Name the folder that holds dataset/")
     folder = conf_dir.parent / flags.config_path if flags.config_path else conf_dir
     words = with_folders(words, multirun=flags.multirun)
-    words = with_backbone(with_set_words(words), trees=[folder, Path(flags.config_dir or folder)])
+    words = with_backbone(with_set_words(words), trees=[folder, Path(extra or folder)])
     flags.overrides = words
-    with opened(folder, flags.config_dir) as hydra:
+    with opened(folder, extra) as hydra:
         check = Check(hydra, flags.config_name or "train", folder)
         if not (flags.hydra_help or flags.info or flags.shell_completion):
             check.look_at(words)

@@ -16,11 +16,12 @@ import re
 import secrets
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
+from juzhen.core.errors import UserError
 from juzhen.core.file_guard import (
     LIST,
     MARKER,
@@ -238,6 +239,33 @@ def remove_folder(path: Path, names: str) -> None:
             for name in (MARKER, LIST):
                 Path(folder, name).unlink(missing_ok=True)
             os.rmdir(folder)
+
+
+@contextmanager
+def removed_if_refused(places: Sequence[Path], *, unless: Callable[[], bool]) -> Iterator[None]:
+    """Remove the places that the block made or filled if it raises UserError. What was there before stays.
+
+    Args:
+        places: Files and folders that the block may make. A list of files comes after them.
+        unless: Called after a UserError. If it returns True, everything stays.
+    """
+    absent = [path for path in map(Path.absolute, places) if not os.path.lexists(path)]
+    empty = [path for path in places if path.is_dir() and not path.is_symlink() and not os.listdir(path)]
+    around = {folder for path in absent for folder in path.parents if not folder.exists()} - {*absent}
+    try:
+        yield
+    except UserError:
+        if not unless():
+            filled = [entry for folder in empty for entry in folder.iterdir()]
+            for path in (*absent, *filled):
+                if path.is_dir() and not path.is_symlink():
+                    shutil.rmtree(path)
+                else:
+                    remove_file(path, in_own_folder=path in filled or path.name == LIST)
+            for folder in sorted(around, reverse=True):
+                with suppress(OSError):  # it is missing, or holds something else
+                    folder.rmdir()
+        raise
 
 
 def move(path: Path, folder: Path) -> None:

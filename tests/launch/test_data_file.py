@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from forks import in_a_fork
 from hydra.types import RunMode
-from jobs import SMALL
+from jobs import SMALL, as_program
 
 import train
 from juzhen.cli.main import main
@@ -265,6 +265,26 @@ def test_a_refused_job_makes_no_set(desk, monkeypatch, typed):
     monkeypatch.setattr(sys, "argv", ["train.py", "--config-dir", "conf", "data=desk_faq.csv", *typed])
     with pytest.raises(UserError):
         train.main()
+    assert sorted(desk.rglob("*")) == before
+
+
+@pytest.mark.parametrize("place", ["runs/new/once", "mine"])
+def test_a_job_that_its_rows_refuse_leaves_the_folder_as_it_was(desk, tiny_backbone, capfd, place):
+    once = [f"第{number}个问题怎么办,第{number}个答案,{number % 2}" for number in range(60)]
+    (desk / "once.csv").write_text("\n".join(["text_a,text_b,label", *once]), encoding="utf-8")
+    for folder in ("mine", "conf/dataset"):
+        (desk / folder).mkdir(parents=True)
+    before = sorted(desk.rglob("*"))
+
+    def job():
+        typed = [word for word in SMALL if not word.startswith(("dataset", "benchmark"))]
+        words = ["data=once.csv", "loss=triplet", f"run_dir={place}", f"backbone.path={tiny_backbone}"]
+        sys.argv = ["train.py", "--config-dir", "conf", *typed, *words]
+        os.chdir(desk)
+        as_program(train.main)
+
+    assert in_a_fork(job) == 2
+    assert "cannot be read as a triplet" in capfd.readouterr().err
     assert sorted(desk.rglob("*")) == before
 
 
