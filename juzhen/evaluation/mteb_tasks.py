@@ -43,8 +43,17 @@ SPLITS = {"dev": "validation", "test": "test"}
 SIDES = {None: Side.EVERY, "query": Side.QUERY, "document": Side.DOCUMENT}
 
 
+HUB = "hub"
+"""Rows of a task that are not those of a local file."""
+
+
+class Recorded(TypedDict, total=False):
+    rows: dict[str, str]
+
+
 class TaskFile(TypedDict, total=False):
     scores: dict[str, Any]
+    juzhen: Recorded
 
 
 class RunEncoder:
@@ -179,7 +188,8 @@ def open_tasks(names: Sequence[str], sets: ConfiguredSets, *, split: str | None)
 def run_tasks(model: RunEncoder, tasks: Sequence[Any], out: Path) -> list[dict[str, Any]]:
     """Score each task by mteb, and write its result where mteb's `ResultCache(out)` looks for it.
 
-    Scores of other splits in that file stay.
+    Scores of other splits in that file stay. Scores of other rows, such as those of another --data-dir, are not
+    replaced.
 
     Args:
         model: The encoder.
@@ -190,7 +200,7 @@ def run_tasks(model: RunEncoder, tasks: Sequence[Any], out: Path) -> list[dict[s
         A row for each task and split: task, split, measure, score.
 
     Raises:
-        UserError: A file in the way that is not ours.
+        UserError: A file in the way that is not ours, or that has scores of other rows.
     """
     meta = model.mteb_model_meta
     folder = out / "results" / str(meta.name).replace("/", "__") / str(meta.revision)
@@ -202,6 +212,15 @@ def run_tasks(model: RunEncoder, tasks: Sequence[Any], out: Path) -> list[dict[s
         else {}
         for name, path in paths.items()
     }
+    read_rows = {task.metadata.name: _rows_of(task) for task in tasks}
+    known_rows = {name: file.get("juzhen", {}).get("rows", {}) for name, file in earlier_results.items()}
+    for name, path in paths.items():
+        for split, found in read_rows[name].items():
+            if known_rows[name].get(split, found) != found:
+                raise UserError(
+                    f"--out {out}: {path} has scores of other rows of {split}. Choose another folder, or take that "
+                    "file away"
+                )
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / "model_meta.json", meta.to_dict())
     rows = []
@@ -209,15 +228,22 @@ def run_tasks(model: RunEncoder, tasks: Sequence[Any], out: Path) -> list[dict[s
         (result,) = mteb.evaluate(model, task, cache=None, show_progress_bar=False).task_results
         written = result.model_dump() | {"date": result.date.timestamp() if result.date else None}
         path = paths[result.task_name]
-        earlier = earlier_results[result.task_name]
+        earlier, used = earlier_results[result.task_name], read_rows[result.task_name]
         if all(earlier.get(key) == written[key] for key in ("mteb_version", "dataset_revision")):
             written["scores"] = earlier.get("scores", {}) | written["scores"]
-        write_json(path, _finite(written | {"juzhen": model.settings}))
+            used = known_rows[result.task_name] | used
+        write_json(path, _finite(written | {"juzhen": model.settings | {"rows": used}}))
         for split, scores in result.scores.items():
             measure = task.metadata.main_score
             fields = {"task": result.task_name, "split": split, "measure": measure}
             rows += [fields | {"score": subset["main_score"]} for subset in scores]
     return rows
+
+
+def _rows_of(task: Any) -> dict[str, str]:
+    """Split → fingerprint of its rows, or HUB."""
+    local: dict[str, str] = vars(task).get("juzhen_rows", {})
+    return {split: local.get(split, HUB) for split in task.metadata.eval_splits}
 
 
 def _finite(value: Any) -> Any:
@@ -246,6 +272,8 @@ def _fill(task: Any, examples: Examples, train: Examples | None) -> None:
         )
     task.dataset = DatasetDict({name: Dataset.from_dict(columns) for name, columns in splits.items()})
     task.data_loaded = True
+    read = [rows.fingerprint for rows in (examples, train) if rows is not None]
+    task.juzhen_rows = {split: "-".join(read)}
     task.metadata = task.metadata.model_copy(update={"eval_splits": [split]})
 
 

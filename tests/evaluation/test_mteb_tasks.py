@@ -53,7 +53,9 @@ def test_scores_of_mteb_are_our_own(demo_sets, tmp_path, dim):
     assert scores["cosine_ap"] == pytest.approx(expected, abs=1e-6)
 
 
-def test_other_settings_have_files_of_their_own_and_splits_share_one(demo_sets, tmp_path, capsys):
+def test_other_settings_have_files_of_their_own_and_splits_share_one(
+    demo_sets, tmp_path, capsys, monkeypatch
+):
     import mteb
 
     encoder, out = SentenceEncoder.load("builtin/mini_zh").save(tmp_path / "mine"), tmp_path / "out"
@@ -87,6 +89,15 @@ def test_other_settings_have_files_of_their_own_and_splits_share_one(demo_sets, 
     names = {model.model_name: model.task_results[0].scores.keys() for model in read.model_results}
     assert names.keys() == {"juzhen/mine", "juzhen/mine-truncate_dim=16"}
     assert set(names["juzhen/mine"]) == {"validation", "test"}
+
+    monkeypatch.setattr(
+        "juzhen.evaluation.mteb_tasks.LOCAL_SETS", {"STSB": "demo_qmc"}
+    )  # as another --data-dir
+    capsys.readouterr()
+    assert main([*main_words, "dev"]) == 2
+    assert "--out" in capsys.readouterr().err
+    assert values() == found
+    monkeypatch.setattr("juzhen.evaluation.mteb_tasks.LOCAL_SETS", {"STSB": "demo_sts"})
 
     other = SentenceEncoder.load(encoder)
     other.max_length, other.prompts = 8, {"query": "问："}
