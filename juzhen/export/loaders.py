@@ -71,7 +71,7 @@ class ExportedModel(Protocol):
             float32, one row per text.
 
         Raises:
-            UserError: The export scores pairs, or its files cannot be computed.
+            UserError: The export scores pairs, or its files cannot be computed or give NaN.
         """
 
     def score(
@@ -87,7 +87,7 @@ class ExportedModel(Protocol):
             One number per pair, in the given order.
 
         Raises:
-            UserError: The files of the export cannot be computed.
+            UserError: The files of the export cannot be computed, or give NaN.
         """
 
 
@@ -194,14 +194,14 @@ class Graph:
             Embeddings in the order of the texts.
 
         Raises:
-            UserError: The export scores pairs, or its files cannot be computed.
+            UserError: The export scores pairs, or its files cannot be computed or give NaN.
         """
         if self.settings["kind"] != "embeddings":
             raise UserError(
                 f"{self._folder}: this export gives scores of pairs and no embeddings. Name another."
             )
         with _reading(self._folder):
-            return self._outputs(self._prompted(texts), batch_size)[0]
+            return _finite(self._outputs(self._prompted(texts), batch_size)[0], texts)
 
     def score(
         self, pairs: Sequence[tuple[str, str]], *, batch_size: int = BATCH
@@ -216,10 +216,10 @@ class Graph:
             One score per pair, in the given order.
 
         Raises:
-            UserError: The files of the export cannot be computed.
+            UserError: The files of the export cannot be computed, or give NaN.
         """
         with _reading(self._folder):
-            return self._scores(pairs, batch_size)
+            return _finite(self._scores(pairs, batch_size), pairs)
 
     def _scores(self, pairs: Sequence[tuple[str, str]], batch_size: int) -> Float[np.ndarray, "pairs"]:
         if self.settings["kind"] == "embeddings":
@@ -248,6 +248,12 @@ class Graph:
             parts = list(threads.map(run, range(0, len(order), batch_size)))
         back = np.argsort(order)
         return [np.concatenate(values)[back] for values in zip(*parts, strict=True)]
+
+
+def _finite(numbers: np.ndarray, rows: Rows) -> np.ndarray:
+    """The numbers. Raises UserError for NaN and infinity."""
+    require_finite(numbers, rows, giver="the export")
+    return numbers
 
 
 def _arrays(tokenizer: Tokenizer, rows: Sequence[Any], has_types: bool) -> dict[str, np.ndarray]:
@@ -320,12 +326,13 @@ class Modules:
             Embeddings in the order of the texts.
 
         Raises:
-            UserError: The folder cannot be computed.
+            UserError: The folder cannot be computed, or gives NaN.
         """
         with _reading(self._folder):
             if not self._theirs:
                 return self._model.encode(list(texts), show_progress=False)
-            return self._model.encode(list(texts), batch_size=batch_size, show_progress_bar=False)
+            vectors = self._model.encode(list(texts), batch_size=batch_size, show_progress_bar=False)
+            return _finite(vectors, texts)
 
     def score(
         self, pairs: Sequence[tuple[str, str]], *, batch_size: int = BATCH
@@ -340,10 +347,10 @@ class Modules:
             One score per pair, in the given order.
 
         Raises:
-            UserError: The folder cannot be computed.
+            UserError: The folder cannot be computed, or gives NaN.
         """
         with _reading(self._folder):
-            return self._scores(pairs, batch_size)
+            return _finite(self._scores(pairs, batch_size), pairs)
 
     def _scores(self, pairs: Sequence[tuple[str, str]], batch_size: int) -> Float[np.ndarray, "pairs"]:
         if not self._theirs:

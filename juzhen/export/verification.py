@@ -10,7 +10,6 @@ import numpy as np
 import torch
 
 from juzhen.backends.names import MOST_DIFFERENCE
-from juzhen.core.columns import require_finite
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples
 from juzhen.core.kinds import CORRELATIONS, MEASURES
@@ -298,8 +297,7 @@ def _differences(
     inputs = [*texts, *special]
     expected = reference(encoder, inputs, dim)
     apart = {
-        size: np.abs(unit(_finite(opened.encode(inputs, batch_size=size), inputs)) - expected).max(1)
-        for size in (1, BATCH)
+        size: np.abs(unit(opened.encode(inputs, batch_size=size)) - expected).max(1) for size in (1, BATCH)
     }
     return _by_part(apart, inputs, len(texts))
 
@@ -310,17 +308,8 @@ def _pair_differences(
     inputs = [*zip(texts, texts[::-1], strict=True), *zip(special, special[::-1], strict=True)]
     expected = np.array([encoder.score([pair], show_progress=False)[0] for pair in inputs])
     largest = max(1.0, float(np.abs(expected).max()))
-    apart = {
-        size: np.abs(_finite(opened.score(inputs, batch_size=size), inputs) - expected) / largest
-        for size in (1, BATCH)
-    }
+    apart = {size: np.abs(opened.score(inputs, batch_size=size) - expected) / largest for size in (1, BATCH)}
     return _by_part(apart, [" | ".join(pair) for pair in inputs], len(texts))
-
-
-def _finite(numbers: np.ndarray, inputs: Sequence[Any]) -> np.ndarray:
-    """Encode with an export. Raises UserError for NaN and infinity."""
-    require_finite(numbers, inputs, key="text", giver="the export")
-    return numbers
 
 
 def _by_part(apart: dict[int, np.ndarray], names: list[str], plain: int) -> tuple[dict[str, float], str]:
@@ -350,7 +339,7 @@ def _pairs(rows: Examples) -> list[tuple[str, str]]:
 def _correlation(encoder: Any, opened: ExportedModel, rows: Examples, dim: int | None) -> Correlation:
     pairs, gold = _pairs(rows), np.asarray(rows.targets, dtype=np.float64)
     sides = [encoder.score(pairs, **({} if dim is None else {"truncate_dim": dim}))]
-    sides.append(_finite(opened.score(pairs), pairs))
+    sides.append(opened.score(pairs))
     sides += [encoder.score(pairs, truncate_dim=encoder.dim)] if dim is not None else []
     return Correlation(len(pairs), *(100 * (spearman(scores, gold) or 0.0) for scores in sides))
 

@@ -7,10 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from jobs import tiny_encoder
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file, save_file
 
 from juzhen import CrossEncoder, SentenceEncoder
 from juzhen.cli.main import main
+from juzhen.core.errors import UserError
 from juzhen.data.spec import configured_set
 from juzhen.encoders import save_encoder
 from juzhen.encoders.pooling import unit
@@ -166,3 +167,8 @@ def test_verbs_write_and_list(encoder, tmp_path, capsys, monkeypatch):
         assert f"  {file}\n" in told
         assert "nothing was uploaded to me/faq: no token of the hub" in told
     assert open_export(tmp_path / "out").encode(TEXTS).shape == (3, encoder.dim)
+    weights = load_file(tmp_path / "out" / "model.safetensors")
+    weights[max(name for name in weights if name.endswith("LayerNorm.weight"))][:] = 3e38  # finite
+    save_file(weights, tmp_path / "out" / "model.safetensors", {"format": "pt"})
+    with pytest.raises(UserError, match="NaN"):
+        open_export(tmp_path / "out").encode(TEXTS)
