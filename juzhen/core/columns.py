@@ -144,12 +144,13 @@ def as_vectors(values: Any) -> np.ndarray | None:
         values: An array, a tensor on any device, sparse or not, or a list of them.
 
     Returns:
-        (rows, dim), or (dim,) for a single embedding. None for anything else.
+        (rows, dim), or (dim,) for a single embedding. None for anything else, such as booleans.
     """
     if isinstance(values, list) and values and all(getattr(value, "ndim", 0) == 1 for value in values):
         return np.stack([np.asarray(as_vectors(value), dtype=np.float32) for value in values])
     if hasattr(values, "detach"):
-        values = values.detach().to_dense().float().cpu().numpy()
+        values = values.detach().to_dense().cpu()
+        values = (values.float() if values.is_floating_point() else values).numpy()
     is_numbers = isinstance(values, np.ndarray) and values.dtype.kind in "fiu"
     return np.asarray(values, dtype=np.float32) if is_numbers else None
 

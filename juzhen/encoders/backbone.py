@@ -117,15 +117,20 @@ def _read_static(folder: Path, config: StaticConfig) -> StaticTokens:
     with naming(f"{path}: the weights do not load", COPY_AGAIN):
         tensors = read_tensors(path)
         table = tensors["embedding.weight"] if "embedding.weight" in tensors else tensors["embeddings"]
+        factors = tensors.get("weights")
+        for part, values in (("table of tokens", table), ("weights", factors)):
+            if values is not None and (values.dtype is torch.bool or values.is_complex()):
+                raise UserError(f"{path}: the {part} holds {values.dtype}. Write it as float32")
         table = table.float()
         if (rows := tensors.get("mapping")) is not None:
-            if rows.is_floating_point() or not 0 <= int(rows.min()) <= int(rows.max()) < len(table):
+            is_whole = rows.dtype is not torch.bool and not rows.is_floating_point()
+            if not is_whole or not 0 <= int(rows.min()) <= int(rows.max()) < len(table):
                 raise UserError(
                     f"{path}: mapping names rows from {rows.min().item()} to {rows.max().item()} of a table of "
                     f"{len(table)}. Copy the file again"
                 )
             table = table[rows.long()]
-        if (factors := tensors.get("weights")) is not None:
+        if factors is not None:
             table = table * factors.float()[:, None]
     require_finite_weights([("the product of embeddings and weights", table)], path)
     backbone = StaticTokens(config)

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 import torch
 
-from juzhen import CrossEncoder, SentenceEncoder
+from juzhen import CrossEncoder, SentenceEncoder, quantize
 from juzhen.calibration.calibration import fit_platt
-from juzhen.core.columns import as_column, as_pairs, as_texts
+from juzhen.core.columns import as_column, as_pairs, as_texts, as_vectors
 from juzhen.core.errors import UserError
 from juzhen.metrics.lexical import BM25, lexical_scores
 
@@ -86,6 +86,19 @@ def test_numbers_are_joined_by_position_and_not_by_labels():
     scores = labels + draw.normal(size=40)
     series = pd.Series(scores, index=draw.permutation(40)), pd.Series(labels, index=draw.permutation(40))
     assert fit_platt(*series) == fit_platt(scores, labels)
+
+
+def test_booleans_and_complex_numbers_are_no_embeddings():
+    ones = np.ones((2, 3), dtype=np.float32)
+    of_torch = torch.ones(2, 3)
+    for values in (ones > 0, ones.astype(complex), of_torch > 0, of_torch.to(torch.complex64)):
+        assert as_vectors(values) is None
+        with pytest.raises(UserError, match=r"^(vectors|whole): "):
+            quantize(values, "int8")
+        with pytest.raises(UserError, match=r"^whole: "):
+            quantize(ones, "int8", whole=values)
+    for dtype in (torch.float16, torch.bfloat16, torch.float64, torch.int8, torch.uint8):
+        assert as_vectors(torch.ones(2, 3, dtype=dtype)).tolist() == ones.tolist()
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])

@@ -758,10 +758,15 @@ STATIC = [
             ({"embeddings": TABLE, "mapping": np.array([0, -1])}, "mapping names rows from -1"),
             ({"embeddings": TABLE, "mapping": np.array([0, 4])}, "mapping names rows from 0 to 4"),
             ({"embeddings": TABLE, "mapping": np.array([0.5, 1])}, "mapping names rows"),
+            ({"embeddings": TABLE, "mapping": np.array([False, True])}, "mapping names rows"),
             ({"embeddings": TABLE, "mapping": np.zeros((2, 2), dtype=np.int64)}, "mapping has the shape"),
             ({"embeddings": TABLE, "weights": np.ones(1)}, "weights has the shape"),
             ({"embeddings": TABLE, "weights": np.ones((4, 2))}, "weights has the shape"),
         )
+    ),
+    *(
+        (lambda f, tensors=tensors: SentenceEncoder.load(static_of(f, tensors)), r"torch\.bool.*float32")
+        for tensors in ({"embeddings": TABLE > 0}, {"embeddings": TABLE, "weights": TABLE[:, 0] > 0})
     ),
     (lambda f: SentenceEncoder.load(static_of(f, {"layer": TABLE})), r"config\.json is missing"),
     (lambda f: SentenceEncoder.load(overflowing(f)), "holds NaN or infinite"),
