@@ -132,7 +132,7 @@ class ArrayCache:
             claim_dir(self.folder)
             claim_dir(path.parent)
             with atomic_write(path, "wb", unless=path.is_file, in_own_folder=True) as file:
-                write_arrays(file, arrays, key=path.stem)
+                write_arrays(file, arrays, key=key)
             with suppress(FileNotFoundError):  # another process may clear it, too
                 self._make_room()
             return read_arrays(path)
@@ -181,7 +181,7 @@ def write_arrays(file: IO[bytes], arrays: Mapping[str, np.ndarray], *, key: str)
     Args:
         file: Open for bytes, at the position of the first byte.
         arrays: Name → array. Arrays that are not contiguous are copied.
-        key: Part of the checksum, so that a file under a wrong name is refused.
+        key: Written, too, and its name is part of the checksum, so that a file at another place is refused.
     """
     arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     arrays = dict(sorted(arrays.items(), key=lambda item: -item[1].itemsize))
@@ -189,10 +189,10 @@ def write_arrays(file: IO[bytes], arrays: Mapping[str, np.ndarray], *, key: str)
     for name, array in arrays.items():
         start, end = end, end + array.nbytes
         entries[name] = {"dtype": NAMES[array.dtype], "shape": array.shape, "data_offsets": [start, end]}
-    checksum = _checksum(key, entries)
+    checksum = _checksum(key.rpartition("/")[2], entries)
     for array in arrays.values():
         checksum = zlib.crc32(array.data, checksum)
-    header = json.dumps({"__metadata__": {"checksum": str(checksum)}, **entries}).encode()
+    header = json.dumps({"__metadata__": {"checksum": str(checksum), "key": key}, **entries}).encode()
     header += b" " * (-(8 + len(header)) % ALIGNED)
     file.write(len(header).to_bytes(8, "little") + header)
     for array in arrays.values():
@@ -218,7 +218,10 @@ def read_arrays(path: Path, checks: bool = True) -> Stored:
     start = 8 + int.from_bytes(content[:8], "little")
     try:
         entries = json.loads(content[8:start])
-        checksum = entries.pop("__metadata__")["checksum"]
+        facts = entries.pop("__metadata__")
+        checksum, key = facts["checksum"], facts.get("key", path.stem)  # files of before 0.3 have no key
+        if not path.with_suffix("").as_posix().endswith(key):
+            raise ValueError(f"written as {key}")
         if checks and checksum != str(zlib.crc32(memoryview(content)[start:], _checksum(path.stem, entries))):
             raise ValueError("a wrong checksum")
         return Stored(path, {name: _array(content, start, entry) for name, entry in entries.items()})

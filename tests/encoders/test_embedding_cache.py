@@ -1,6 +1,7 @@
 """Embeddings on disk are those of the encoder that asks, whole, and never computed twice."""
 
 import pickle
+import shutil
 import subprocess
 import sys
 
@@ -154,6 +155,21 @@ def test_a_damaged_segment_is_named_and_its_sentences_encoded_again(encoder, cac
     assert encoded == 3
     np.testing.assert_allclose(again, expected, rtol=1e-4, atol=1e-5)
     assert embed(encoder, cache)[1] == 0
+
+
+def test_a_segment_of_another_encoder_is_not_read(encoder, cache, bert_folder, load):
+    other = load(bert_folder)
+    next(other.parameters()).data.add_(1)
+    expected = embed(encoder, None, TEXTS[:3])[0]
+    embed(other, cache, TEXTS[:3])
+    (theirs,) = segments(cache)
+    embed(encoder, cache, TEXTS[:3])
+    (ours,) = {*segments(cache)} - {theirs}
+    shutil.copy(theirs, ours)
+    with pytest.warns(UserWarning, match="made again"):
+        again, encoded = embed(encoder, cache, TEXTS[:3])
+    assert encoded == 3
+    np.testing.assert_allclose(again, expected, rtol=1e-4, atol=1e-5)
 
 
 def below_a_file(folder, monkeypatch):
