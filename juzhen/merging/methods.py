@@ -212,7 +212,9 @@ def model_stock(vectors: Sequence[Float[Tensor, "*shape"]]) -> Float[Tensor, "*s
     cosines = []
     for first, second in combinations(vectors, 2):
         lengths = (first.norm() * second.norm()).clamp(min=1e-6)
-        cosines.append(((first * second).sum() / lengths).clamp(-1, 1))
+        # An overflowing length is NaN here, which the caller refuses. A cosine of 0 would drop both vectors.
+        cosine_of_both = (first * second).sum() / lengths * (lengths / lengths)
+        cosines.append(cosine_of_both.clamp(-1, 1))
     cosine, count = float(torch.stack(cosines).mean()), len(vectors)
     below = 1 + (count - 1) * cosine
     share = 0.0 if abs(below) < 1e-6 else count * cosine / below

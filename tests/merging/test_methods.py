@@ -58,6 +58,7 @@ def test_dare_keeps_a_share_and_the_sum_of_sizes():
 def test_model_stock_believes_models_as_far_as_they_agree():
     assert torch.allclose(model_stock([A, A]), A)
     assert model_stock([A, B]).tolist() == [0, 0]
+    assert model_stock([A, A * 1e38]).isnan().all()  # a merge refuses NaN
     third = torch.tensor([0.5, math.sqrt(0.75)])  # 60°: t = 2 · ½ / (1 + ½)
     assert torch.allclose(model_stock([A, third]), 2 / 3 * (A + third) / 2)
 
