@@ -487,6 +487,8 @@ def _phrase(key: str, value: str | None, values: Sequence[str | None], backbones
         return value
     if value == "True":
         return word
+    if key == "filter_leaks" and len({*values} - {None, ABSENT, "False"}) == 1:
+        return "without leaks"  # the names of the sets distinguish no rows
     value = with_few_digits(value, [str(other) for other in values])
     if len(value) > LONGEST:
         return f"{word} {short_where_apart(value, [str(other) for other in values], LONGEST)}"

@@ -8,7 +8,7 @@ from omegaconf import OmegaConf
 from juzhen.core.examples import Kind
 from juzhen.core.result import Result
 from juzhen.data.loading import load_job_data
-from juzhen.report.row_identity import identify
+from juzhen.report.row_identity import identify, label_rows
 from launch.console import leaky_counts
 
 HEADER = "sentence1\tsentence2\tlabel"
@@ -111,6 +111,9 @@ def test_rows_of_a_matrix_differ_by_evaluation_sets_only_when_these_decide_what_
     assert identity(**some) == identity(**other)
     assert identity(filter_leaks=True, **some) != identity(filter_leaks=True, **other)
     assert identity(filter_leaks=True, **some) != identity(**some)
+    many = {"evaluate": {name: {} for name in ("afqmc", "bq", "csts", "lcqmc", "ocnli")}}
+    rows = [identity(**many), identity(filter_leaks=True, **many)]
+    assert label_rows(rows) == ["demo_sts", "demo_sts, without leaks"]
 
 
 def test_sets_that_the_model_has_nothing_to_measure_on_count_too(planted, tmp_path):
