@@ -630,8 +630,8 @@ def quantize(
     check_count("rescore", rescore)
     dim = vectors.shape[1]
     if whole is not None and (np.shape(whole) != vectors.shape or np.asarray(whole).dtype.kind not in "fiu"):
-        given = f"{np.asarray(whole).dtype} of the shape {np.shape(whole)}"
-        raise UserError(f"whole: {given}, and the vectors {vectors.shape}. Give the vectors themselves")
+        found = f"{np.asarray(whole).dtype} of the shape {np.shape(whole)}"
+        raise UserError(f"whole: {found}, and the vectors {vectors.shape}. Give the vectors themselves")
     if whole is not None:
         require_finite_vectors(whole, "whole")
     if precision == "binary":
