@@ -182,7 +182,7 @@ def mean_interval(
         bounds: Lowest and highest possible value. None: unbounded.
 
     Returns:
-        (None, None) without samples or rows.
+        (None, None) without samples or rows, and without bounds for equal values or fewer than 3 of them.
     """
     values = np.asarray(values, dtype=np.float64)
     if samples == 0 or not len(values):
@@ -206,7 +206,7 @@ def mean_interval(
 def _of_students_t(values: np.ndarray, *, samples: int, confidence: float, seed: int) -> Interval:
     """Bootstrap of Student's t: the error of each resampled mean in units of its standard error."""
     rows, mean, error = len(values), values.mean(), values.std() / np.sqrt(len(values))
-    if rows < 2 or error == 0:
+    if rows < 3 or error == 0:  # a resample of two rows that is not constant has their mean
         return None, None
     distances = []
     for counts in _resamples(rows, samples=samples, seed=seed):

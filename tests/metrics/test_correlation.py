@@ -133,7 +133,10 @@ def test_of_few_rows_a_mean_without_bounds_may_be_far_above():
     low, high = mean_interval(losses, **HOW, bounds=None)
     assert low < losses.mean() < high
     assert high - losses.mean() > 1.3 * (losses.mean() - low)
-    assert mean_interval(np.ones(20), **HOW, bounds=None) == (None, None)
+    for nothing_known in (np.ones(20), losses[:2]):
+        assert mean_interval(nothing_known, **HOW, bounds=None) == (None, None)
+    low, high = mean_interval(losses[:3], **HOW, bounds=None)
+    assert low < losses[:3].mean() < high
 
 
 def test_of_few_rows_a_correlation_has_the_interval_of_fishers_z():
