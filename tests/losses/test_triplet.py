@@ -37,14 +37,17 @@ def test_a_known_positive_is_no_negative():
     """Rows 0 and 1 have one anchor text: each other's positives are known. Row 2's positive is all they have."""
     rows = rows_on_a_circle([[0.0, 0.0, 90.0], [0.0, 60.0, 90.0]])
     loss = TripletOnline(mining="batch_hard", margin=0.2, adaptive_margin=0)
-    apart, _ = loss_of(loss, rows)
+    apart, logs_apart = loss_of(loss, rows)
     ids = rows.text_ids["anchor"]
     rows.text_ids["anchor"] = torch.where(ids == 1, 0, ids)
-    known, _ = loss_of(loss, rows)
-    # Row 1: positive at 0.5, nearest other text at 1.0. Row 2: positive at 1.0, nearest other at cos 30°.
+    known, logs_known = loss_of(loss, rows)
+    # Row 0: positive at 1.0, nearest other text at 0.5. Row 1: positive at 0.5, nearest other text at 1.0.
+    # Row 2: positive at 1.0, nearest other text at cos 30°.
     row_2 = 0.2 + 3**0.5 / 2 - 1.0
     assert apart.item() == pytest.approx((0 + 0.7 + row_2) / 3, abs=1e-6)
     assert known.item() == pytest.approx((0 + 0 + row_2) / 3, abs=1e-6)
+    assert logs_apart["violating_share"].item() == pytest.approx(2 / 3)
+    assert logs_known["violating_share"].item() == pytest.approx(1 / 3)
 
 
 def test_all_negatives_of_the_batch_are_candidates():

@@ -86,6 +86,7 @@ REFUSED = {
                     "^scores: expected a column",
                 ),
                 (lambda function=function: function(np.arange(3.0), np.ones(2)), "3 scores, 2 grades"),
+                (lambda function=function: function(np.eye(3), np.eye(3)), "^scores: expected a column"),
             )
         ),
         (lambda: searched(9.0, np.nan, 2.0), "dev/some: the scores are not finite"),
