@@ -12,7 +12,6 @@ from pyarrow import parquet
 
 from juzhen.calibration.run_scores import PairedRuns, differences, flips
 from juzhen.cli.main import main
-from juzhen.core.errors import UserError
 from juzhen.core.result import Result
 from juzhen.core.row_scores import ROWS_FILE, RowScores, SetRows
 from juzhen.metrics.comparison import Scored, flipped_rows, row_frame, worst_rows
@@ -22,13 +21,6 @@ def pairs(kind="labelled_pair", **columns):
     floats = {name: np.asarray(values, dtype=np.float32) for name, values in columns.items()}
     places = {name: np.arange(len(next(iter(floats.values()))), dtype=np.int32) for name in ("row", "line")}
     return SetRows(kind, "f", places | floats)
-
-
-def test_a_set_that_no_runs_share_is_not_looked_for_among_none(two_runs):
-    paired = PairedRuns(two_runs, data_dir=None, batch_tokens=512)
-    paired.runs[0].result.data.clear()
-    with pytest.raises(UserError, match="no evaluation set in common"):
-        paired.columns(None, ["nope"])
 
 
 def drawn(count=300, *, kind="scored_pair"):

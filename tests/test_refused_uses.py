@@ -24,6 +24,7 @@ from benchmarks.table import resolve
 from conf.job import Duration
 from conf.own_classes import keys_of
 from juzhen import CrossEncoder, SentenceEncoder, SparseEncoder, evaluate, fit
+from juzhen.calibration.run_scores import PairedRuns
 from juzhen.cli.compare import compare
 from juzhen.cli.options import data_folder
 from juzhen.core import lazy_names, machine
@@ -48,6 +49,13 @@ from lightning_modules.biencoder import BiEncoder
 from lightning_modules.crossencoder import CrossEncoderModule
 
 GRAPH = type(FAMILIES["bi_encoder"]).export
+
+
+def not_saved(f, name):
+    try:
+        FAMILIES[name].save(object(), f.tmp_path / "saved", card={})
+    finally:
+        assert not list(f.tmp_path.iterdir())
 
 
 def accelerated(f, there, **words):
@@ -331,6 +339,7 @@ PLACES = [
     (without_a_room, "gone_name"),
     (lambda f: CrossEncoder.load("builtin/mini_zh"), r"SentenceEncoder\.load"),
     (lambda f: SparseEncoder.load("builtin/mini_zh"), r"SentenceEncoder\.load"),
+    *((lambda f, name=name: not_saved(f, name), "not saved") for name in ("lexical", "query_document")),
     *(
         (
             lambda f, name=name: FAMILIES[name].export(None, f.tmp_path, quantised=False),
@@ -349,6 +358,12 @@ def lacking(f, key):
 def rows_of(f, content):
     (f.tmp_path / ROWS_FILE).write_bytes(content)
     return RowScores.read(f.tmp_path)
+
+
+def without_sets(runs):
+    paired = PairedRuns(runs, data_dir=None, batch_tokens=512)
+    paired.runs[0].result.data.clear()
+    return paired
 
 
 def copy_of(f):
@@ -374,6 +389,7 @@ RUNS = [
         for content in (b"", b"no parquet", b"PAR1")
     ),
     (lambda f: compare([f.tmp_path] * 27), "27 runs: at most 26"),
+    (lambda f: without_sets(f.two_runs).columns(None, ["nope"]), "no evaluation set in common"),
     (lambda f: merge([*f.two_runs, copy_of(f) / ENCODER_FOLDER]), "same weights|each model once"),
     (lambda f: merge(f.two_runs, method="task_arithmetic", base=copy_of(f)), "base"),
 ]

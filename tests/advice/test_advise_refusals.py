@@ -1,6 +1,7 @@
 """What no training can be advised for is refused before sources are read or a training begins."""
 
 import pytest
+from refusals import rows
 
 import juzhen.advice.advise
 from juzhen.advice.advise import advise
@@ -28,32 +29,43 @@ def pairs(count, label):
     return [(f"怎么退货{number}", f"如何退货{number}", label(number)) for number in range(count)]
 
 
-@pytest.mark.parametrize(
-    ("rows", "told"),
-    [(pairs(1, lambda n: 1) * 200, "different rows"), (pairs(200, lambda n: 0), "in every row")],
-)
-def test_rows_by_which_no_encoder_is_better_are_refused(rows, told, unread, tmp_path):
+HALF = pairs(200, lambda n: n % 2)
+
+
+def advised(f, target="t.csv", given=HALF, *, reads=False, **settings):
+    read_nothing = f.unread
+    if not reads:
+        read_nothing()
+    f.monkeypatch.chdir(f.tmp_path)
+    table(f.tmp_path / "t.csv", given)
+    advise(target, report=lambda line: None, **settings)
+
+
+ROWS = ((pairs(1, lambda n: 1) * 200, "different rows"), (pairs(200, lambda n: 0), "in every row"))
+SETTINGS = [{"encoder": "bm25"}, {"learning_rate": -1}, {"learning_rate": 1e30}, {"minutes": float("nan")}]
+REFUSED = {
+    "rows by which no encoder is better": [
+        (lambda f, given=given: advised(f, given=given, reads=True, sources=["demo_qmc"]), told)
+        for given, told in ROWS
+    ],
+    "a setting": [
+        (lambda f, settings=settings: advised(f, **settings), next(iter(settings)).replace("encoder", "bm25"))
+        for settings in SETTINGS
+    ],
+    "a source that is the target": [
+        (
+            lambda f, target=target: advised(f, target, sources=["demo_qmc", f"./{target}"]),
+            f"sources=./{target}: is the target",
+        )
+        for target in ("t.csv", "demo_sts")
+    ],
+}
+
+
+@pytest.mark.parametrize(("call", "told"), rows(REFUSED))
+def test_what_no_training_can_be_advised_for_is_refused(f, call, told):
     with pytest.raises(UserError, match=told):
-        advise(table(tmp_path / "t.csv", rows), sources=["demo_qmc"], report=lambda line: None)
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [{"encoder": "bm25"}, {"learning_rate": -1}, {"learning_rate": 1e30}, {"minutes": float("nan")}],
-)
-def test_an_encoder_without_embeddings_and_odd_numbers_cost_no_reading(settings, unread, tmp_path):
-    unread()
-    with pytest.raises(UserError, match=next(iter(settings)).replace("encoder", "bm25")):
-        advise(table(tmp_path / "t.csv", pairs(200, lambda n: n % 2)), **settings)
-
-
-@pytest.mark.parametrize("target", ["t.csv", "demo_sts"])
-def test_a_source_that_is_the_target_is_said(target, unread, tmp_path, monkeypatch):
-    unread()
-    monkeypatch.chdir(tmp_path)
-    table(tmp_path / "t.csv", pairs(200, lambda n: n % 2))
-    with pytest.raises(UserError, match=f"sources=./{target}: is the target"):
-        advise(target, sources=["demo_qmc", f"./{target}"])
+        call(f)
 
 
 def test_its_trainings_are_not_read_as_runs_of_the_user(monkeypatch):

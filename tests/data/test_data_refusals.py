@@ -26,6 +26,7 @@ from test_gaps import (
 from test_layouts import of_glue
 from test_rows import ODD_LABELS, PAIRS, UNCLEAR, many_rows, rows_with_an_endless_score
 from test_tables import (
+    ENCODED,
     book_of_three_sheets,
     book_with_a_failed_formula,
     repacked,
@@ -36,8 +37,10 @@ from test_unequal_negatives import ROWS as UNEQUAL
 from test_unequal_negatives import Own, scored_rows
 
 from juzhen import SentenceEncoder, fit, read_search
+from juzhen.core.calibration_files import Fusion
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
+from juzhen.core.result import Result
 from juzhen.core.schema import ConfigError
 from juzhen.data import excel
 from juzhen.data.dataset_from_table import make_set
@@ -47,7 +50,7 @@ from juzhen.data.row_kinds import guess, read_raw
 from juzhen.data.rows import as_examples
 from juzhen.data.source import load_examples
 from juzhen.data.spec import DatasetConfig
-from juzhen.data.tables import TableReading, read_own_table
+from juzhen.data.tables import TableReading, read_own_table, read_texts
 from juzhen.evaluation import evaluate
 
 PAIR = {"text_a": ["怎么还花呗"], "text_b": ["花呗怎么还"]}
@@ -278,8 +281,8 @@ def scattered(f):
     read_raw(write_book(f.tmp_path / "odd.xlsx", odd=[[None] * n + ["x"] for n in range(60)]))
 
 
-def content(f, name, text):
-    (f.tmp_path / name).write_text(text, encoding="utf-8")
+def content(f, name, text, encoding="utf-8"):
+    (f.tmp_path / name).write_text(text, encoding=encoding)
     return f.tmp_path / name
 
 
@@ -308,6 +311,7 @@ def three_columns(f):
     return as_examples(content(f, "three.csv", "标准问,相似问,答案\n甲,乙,丙\n"))
 
 
+FITTED = {"fitted": {}, "run": "runs/A", "weights": "0", "threshold": {"value": 0.5}}
 TABLES = [
     *each(
         lambda f, anchor: as_examples(
@@ -325,6 +329,23 @@ TABLES = [
         r"odd\.json.*2 rows are faulty, and none is left",
     ),
     (lambda f: as_examples(content(f, "blank.csv", ",\n,\n")), r"blank\.csv: no cell holds a text"),
+    (lambda f: read_own_table(content(f, "t.csv", "sep=^\na^b\n")), r"t\.csv:1: sep=\^"),
+    *each(
+        lambda f, given: given[1](content(f, "t.csv", f"a,b\n{ENCODED[given[0]]}\n", given[0])),
+        [
+            ((encoding, read), r"t\.csv:2: .*UTF-8")
+            for encoding in ENCODED
+            for read in (read_own_table, read_texts)
+        ],
+    ),
+    *each(
+        lambda f, given: given[0](content(f, "t.json", json.dumps(FITTED, indent=given[1]))),
+        [
+            ((read, indent), r"t\.json: .*juzhen calibrate")
+            for indent in (None, 2)
+            for read in (read_own_table, Fusion.read, Result.read)
+        ],
+    ),
     *each(
         lambda f, given: as_examples(content(f, "chat.jsonl", given[0]), columns=given[1]),
         [

@@ -1,14 +1,12 @@
 """A table becomes a set: what it is taken for, what is left out, and how it is split."""
 
-import csv
-import io
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from test_tables import write_csv as write
 
 from juzhen.core.examples import Kind
 from juzhen.core.paths import BUILTIN
@@ -29,13 +27,6 @@ from juzhen.data.spec import read_description
 LINES = (BUILTIN / "data" / "demo_qmc" / "train.tsv").read_text(encoding="utf-8").splitlines()[1:401]
 PAIRS = [line.split("\t") for line in LINES]
 WORDS = {"0": "否", "1": "是"}
-
-
-def write(path: Path, rows: list[list[str]], encoding: str = "utf-8", delimiter: str = ",") -> Path:
-    file = io.StringIO()
-    csv.writer(file, delimiter=delimiter).writerows(rows)
-    path.write_bytes(file.getvalue().encode(encoding))
-    return path
 
 
 HEADER = ["问题", "相似问", "是否相同"]

@@ -11,10 +11,8 @@ from time import process_time
 import numpy as np
 import pytest
 
-from juzhen.core.calibration_files import Fusion
 from juzhen.core.errors import UserError
 from juzhen.core.paths import BUILTIN
-from juzhen.core.result import Result
 from juzhen.core.text import split_lines
 from juzhen.data.dataset_from_table import clean, make_set, origin_of, write_set
 from juzhen.data.headers import is_header
@@ -327,13 +325,7 @@ def test_the_line_that_excel_writes_about_its_delimiter_is_no_row(tmp_path, sign
         assert read.lines[:2].tolist() == [2, 3]
 
 
-def test_a_delimiter_that_is_said_and_not_known_is_refused_with_its_line(tmp_path):
-    (path := tmp_path / "t.csv").write_text("sep=^\na^b\n", encoding="utf-8")
-    with pytest.raises(UserError, match=r"t\.csv:1: sep=\^"):
-        read_own_table(path)
-
-
-FOREIGN = {
+ENCODED = {
     "shift_jis": "パスワードを忘れた場合はどうすればいいですか,商品の返品方法を教えてください",
     "euc_jp": "パスワードを忘れた場合はどうすればいいですか,商品の返品方法を教えてください",
     "iso2022_jp": "商品の返品方法を教えてください,東京の天気は今日どうですか",
@@ -345,24 +337,7 @@ FOREIGN = {
 }
 
 
-@pytest.mark.parametrize("encoding", FOREIGN)
-def test_encodings_that_are_not_read_are_refused_with_the_line(tmp_path, encoding):
-    (path := tmp_path / "t.csv").write_bytes(f"a,b\n{FOREIGN[encoding]}\n".encode(encoding))
-    for read in (read_own_table, read_texts):
-        with pytest.raises(UserError, match=r"t\.csv:2: .*UTF-8"):
-            read(path)
-
-
 @pytest.mark.parametrize("count", [1, 4, 40])
 def test_gbk_of_any_size_is_read(tmp_path, count):
     read = read_own_table(write_csv(tmp_path / "t.csv", ROWS[:count], encoding="gbk"))
     assert list(zip(*read.columns[:2], strict=True)) == [(a, b) for a, b, _ in ROWS[:count]]
-
-
-@pytest.mark.parametrize("indent", [None, 2])
-def test_a_json_file_of_another_kind_is_named(tmp_path, indent):
-    content = {"fitted": {}, "run": "runs/A", "weights": "0", "threshold": {"value": 0.5}}
-    (path := tmp_path / "t.json").write_text(json.dumps(content, indent=indent), encoding="utf-8")
-    for read in (read_own_table, Fusion.read, Result.read):
-        with pytest.raises(UserError, match=r"t\.json: .*juzhen calibrate"):
-            read(path)

@@ -6,11 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import rerankers
 import torch
 from scipy import sparse as tables
 
-import juzhen
 from juzhen.core.errors import UserError
 from juzhen.encoders import CrossEncoder, SentenceEncoder
 from juzhen.encoders.peer_options import WAYS_OUT
@@ -117,18 +115,14 @@ def test_booleans_of_numpy_and_none_where_it_means_something_are_taken(encoders)
         ("k1=nan", lambda e: BM25(TEXTS, k1=float("nan"))),
         ("b=2", lambda e: BM25(TEXTS, b=2)),
         ("query: expected one text", lambda e: BM25(TEXTS).scores(None)),
+        ("inner: got", lambda e: GenerativeReranker.around(Path("x"))),
+        *(("^similarity_fn_name='cosine'", lambda e, name=name: type(e[name]).load("x", similarity_fn_name="cosine"))
+          for name in ("sparse", "pairs", "late")),
     ],
 )  # fmt: skip
 def test_a_wrong_call_names_its_argument(encoders, words, wrong):
     with pytest.raises(UserError, match=words):
         wrong(encoders)
-
-
-def test_a_length_that_the_encoder_does_not_follow_is_refused_for_passages(bert_folder):
-    encoder = SentenceEncoder.load(bert_folder)
-    encoder.normalize = True
-    with pytest.raises(UserError, match=r"^normalize=False"):
-        encoder.encode_chunks(TEXTS, normalize=False)
 
 
 def test_no_texts_give_tables_without_rows(encoders):
@@ -147,13 +141,6 @@ def test_weights_are_decoded_from_any_form_that_holds_them(encoders):
     for form in (dense, torch.from_numpy(dense), [*dense], vectors.tocsc(), tables.coo_array(vectors)):
         assert encoder.decode(form) == whole
     assert encoder.decode(dense[0]) == whole[0]
-
-
-def test_the_cosine_is_asked_for_where_it_is_the_score(encoders, tmp_path):
-    SentenceEncoder.load("builtin/mini_zh", similarity_fn_name="cosine")
-    for family in ("sparse", "pairs", "late"):
-        with pytest.raises(UserError, match=r"^similarity_fn_name='cosine'"):
-            type(encoders[family]).load("some/folder", similarity_fn_name="cosine")
 
 
 def test_advice_names_what_the_encoder_has(encoders):
@@ -183,17 +170,3 @@ def test_advice_names_what_the_encoder_has(encoders):
                     whole = getattr(encoder, "query", encoder)  # its calls end at one of its parts
                     assert attribute in (encoder.inner if place else whole).settable, text
                 assert "encode(texts" not in text or hasattr(encoder, "encode"), text
-
-
-def test_a_misspelt_place_of_a_template_is_refused(tmp_path):
-    from juzhen.encoders.backbone_config import BackboneConfig
-    from juzhen.encoders.components import read_components
-
-    folder = rerankers.write("qwen2", tmp_path)
-    config = BackboneConfig(path=str(folder), initialize="pretrained", pooling="last")
-    inner = SentenceEncoder.of(read_components(config, seed=0))
-    with pytest.raises(UserError, match=r"template=.*\{instructions\}.*instruction"):
-        GenerativeReranker.around(inner, template="{instructions} {query} {document}")
-    with pytest.raises(UserError, match=r"inner: got"):
-        GenerativeReranker.around(Path("x"))
-    assert issubclass(juzhen.GenerativeReranker, GenerativeReranker)

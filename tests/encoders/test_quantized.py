@@ -5,7 +5,6 @@ import pytest
 
 from juzhen import SentenceEncoder, quantize
 from juzhen.cli.main import main as juzhen
-from juzhen.core.errors import UserError
 from juzhen.encoders.search import byte_ranges, exact_search, recall
 
 TEXTS = ["今天天气很好", "天气不错", "怎么修改绑定的手机号", "在哪里换绑手机号", "苹果和香蕉"]
@@ -55,14 +54,6 @@ def test_bytes_are_steps_between_the_ends_of_each_dimension(vectors):
     beyond = quantize(documents * 9, ranges=ranges).codes[:, varied]
     assert beyond.min() == -128
     assert beyond.max() == 127
-
-
-@pytest.mark.parametrize(
-    "change", [lambda ends: ends[:, 1:], lambda ends: ends[::-1], lambda ends: ends * np.nan]
-)
-def test_ranges_of_other_embeddings_are_refused(vectors, change):
-    with pytest.raises(UserError, match="ranges"):
-        quantize(vectors[1], ranges=change(byte_ranges(vectors[0])))
 
 
 @pytest.mark.parametrize(("precision", "least"), [("int8", 0.97), ("binary", 0.3)])

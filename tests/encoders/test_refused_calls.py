@@ -1,6 +1,7 @@
 """What a loaded encoder cannot do is refused in one line, by option, row or text and with the way out."""
 
 import shutil
+import sys
 from copy import deepcopy
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pytest
 import rerankers
 import torch
-from refusals import rows
+from refusals import each, rows
 from safetensors.torch import load_file, save_file
 from test_chunks import text_of
 from test_finite import Broken, BrokenExport, scaled
@@ -48,7 +49,7 @@ from juzhen.encoders.pair_encoder import PairTemplate
 from juzhen.encoders.passages import is_causal
 from juzhen.encoders.projection import BilinearScore
 from juzhen.encoders.prompts import Prompts, Templates
-from juzhen.encoders.search import ApproximateIndex, exact_search
+from juzhen.encoders.search import ApproximateIndex, byte_ranges, exact_search
 from juzhen.encoders.workers import Workers
 from juzhen.evaluation.known_characters import known_groups
 from juzhen.export.formats import Format
@@ -112,11 +113,6 @@ def having(value, **attributes):
     for name, content in attributes.items():
         setattr(value, name, content)
     return value
-
-
-def each(call, cases):
-    """A row for each case: what is given, and what is told."""
-    return [(lambda f, given=given: call(f, given), words) for given, words in cases]
 
 
 TEXT = [
@@ -766,6 +762,36 @@ OTHERS = [
     ),
     (saved_twice, r"README\.md, .*not written by juzhen, or has changed"),
     (saved_into_a_run, "run/encoder: .*folder of a run.*another place"),
+    (lambda f: having(f.own, normalize=True).encode_chunks(TEXTS, normalize=False), "^normalize=False"),
+    *each(
+        lambda f, place: f.encoder.save(place),
+        [
+            (place, f"{Path(place).parent}.*Choose a folder")
+            for place in ("/proc/encoder", "/proc/1/deep/er", "/sys/encoder")
+            if sys.platform == "linux"
+        ],
+    ),
+    *each(
+        lambda f, change: quantize(np.eye(4), ranges=change(byte_ranges(np.eye(4)))),
+        [
+            (lambda ends: ends[:, 1:], "ranges"),
+            (lambda ends: ends[::-1], "ranges"),
+            (lambda ends: ends * np.nan, "ranges"),
+        ],
+    ),
+    *each(
+        lambda f, options: quantize(**{"vectors": np.eye(3, 4, dtype=np.float32)} | options),
+        [
+            ({"ranges": np.ones((2, 3))}, "^ranges"),
+            ({"ranges": np.full((2, 4), np.nan)}, "^ranges"),
+            ({"ranges": np.array([[1.0] * 4, [-1.0] * 4])}, "^ranges"),
+            ({"whole": np.ones((2, 4))}, "^whole"),
+            ({"rescore": 0}, "^rescore"),
+            ({"vectors": np.ones((0, 4))}, "^vectors"),
+            ({"vectors": ["今天", "天气"]}, "^vectors"),
+            ({"vectors": np.ones((2, 3, 4))}, "^vectors"),
+        ],
+    ),
     *each(
         lambda f, template: AnswerPrompt.of(chat(template), None),
         [

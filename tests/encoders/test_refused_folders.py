@@ -25,6 +25,7 @@ from juzhen.encoders import (
     save_encoder,
 )
 from juzhen.encoders.backbone_config import AdapterConfig, BackboneConfig
+from juzhen.encoders.folder_settings import naming
 from juzhen.encoders.layout import read_layout
 from juzhen.encoders.preflight import check_encoder_files
 from juzhen.encoders.projection import IDENTITY, BilinearScore, OutputNorm, Projection
@@ -384,7 +385,7 @@ LARGER = [
             lambda folder: changed(folder, "config.json", num_hidden_layers=5),
             r"missing .*encoder\.layer\.2\.",
         ),
-        (lambda folder: changed(folder, "config.json", num_attention_heads=0), "ZeroDivisionError"),
+        (lambda folder: changed(folder, "config.json", num_attention_heads=0), "weights do not load .*zero"),
         (lambda folder: written(folder, "config.json", DEEP), r"config\.json: .*brackets in brackets"),
         (
             lambda folder: written(folder, "tokenizer.json", '{"model": {"type": "WordPiece"}}'),
@@ -604,6 +605,7 @@ ANSWERS = [
             ({"true_answer": "perhaps so"}, "true_answer=perhaps so: .*no such token"),
             ({"template": "{document} {query}"}, r"\{query\} and then \{document\}"),
             ({"template": "{query}"}, "expected the places"),
+            ({"template": "{instructions} {query} {document}"}, r"template=.*\{instructions\}.*instruction"),
             ({"template": "{query}{document}"}, "query and document across ''"),
             ({"template": "{query}>{document}", "instruction": "x"}, "no place {instruction}"),
             ({"false_answer": "yes"}, r"not among the [\d,]+ tokens"),
@@ -802,8 +804,90 @@ def train_on_a_table(f, *words):
     run_job(f.tmp_path, f.static, "backbone=local", *words)
 
 
+def damaged(f, name, damage):
+    """A folder of modules, in one of whose files the text is another."""
+    path = pooled(f.folder, pooling={"pooling_mode_mean_tokens": True}) / name
+    path.write_text(damage(path.read_text(encoding="utf-8") if path.exists() else ""), encoding="utf-8")
+    SentenceEncoder.load(f.folder)
+
+
+WAY_OUT = at(r"Copy the files? again|Mend the file|Use another")
+DAMAGED = [
+    *(
+        (lambda f, name=name, damage=damage: damaged(f, name, damage), WAY_OUT)
+        for name, damage in (
+            ("config.json", lambda text: text[: len(text) // 2]),
+            ("tokenizer.json", lambda text: json.dumps({"version": "1.0"})),
+            ("tokenizer.json", lambda text: ""),
+            ("tokenizer_config.json", lambda text: "[1]"),
+            ("modules.json", lambda text: "{"),
+            ("1_Pooling/config.json", lambda text: "not json"),
+            ("config_sentence_transformers.json", lambda text: '{"prompts": '),
+            ("sentence_bert_config.json", lambda text: "\x00"),
+        )
+    ),
+    *(
+        (
+            lambda f, name=name, more={key: value}: damaged(
+                f, name, lambda text: json.dumps(json.loads(text or "{}") | more)
+            ),
+            rf"(?=.*{name}).*{key}=",
+        )
+        for name, key in (
+            ("sentence_bert_config.json", "do_lower_case"),
+            ("config_sentence_transformers.json", "include_prompt"),
+            ("1_Pooling/config.json", "pooling_mode_cls_token"),
+            ("1_Pooling/config.json", "include_prompt"),
+        )
+        for value in ("no", "false", [], 2)
+    ),
+    (
+        lambda f: CrossEncoder.load(changed(pairs(f), "crossencoder.json", symmetric="no")),
+        "crossencoder.json: symmetric='no'",
+    ),
+    (lambda f: raised(KeyError("added_tokens")), r"^x: KeyError: 'added_tokens'\. Copy the files again"),
+    (lambda f: raised(ValueError("This needs trust_remote_code=True")), "Use another model$"),
+]
+
+
+def raised(error):
+    with naming("x"):
+        raise error
+
+
+MISSPELT = [
+    (lambda f, given=given: f.load(f.bert_folder, **given), words)
+    for given, words in (
+        ({"pooling": "frist_last"}, r"pooling=frist_last: .*'first_last'"),
+        ({"initialize": "pretraned"}, "initialize=pretraned: .*'pretrained'"),
+        ({"dropout": 1.5}, r"dropout=1\.5: .*less than 1"),
+        ({"max_length": 2}, r"max_length=2: .*equal to 3"),
+        ({"max_length": True}, "max_length=true"),
+        ({"poling": "mean"}, "poling: .*pooling"),
+    )
+] + [
+    (lambda f, make=make, given={name: value}: make(f, given), rf"{key}{name}\b")
+    for name, value in (
+        ("alpha", 0),
+        ("alpha", float("nan")),
+        ("rank", 0),
+        ("rank", True),
+        ("rank", 8.0),
+        ("dropout", "x"),
+        ("kind", "lorra"),
+        ("targets", "query"),
+        ("base", None),
+        ("rnak", 4),
+    )
+    for make, key in (
+        (lambda f, given: f.load(f.bert_folder, adapter=given), r"adapter\."),
+        (lambda f, given: AdapterConfig(**given), "^"),
+    )
+]
 REFUSED = {
     "an adapter": ADAPTERS,
+    "damage": DAMAGED,
+    "a misspelt setting": MISSPELT,
     "a size": SIZES,
     "a place": PLACES,
     "modules": MODULES,

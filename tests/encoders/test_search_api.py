@@ -4,8 +4,6 @@ import numpy as np
 import pytest
 from jobs import tiny_encoder
 
-from juzhen import quantize
-from juzhen.core.errors import UserError
 from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.encoders.projection import BilinearScore
 from juzhen.encoders.search import ApproximateIndex
@@ -86,22 +84,3 @@ def test_what_was_found_is_put_in_order(encoder, reader):
         scores[[hit.corpus_id for hit in best]].tolist(), abs=1e-6
     )
     assert len(reader.rank(QUERIES[0], CORPUS)) == len(CORPUS)
-
-
-@pytest.mark.parametrize(
-    ("options", "key"),
-    [
-        ({"ranges": np.ones((2, 3))}, "ranges"),
-        ({"ranges": np.full((2, 4), np.nan)}, "ranges"),
-        ({"ranges": np.array([[1.0] * 4, [-1.0] * 4])}, "ranges"),
-        ({"whole": np.ones((2, 4))}, "whole"),
-        ({"rescore": 0}, "rescore"),
-        ({"vectors": np.ones((0, 4))}, "vectors"),
-        ({"vectors": ["今天", "天气"]}, "vectors"),
-        ({"vectors": np.ones((2, 3, 4))}, "vectors"),
-    ],
-)
-def test_a_quantisation_that_would_give_other_codes_is_refused(options, key):
-    vectors = options.pop("vectors", np.eye(3, 4, dtype=np.float32))
-    with pytest.raises(UserError, match=f"^{key}"):
-        quantize(vectors, **options)

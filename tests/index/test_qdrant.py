@@ -87,36 +87,6 @@ def test_a_hit_of_a_passage_has_its_document_and_span(encoder):
     assert index.search(QUERIES[:1], 1) == [[hit]]
 
 
-@pytest.mark.parametrize(
-    "address",
-    [
-        "qdrant:faq",
-        "qdrant:/faq",
-        "qdrant:folder/",
-        "faq/",
-        "/faq",
-        "a/b",
-        "http://127.0.0.1:6333",
-        "ftp://a/b",
-    ],
-)
-def test_an_address_without_a_place_or_a_name_is_refused(address):
-    pytest.importorskip("qdrant_client")
-    from juzhen.index.qdrant import connect
-
-    with pytest.raises(UserError, match="expected http"):
-        connect(address)
-
-
-def test_an_index_is_not_copied_into_itself(built, tmp_path):
-    pytest.importorskip("qdrant_client")
-    from juzhen.index.qdrant import push
-
-    folder = built("flat")
-    with pytest.raises(UserError, match="inside"):
-        push(folder, f"qdrant:{folder}/faq")
-
-
 def _facts_changed(change):
     def damage(store):
         meta = json.loads((store / "meta.json").read_text(encoding="utf-8"))

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from jobs import tiny_encoder
-from refusals import rows, typed
+from refusals import each, rows, typed
 from test_index import HOLES, NOT_JSON, QUERIES, nested_number, table_of
 from test_passages_index import SETTINGS, TEXTS, rows_of
 from test_qdrant import DAMAGES, pushed  # noqa: F401, a fixture
@@ -46,6 +46,18 @@ def before_encoding(f, act):
     act(folder, wrong)
 
 
+def numbered_on(f, more):
+    """An index without ids, one of whose texts is removed by its number."""
+    folder = f.tmp_path / "numbered"
+    build(folder, f.encoder, Rows(["一", "二", "三", "四"]), name="small")
+    try:
+        add(folder, f.encoder, more)
+    finally:
+        remove(folder, np.array(["0"]))
+        with Index.open(folder, f.encoder) as index:
+            assert len(index) == 3
+
+
 CHANGES = [
     *(
         (
@@ -62,6 +74,7 @@ CHANGES = [
     (lambda f: add(f.built(), of_others(f), f.rows), "other weights or settings"),
     (lambda f: build(f.built(), f.encoder, f.rows, name="small"), "holds an index already"),
     (lambda f: add(f.built(), f.encoder, Rows(["无编号"])), "ids of its own"),
+    (lambda f: numbered_on(f, Rows(["五"], ["e"])), r"^ids: .*has no ids"),
     (lambda f: remove(f.built(), ["t1", "t999", "x"]), "no text has the id t999, nor have 1 more"),
 ]
 
@@ -69,6 +82,13 @@ CHANGES = [
 def searched(f, **options):
     with Index.open(f.built(), f.encoder) as index:
         index.search(QUERIES[:2], **options)
+
+
+def of_four(f, num_queries, **options):
+    if "vectors" in options:
+        options["vectors"] = f.encoder.encode_query(QUERIES[:num_queries])
+    index = writing.index_in_memory(f.encoder, Rows(list("甲乙丙丁"), metadata=[{"page": 1}] * 4))
+    index.search(QUERIES[:num_queries], **options)
 
 
 SEARCHES = [
@@ -86,6 +106,23 @@ SEARCHES = [
     (lambda f: searched(f, mode="bm25", prompt="x"), "prompt: "),
     (lambda f: Rows(["甲", "乙"], ["a"]), "ids: 1 for 2 texts"),
     (lambda f: Rows(["甲", "乙"], None, [{}] * 3), "metadata: 3 for 2 texts"),
+    *each(
+        lambda f, ids: Rows(list("甲乙丙丁"), ids),
+        [(ids, "^ids: ") for ids in ("abcd", [*"abca"], ["a", "", "c", "d"], ["a", None, "c", "d"], ["a"])],
+    ),
+    (lambda f: Rows(list("甲乙丙丁"), metadata=[*"xyzu"]), "^metadata: "),
+    *(
+        (lambda f, given=given, n=n: of_four(f, n, **given), f"^{key}")
+        for given, key in (
+            ({"mode": "bm25", "vectors": True}, "vectors"),
+            ({"mode": "bm25", "prompt_name": "query"}, "prompt_name"),
+            ({"fuzzy": 1}, "search: no option fuzzy"),
+            ({"wher": {}}, "search: no option wher. Did you mean where"),
+            ({"where": {"nope": 1}}, "filter"),
+            ({"per_document": True}, "per_document"),
+        )
+        for n in (0, 2)
+    ),
     (
         lambda f: writing.index_in_memory(f.encoder, Rows(["甲"])).search(["甲"], filter={"a": 1}),
         "no metadata",
@@ -297,6 +334,20 @@ def a_damaged_collection(f, damage, *, pushes):
         assert not Path("sprung").exists()
 
 
+def connected(address):
+    pytest.importorskip("qdrant_client")
+    from juzhen.index.qdrant import connect
+
+    connect(address)
+
+
+def into_itself(f):
+    pytest.importorskip("qdrant_client")
+    from juzhen.index.qdrant import push
+
+    push(folder := f.built(), f"qdrant:{folder}/faq")
+
+
 DAMAGED = [
     (
         lambda f, damage=damage, pushes=pushes: a_damaged_collection(f, damage, pushes=pushes),
@@ -313,6 +364,14 @@ COLLECTIONS = [
     (in_use, "another process"),
     (of_a_server, r"^http://127\.0\.0\.1:9/faq: "),
 ]
+HOSTS = ("http://127.0.0.1:6333", "ftp://a/b")
+ADDRESSES = [
+    *(
+        (lambda f, address=address: connected(address), "expected http")
+        for address in ("qdrant:faq", "qdrant:/faq", "qdrant:folder/", "faq/", "/faq", "a/b", *HOSTS)
+    ),
+    (into_itself, "inside"),
+]
 REFUSED = {
     "rows": ROWS,
     "a change": CHANGES,
@@ -322,6 +381,7 @@ REFUSED = {
     "a build": BUILDS,
     "damage": DAMAGED,
     "a collection": COLLECTIONS,
+    "an address": ADDRESSES,
 }
 
 
@@ -337,12 +397,17 @@ def test_what_an_index_cannot_do_is_refused_by_what_was_given(call, told, f):
         ({"encoding": writing.Encoding({}, workers=0)}, "workers=0"),
         ({"encoding": writing.Encoding({"batch_tokens": 0})}, "batch_tokens=0"),
         ({"encoding": writing.Encoding({"truncate_dim": 8})}, "truncate_dim=8: .*dim"),
+        ({"encoding": writing.Encoding({"nope": 1})}, "nope"),
         ({"name": None}, "name=None: expected a text"),
+        (
+            {"rows": Rows(["甲", "乙"], ["a", "b"], [{"page": 1}, {0: "x"}])},
+            r"metadata of text b: .* no text\. ",
+        ),
     ],
 )
 def test_a_refused_build_leaves_no_folder_that_blocks_the_next(options, told, encoder, tmp_path):
     folder, texts = tmp_path / "new", Rows(["甲", "乙"])
     with pytest.raises(UserError, match=told):
-        build(folder, encoder, texts, **{"name": "small"} | options)
+        build(folder, encoder, **{"name": "small", "rows": texts} | options)
     assert not folder.exists()
     assert build(folder, encoder, texts, name="small") == 0

@@ -1,5 +1,7 @@
 """Jobs that cannot be meant, and files and losses of others that a job cannot use, are refused with the way out."""
 
+from types import SimpleNamespace
+
 import pytest
 import test_own_loss as own_loss
 import test_set_files as set_files
@@ -14,6 +16,7 @@ from test_start_comparison import UNCOMPARED
 from juzhen.core.errors import UserError
 from juzhen.data.loading import look_at_data
 from launch.check import check_command_line
+from launch.run_folder import require_free_space
 from lightning_modules.loss_factory import match_losses
 
 
@@ -31,6 +34,12 @@ def file_as_folder(f):
     look_at_data(checked(f"data_dir={place}", "dataset=[csts]", "source=local"), unscored={})
 
 
+def without_space(f):
+    f.monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=3 * 2**20))
+    require_free_space(f.tmp_path, needed_bytes=3 * 2**20)
+    require_free_space(f.tmp_path, needed_bytes=5 * 2**20)
+
+
 def with_package(f, call):
     assert f.package.is_dir()
     call()
@@ -43,7 +52,7 @@ REFUSED = {
         [(words, words[-1]) for words in NUMBERS],
     ),
     "a comparison": each(compared, [(words, f"^{named}") for words, named in UNCOMPARED]),
-    "a place": [(file_as_folder, "a file")],
+    "a place": [(file_as_folder, "a file"), (without_space, r"\b3 MiB free.* 5 MiB")],
     "a set": each(
         lambda f, words: checked("dataset=[demo_qmc]", "benchmark=demo", words),
         [

@@ -3,16 +3,13 @@
 import os
 import subprocess
 from pathlib import Path
-from types import SimpleNamespace
 
-import pytest
 from forks import python
 
-from juzhen.core.errors import UserError
 from juzhen.core.file_guard import claim_dir
 from juzhen.core.result import STAGES
 from launch.job import run_key, run_name
-from launch.run_folder import MARKER, RunFolder, offline_line, require_free_space
+from launch.run_folder import MARKER, RunFolder, offline_line
 
 CONFIG = {
     "name": "x",
@@ -92,13 +89,6 @@ def test_starting_afresh_keeps_what_was_there_and_says_where(tmp_path, capsys):
         assert run.finished
         assert (folder / "previous" / "1" / "result.json").read_text() == "first"
         assert (folder / "result.json").read_text() == "second"
-
-
-def test_too_little_space_is_said_before_training(tmp_path, monkeypatch):
-    monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=3 * 2**20))
-    require_free_space(tmp_path, needed_bytes=3 * 2**20)
-    with pytest.raises(UserError, match=r"\b3 MiB free.* 5 MiB"):
-        require_free_space(tmp_path, needed_bytes=5 * 2**20)
 
 
 def test_earlier_stages_have_folders_of_their_own_and_the_last_one_that_of_the_run(tmp_path):

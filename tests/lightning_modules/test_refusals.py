@@ -10,7 +10,7 @@ import pytest
 import rerankers
 from forks import ROOT
 from jobs import COLUMNS, SCORED, forbid_reading, module_of, ranked_rows, run_job, typed_job
-from refusals import rows
+from refusals import each, rows
 
 from juzhen.cli.main import main
 from juzhen.core.errors import UserError
@@ -149,19 +149,16 @@ REFUSED = {
     },
 }
 """Words that make the job → further words → what is said."""
-CASES = [(f"{job} {more}", message) for job, cases in REFUSED.items() for more, message in cases.items()]
 
 
-@pytest.mark.parametrize(("words", "message"), CASES, ids=[words for words, _ in CASES])
-@pytest.mark.sampled(6)
-def test_refusals_come_before_rows_are_read(words, message, tmp_path, tiny_backbone, monkeypatch):
-    forbid_reading(monkeypatch)
+def before_rows(f, words):
+    """A job that reads no row and loads no model."""
+    forbid_reading(f.monkeypatch)
     for model in (BiEncoder, CrossEncoderModule):
-        monkeypatch.setattr(
+        f.monkeypatch.setattr(
             model, "load_encoder", lambda *given, **options: pytest.fail("a model was loaded")
         )
-    with pytest.raises(UserError, match=message):
-        run_job(tmp_path, tiny_backbone, *words.split())
+    run_job(f.tmp_path, f.tiny_backbone, *words.split())
 
 
 QLORA, BFLOAT16 = "+backbone.adapter={kind:lora,base:nf4}", "+backbone.adapter={kind:lora,base:bfloat16}"
@@ -259,17 +256,6 @@ UNSUITABLE = {
     },
 }
 """The same of losses and models that do not suit, which a job says before it begins."""
-MISMATCHES = [
-    (f"{job} {more}", message) for job, cases in UNSUITABLE.items() for more, message in cases.items()
-]
-
-
-@pytest.mark.parametrize(("words", "message"), MISMATCHES, ids=[words for words, _ in MISMATCHES])
-@pytest.mark.sampled(2)
-def test_models_and_losses_that_do_not_suit_are_refused(words, message):
-    with pytest.raises(UserError, match=message):
-        match_losses(typed_job("benchmark=none", *words.split()))
-
 
 BEFORE_TORCH = {
     "augmentation.views=[delte]": r"augmentation.views\[0\]=delte: .*Did you mean delete",
@@ -284,10 +270,9 @@ BEFORE_TORCH = {
 }
 
 
-@pytest.mark.parametrize(("words", "message"), BEFORE_TORCH.items(), ids=BEFORE_TORCH)
-def test_mistakes_are_named_before_torch(words, message):
-    with pytest.raises(UserError, match=message):
-        check_command_line([*words.split(), "benchmark=none"], conf_dir=ROOT / "conf")
+def joined(table):
+    """Words that make a job and further ones, and what is said."""
+    return [(f"{job} {more}", said) for job, cases in table.items() for more, said in cases.items()]
 
 
 @pytest.fixture(scope="module")
@@ -419,6 +404,14 @@ UNFREEZING = (
     "callbacks=[default,unfreezing] training.patience=null 'callbacks.unfreezing.head_warmup=2 steps'"
 )
 CALLS = {
+    "a command line": each(before_rows, joined(REFUSED)),
+    "a loss or model": each(
+        lambda f, words: match_losses(typed_job("benchmark=none", *words.split())), joined(UNSUITABLE)
+    ),
+    "before torch": each(
+        lambda f, words: check_command_line([*words.split(), "benchmark=none"], conf_dir=ROOT / "conf"),
+        BEFORE_TORCH.items(),
+    ),
     "a job": [
         (lambda f, words=words: run(f, words), told)
         for words, told in {
@@ -513,8 +506,10 @@ CALLS = {
 }
 
 
-@pytest.mark.parametrize(("call", "words"), rows(CALLS))
-@pytest.mark.sampled(2)
+SAMPLED = dict.fromkeys(CALLS, 2) | {"a command line": 6, "before torch": 1}
+
+
+@pytest.mark.parametrize(("call", "words"), rows(CALLS, sampled=SAMPLED))
 def test_what_a_folder_or_rows_do_not_hold_is_refused(f, call, words):
     with pytest.raises(UserError, match=words):
         call(f)

@@ -99,20 +99,6 @@ def test_a_wrong_call_is_refused_by_the_name_of_the_loss_and_by_the_right_form(n
             loss(**tensors | {other: tensors[other].to("meta")})
 
 
-def test_numbers_of_functions_have_the_limits_of_the_classes():
-    scores, targets = torch.tensor([0.9, 0.2, 0.4]), torch.tensor([1.0, 0.0, 1.0])
-    for wrong in ("x", math.nan, 0.0, -1.0, True, None):
-        with pytest.raises(UserError, match="temperature="):
-            losses.cosent(scores, targets, temperature=wrong)
-    for wrong in ("x", 1.5, 0, True):
-        with pytest.raises(UserError, match="num_extremes="):
-            losses.cosent_extremes(scores, targets, num_extremes=wrong)
-    with pytest.raises(UserError, match="symmetric="):
-        losses.info_nce(torch.eye(3), symmetric="no")
-    with pytest.raises(CallError, match=r"Type temperature=0\.05"):
-        losses.CoSENT(scale=20)
-
-
 def test_labels_of_true_and_false_and_vectors_of_two_precisions_have_their_numbers():
     scores, targets = torch.tensor([0.9, 0.2, 0.4]), torch.tensor([1.0, 0.0, 1.0])
     for loss in (losses.CoSENT(), losses.Contrastive(), losses.BinaryCrossEntropy()):

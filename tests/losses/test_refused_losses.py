@@ -93,10 +93,23 @@ def of_a_short_teacher():
     return nested(projected=torch.rand(5, 6), teacher=torch.rand(5, 4))
 
 
+GIVEN = torch.tensor([0.9, 0.2, 0.4]), torch.tensor([1.0, 0.0, 1.0])
 REFUSED = {
     "an option": [
         (lambda f, name=name, given=given: getattr(losses, name)(**given), words)
         for name, given, words in OPTIONS
+    ],
+    "a function": [
+        *(
+            (lambda f, value=value: losses.cosent(*GIVEN, temperature=value), "temperature=")
+            for value in ("x", math.nan, 0.0, -1.0, True, None)
+        ),
+        *(
+            (lambda f, value=value: losses.cosent_extremes(*GIVEN, num_extremes=value), "num_extremes=")
+            for value in ("x", 1.5, 0, True)
+        ),
+        (lambda f: losses.info_nce(torch.eye(3), symmetric="no"), "symmetric="),
+        (lambda f: losses.CoSENT(scale=20), r"Type temperature=0\.05"),
     ],
     "a value of a file": [
         (

@@ -155,6 +155,21 @@ def without_a_change(f, given):
     assert all(torch.equal(weight, before[name]) for name, weight in f.encoder.state_dict().items())
 
 
+def of_topics(texts, labels):
+    return [{"text": text, "label": label} for text, label in zip(texts, labels, strict=True)]
+
+
+OWN = [("iphone 订单", "怎么退货？", 1), ("如何开票", "发票怎么开", 1), ("如何开票", "怎么退货", 0)]
+OWN_TRIPLETS = [(a, b, "什么时候发货") for a, b, _ in OWN]
+TRAINED_ON = [
+    [("ＩＰＨＯＮＥ　訂單", "怎麼退貨？", 1), ("好", "不好", 0)],
+    [("怎么退货？", "iphone 订单", 1), ("好", "不好", 0)],
+    [("怎么退货？", "iPhone订单", "发票怎么开")],
+    [("怎么退货", "“iphone 订单”。", 1), ("好", "不好", 0)],
+]
+"""Rows of dev that are found as the leak filter finds them."""
+ASKED = ["怎么退货？", "如何退貨", "发票怎么开", "开发票"]
+AGAIN = ["怎么退货", "如何退货!", "甲", "乙"]
 SAID = {
     "labels": [(two_labels, "label_b is read .* label_a")],
     "negatives": each(like_labels, [(("A类", "B类"), "A类"), (("E", "C", "N"), "E")]),
@@ -172,7 +187,17 @@ SAID = {
         (
             lambda f: fit(f.encoder, PAIRS, epochs=1, batch_size=4, learning_rate=1e-2, dev=PAIRS),
             f"^dev: {len(PAIRS)} rows",
-        )
+        ),
+        *each(
+            lambda f, given: fit(f.encoder, given[0], dev=given[1], epochs=1),
+            [((OWN if len(dev) == 2 else OWN_TRIPLETS, dev), "^dev: 1 row") for dev in TRAINED_ON],
+        ),
+        (
+            lambda f: fit(
+                f.encoder, of_topics(ASKED, "aabb"), dev=of_topics(AGAIN, "aabb"), loss="supcon", epochs=1
+            ),
+            "^dev: 2 rows",
+        ),
     ],
 }
 
@@ -208,27 +233,3 @@ def test_the_best_weights_on_dev_are_kept(encoder, monkeypatch):
     assert torch.equal(kept, weights[2])
     assert not torch.equal(kept, weights[3])
     assert "0.9500 → 0.9000" in str(learnt.fit_scores)
-
-
-@pytest.mark.parametrize(
-    "dev",
-    [
-        [("ＩＰＨＯＮＥ　訂單", "怎麼退貨？", 1), ("好", "不好", 0)],
-        [("怎么退货？", "iphone 订单", 1), ("好", "不好", 0)],
-        [("怎么退货？", "iPhone订单", "发票怎么开")],
-        [("怎么退货", "“iphone 订单”。", 1), ("好", "不好", 0)],
-    ],
-)
-def test_rows_of_dev_that_are_trained_on_are_found_as_the_leak_filter_finds_them(encoder, dev):
-    rows = [("iphone 订单", "怎么退货？", 1), ("如何开票", "发票怎么开", 1), ("如何开票", "怎么退货", 0)]
-    rows = rows if len(dev) == 2 else [(a, b, "什么时候发货") for a, b, _ in rows]
-    with pytest.warns(UserWarning, match="^dev: 1 row"):
-        fit(encoder, rows, dev=dev, epochs=1)
-
-
-def test_texts_of_dev_that_are_trained_on_are_found_without_their_punctuation(encoder):
-    rows = [("怎么退货？", "a"), ("如何退貨", "a"), ("发票怎么开", "b"), ("开发票", "b")]
-    dev = [("怎么退货", "a"), ("如何退货!", "a"), ("甲", "b"), ("乙", "b")]
-    rows, dev = ([{"text": text, "label": label} for text, label in each] for each in (rows, dev))
-    with pytest.warns(UserWarning, match="^dev: 2 rows"):
-        fit(encoder, rows, dev=dev, loss="supcon", epochs=1)
