@@ -5,7 +5,7 @@ import re
 import pytest
 from test_library_words import messages
 
-from juzhen.cli.main import flags, in_flags
+from juzhen.cli.main import flags, in_flags, main
 
 
 def test_a_class_of_python_becomes_an_option_or_a_verb():
@@ -51,6 +51,16 @@ def test_a_class_of_python_becomes_an_option_or_a_verb():
         ("export", "format=onnx: none. Type format=static", "--format onnx: none. Type --format static"),
         ("export", "x: no. Set allow_difference", "x: no. Set --allow-difference"),
         ("leaks", "train=nope: unknown set", "--train nope: "),
+        ("leaks", "text='退货': the encoder gives NaN", "text='退货': the encoder gives NaN"),
+        ("index", "text='退货': the encoder gives NaN", "text='退货': the encoder gives NaN"),
+        (
+            "index",
+            "mode=bm25 reads no prompt. Use mode=dense",
+            "--mode bm25 reads no prompt. Use --mode dense",
+        ),
+        ("push", "revision=main: x is a folder", "--revision main: "),
+        ("score", "sheet=练: a.xlsx has no such sheet", "--sheet 练: "),
+        ("score", "columns=a: expected field → column", "--columns a: "),
         ("leaks", "text=demo: pairs. Type train=demo", "--text demo: pairs. Type --train demo"),
         ("mine", "exclude_from=nope: unknown set", "--exclude-from nope: "),
         ("distill", "grade=logit: of pairs", "--grade logit: "),
@@ -63,6 +73,16 @@ def test_a_class_of_python_becomes_an_option_or_a_verb():
 )
 def test_a_parameter_becomes_the_option_of_the_verb(verb, message, start):
     assert in_flags(message, flags(verb)).startswith(start)
+
+
+def test_a_message_about_the_value_of_an_option_names_the_option(tmp_path, capsys):
+    (tmp_path / "keys").write_text("short\n", encoding="utf-8")
+    for option, value in (("--api-keys", f"{tmp_path}/keys"), ("--rerank", f"{tmp_path}/none")):
+        for words in ([option, value], [f"{option}={value}"]):
+            assert main(["serve", "builtin/mini_zh", *words]) == 2
+            assert f"error: {option} {value}: " in capsys.readouterr().err
+    assert main(["score", f"{tmp_path}/none", "今天", "明天"]) == 2
+    assert f"error: {tmp_path}/none: " in capsys.readouterr().err
 
 
 def test_the_library_names_its_classes(project_root):

@@ -23,16 +23,15 @@ PROGRAM = "juzhen"
 
 PARAMETER = re.compile(
     r"(?<![\w.\"'{-])(?<!\+ )("
-    r"dev|test|name|minutes|sources|on_bad_row|data_dir|config_dir|truncate_dim|prompt_name|batch_tokens"
-    r"|long_texts|metric|threshold|range_min|range_max|num_negatives|relative_margin|absolute_margin"
-    r"|max_score|min_score|hard_share|weights|density|scale|method|prompt|device|filter|chunk_tokens"
-    r"|positive_reference|false_negative_rate|temperature|learning_rate|workers|overlap|calibrate_on|maps"
-    r"|layers|dim"
+    r"[a-z]+(?:_[a-z]+)+|dev|test|name|minutes|sources|metric|mode|threshold|weights|density|scale|method|prompt"
+    r"|device|filter|temperature|workers|overlap|maps|layers|dim|revision"
     r"|(?:^|(?<=Type ))"
-    r"(?:dataset|benchmark|hardware|index|corpus|out|query_prompt|document_prompt|format|sets|split|grade|scaling"
-    r"|train|evaluate|exclude_from|data|text|run|before|colour|reference|picture|leaks|into))="
+    r"(?:dataset|benchmark|hardware|index|corpus|out|format|sets|sheet|split|grade|scaling|columns|vocabulary"
+    r"|train|evaluate|data|text(?!=['\"])|run|before|colour|reference|picture|leaks|into))="
 )
-"""Parameters in library messages that are options of several verbs."""
+"""Parameters in library messages that are options of a verb: all with an underscore, and these words. `text='…'` is a
+text.
+"""
 
 FIRST_WORD = re.compile(r"\A[a-z_]+(?=: | \()|(?<![\w./'\"{=-])[a-z]+(?:_[a-z]+)+(?![\w/=(:'\"])(?!\.\w)")
 """A parameter without a value: the first word of a library message, or a word with an underscore."""
@@ -84,9 +83,18 @@ def _answer(arguments: Sequence[str]) -> int:
         raise UserError(_explained(error, arguments)) from error
     except UserError as error:
         known = flags(arguments[0], " ".join(arguments[:2])) if arguments[0] in VERBS else ()
-        error.args = (in_flags(str(error), known),)
+        error.args = (in_flags(_with_option(str(error), arguments), known),)
         raise
     return 0
+
+
+def _with_option(message: str, arguments: Sequence[str]) -> str:
+    """Put the option before a message that begins with its value, such as a path."""
+    words = [part for word in arguments for part in word.split("=", 1 if word.startswith("--") else 0)]
+    for option, value in pairwise(words):
+        if option.startswith("--") and message.startswith(f"{value}: ") and words.count(value) == 1:
+            return f"{option} {message}"
+    return message
 
 
 def in_flags(message: str, known: Collection[str]) -> str:

@@ -106,7 +106,7 @@ def _chosen(
     if sheet is not None:
         name = seen[int(sheet) - 1] if sheet.isdecimal() and 0 < int(sheet) <= len(seen) else sheet
         if name not in sheets:
-            raise UserError(f"{path}: no sheet {sheet}. {nearest(sheet, sheets)}")
+            raise UserError(f"sheet={sheet}: {path} has no such sheet. {nearest(sheet, sheets)}")
         return name, _cells(sheets[name])
     for name in seen:
         if rows := _cells(sheets[name]):

@@ -545,7 +545,8 @@ class ConfiguredSets:
         of_rows = (key for key, path in self.files.items() if read_description(path).kind != Kind.SENTENCE)
         for name in of_rows if names is None else names:
             if is_table(name):
-                sets[name] = own_set(Path(name), TableReading(on_bad_row=self.on_bad_row), splits[-1])[1]
+                _, rows = own_set(Path(name), TableReading(on_bad_row=self.on_bad_row))  # nothing is searched
+                sets[name] = replace(rows, split=splits[-1])
                 continue
             key, _, split = name.partition("/")
             require_set(option, key, self.files)

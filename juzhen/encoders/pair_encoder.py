@@ -520,21 +520,25 @@ class PairEncoder(ThresholdMixin, HubMixin, GuardedAttributesMixin):
         return scores[0] if is_one else scores
 
     def predict(self, pairs: Iterable[tuple[str, str]] | tuple[str, str], **options: Any) -> Any:
-        """Alias of `score`. sentence-transformers puts a sigmoid over one logit, which is not applied here.
+        """Return what `predict` of sentence-transformers returns, without its sigmoid over a single logit.
 
         Args:
             pairs: Pairs of texts, or one pair.
             **options: As of `score`.
 
         Returns:
-            As of `score`.
+            As of `score`. With several classes their logits, float32 (pairs, classes).
 
         Example:
             >>> from juzhen import CrossEncoder
             >>> encoder = CrossEncoder.load("runs/NAME")  # doctest: +SKIP
             >>> encoder.predict([("怎么退货", "如何退货"), ("怎么退货", "今天天气很好")])  # doctest: +SKIP
         """
-        return self.score(pairs, **options)
+        if self.outputs == 1:
+            return self.score(pairs, **options)
+        first, second, is_one = as_pairs(side_by_side(pairs, None))
+        logits = self.logits(first, second, **options)
+        return logits[0] if is_one else logits
 
     @takes_peer_options
     def rank(

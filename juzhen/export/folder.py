@@ -15,8 +15,8 @@ from sklearn.decomposition import PCA
 from tokenizers import Tokenizer
 
 from juzhen.core.atomic_write import atomic_write_dir, write_json, write_text
-from juzhen.core.columns import require_finite
-from juzhen.core.errors import UserError, require_choice
+from juzhen.core.columns import as_text, require_finite
+from juzhen.core.errors import UserError, check_count, require_choice
 from juzhen.core.file_guard import require_outside
 from juzhen.core.safe_open import read_text
 from juzhen.core.text import in_markdown
@@ -224,7 +224,8 @@ def export_encoder(
         'sentence-transformers'
     """
     require_choice("format", format, [*Format])
-    format = Format(format)
+    check_count("limit", limit)
+    format, name = Format(format), as_text(name, "name")
     listed = [sets] if isinstance(sets, str) else sets
     described = [configured_set(one) if isinstance(one, str) else one for one in listed]
     format.require_packages()

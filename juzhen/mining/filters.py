@@ -612,8 +612,10 @@ def require_shard(
         is_known = bool({*table.column_names} == named and len(table))
         require_form(counts, Counts, "its counts")
         is_known = is_known and bool(np.isin(table["query"].to_numpy(), queries).all())
+        is_known = is_known and sum(counts["reasons"].values()) == len(table)
+        is_known = is_known and bool(np.isfinite(table["score"].to_numpy()).all())
         if not is_known or not np.isin(table["document"].to_numpy(), np.arange(num_documents)).all():
-            raise ValueError("other columns, queries or documents")
+            raise ValueError("other columns, queries, documents or scores")
     except (
         OSError,
         ValueError,

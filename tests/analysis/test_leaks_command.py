@@ -80,6 +80,15 @@ def test_sets_that_juzhen_ships_need_no_data_folder(tmp_path, monkeypatch):
     assert "lcqmc/train" in report["absent"]
 
 
+def test_tables_of_positive_pairs_are_audited_without_a_word_about_queries(data, recwarn):
+    for name in ("ours", "theirs"):
+        (data / f"{name}.csv").write_text(
+            f"a,b\n{SECRET},怎么算利息\n今天{name},明天{name}\n", encoding="utf-8"
+        )
+    status, report = run(data, "--train", str(data / "ours.csv"), "--evaluate", str(data / "theirs.csv"))
+    assert (status, report["cells"][0]["exact_pairs"], len(recwarn)) == (0, 1, 0)
+
+
 def test_text_files_plain_and_compressed(data):
     lines = f"第一行\n他说：{SECRET}，对吗\n丙一\n".encode()
     (data / "plain.txt").write_bytes(lines)

@@ -291,7 +291,7 @@ FAR_ROW = '<row r="99999999999"><c r="A99999999999" t="n"><v>1</v></c></row>'
 BOOKS = [
     (
         lambda f: read_own_table(book_of_three_sheets(f.tmp_path / "faq.xlsx"), TableReading(sheet="练习")),
-        r"no sheet 练习. Known: .*训练",
+        r"sheet=练习: .*Known: .*训练",
     ),
     (lambda f: read_own_table(f.tmp_path / "faq.csv", TableReading(sheet="1")), r"--sheet 1: .*no sheets"),
     (lambda f: spoilt(f, "<worksheet><sheetData><row>"), r"faq\.xlsx: .*line 1, column"),

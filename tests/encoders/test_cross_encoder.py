@@ -129,6 +129,15 @@ def test_packed_equals_transformers_own_padded_forward(any_folder, joint, poolin
     torch.testing.assert_close(logits, expected, rtol=0, atol=1e-5)
 
 
+def test_predict_of_several_classes_gives_the_logits(any_folder, joint):
+    encoder, pairs = joint(any_folder, outputs=3), [*zip(FIRST, SECOND, strict=True)][:3]
+    logits = encoder.logits(FIRST[:3], SECOND[:3])
+    assert logits.shape == (3, 3)
+    np.testing.assert_array_equal(encoder.predict(pairs), logits)
+    np.testing.assert_allclose(encoder.predict(pairs[0]), logits[0], atol=1e-5)
+    assert encoder.score(pairs).shape == (3,)
+
+
 def test_segments_matter_and_are_those_of_the_second_sentence(bert_folder, joint):
     marked, plain = joint(bert_folder), joint(bert_folder, segments=False)
     tokens = marked.join(*tables(marked))

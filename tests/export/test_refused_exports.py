@@ -76,6 +76,11 @@ REFUSED = {
         ),
         (lambda f: export(f, f.encoder, "static", sets="demo_stx"), "demo_sts"),
         (onto_an_encoder_of_a_run, r"test_what_an_export\S*/run\b"),
+        *(
+            (lambda f, limit=limit: export(f, f.encoder, "static", limit=limit), "^limit=.*at least 1")
+            for limit in (0, -1, True, "a")
+        ),
+        (lambda f: export(f, f.encoder, "static", name=5), "^name"),
     ],
     "a back end": [
         (lambda f: open_export(f.tmp_path), "no export of juzhen"),

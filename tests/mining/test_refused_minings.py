@@ -56,6 +56,10 @@ SHARDS = {
     "no rows": lambda path, table: pq.write_table(table.slice(0, 0), path),
     "no counts": lambda path, table: pq.write_table(table.replace_schema_metadata({}), path),
     "other queries": lambda path, table: pq.write_table(numbered(table, 0, "query"), path),
+    "fewer rows": lambda path, table: pq.write_table(table.slice(0, len(table) - 1), path),
+    "no scores": lambda path, table: pq.write_table(
+        numbered(table, table.column_names.index("score"), "score", np.nan), path
+    ),
     "other documents": lambda path, table: pq.write_table(numbered(table, 1, "document"), path),
     "other counts": lambda path, table: pq.write_table(
         table.replace_schema_metadata({"juzhen.counts": COUNTS}), path
@@ -65,8 +69,8 @@ SHARDS = {
 }
 
 
-def numbered(table, place, column):
-    return table.set_column(place, column, [[10**6] * len(table)]).cast(table.schema)
+def numbered(table, place, column, value=10**6):
+    return table.set_column(place, column, [[value] * len(table)]).cast(table.schema)
 
 
 @pytest.fixture(scope="module")
