@@ -569,11 +569,15 @@ def _unknown_key(
     siblings = list(sibling_keys(JobConfig, path.split(".")))
     plain = {} if root is None else OmegaConf.to_container(root, resolve=False)
     groups_of_job = {key: node for key, node in plain.items() if key not in ("hydra", "dataset", "evaluate")}
-    elsewhere = [key for key, _ in leaves(groups_of_job) if key.rpartition(".")[2] == word.lower()]
     typed = dict(each.lstrip("+~").partition("=")[::2] for each in words)
     whole = next(
         (key for key in typed if key.startswith(f"{path}.")), path
     )  # of trainer.max_epochs, trainer is missed
+    keys = {*map(str, parent), *([] if owner else groups)} - {"_target_", "hydra"}
+    places = {key: key.rpartition(".")[2] for key, _ in leaves(groups_of_job)}
+    last = whole.rpartition(".")[2].lower()
+    close = [last] if owner else difflib.get_close_matches(last, [*keys, *places.values()], n=1, cutoff=0.75)
+    elsewhere = [key for key, name in places.items() if name in close]
     if path in groups:  # its keys are elsewhere, and there only where an option is chosen
         last = f".{word}.{whole.rpartition('.')[2]}"
         meant = next((key for key, _ in leaves(groups_of_job) if key.endswith(last)), None)
@@ -592,7 +596,6 @@ def _unknown_key(
     elif elsewhere:
         hint = f"unknown key. Did you mean {' or '.join(elsewhere)}?"
     else:
-        keys = {*map(str, parent), *([] if owner else groups)} - {"_target_", "hydra"}
         hint = f"unknown key. {nearest(word.lower(), keys, prefix=owner and f'{owner}.')}"
     return UnknownKeyError(f"{path}: {hint}", whole if path in groups else path)
 

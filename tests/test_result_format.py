@@ -3,9 +3,11 @@
 import json
 
 import pytest
+from typing_extensions import TypedDict
 
 from conf.own_classes import is_own
 from juzhen.core.result import FORMAT_VERSION, RESULT_FILE, Result
+from juzhen.core.schema import require_form
 from juzhen.report.row_identity import identify
 from launch.job import run_key
 from tools.archives import unpacked
@@ -77,3 +79,18 @@ def test_moving_a_class_changes_no_key_and_no_row(tmp_path):
 def test_what_a_strangers_configuration_lacks_is_none(tmp_path, key):
     result = read(tmp_path, config={name: value for name, value in CONFIG.items() if name != key})
     assert result.config.get(key) is None
+
+
+class Inner(TypedDict):
+    size: int
+
+
+class Outer(TypedDict):
+    inner: Inner | None
+
+
+def test_an_object_that_may_be_null_and_lacks_a_key_names_the_key():
+    with pytest.raises(ValueError, match=r"it\.inner lacks size"):
+        require_form({"inner": {}}, Outer, "it")
+    with pytest.raises(ValueError, match=r"it\.inner is 5, expected"):
+        require_form({"inner": 5}, Outer, "it")

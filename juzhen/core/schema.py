@@ -369,12 +369,13 @@ def require_form(value: Any, kind: Any, place: str) -> None:
             raise ValueError(f"{place} is {other}") from None
         found = [(*_found(value, detail["loc"], place), detail) for detail in error.errors(include_url=False)]
         path, inner, detail = max(found, key=lambda each: each[0].count(".") + each[0].count("["))
-        if detail["type"] == "missing":
-            raise ValueError(f"{path} lacks {detail['loc'][-1]}") from None
+        there = [each for where, _, each in found if where == path]
+        if lacking := [each["loc"][-1] for each in there if each["type"] == "missing"]:
+            raise ValueError(f"{path} lacks {lacking[0]}") from None
         if detail["loc"][-1:] == ("[key]",):
             owner, key = path.rsplit(".", 1)[0], detail["loc"][-2]
             raise ValueError(f"{owner} has the key {short(repr(key))}, which does not belong there") from None
-        kinds = [EXPECTED[other["type"].partition("_")[0]] for there, _, other in found if there == path]
+        kinds = [EXPECTED[each["type"].partition("_")[0]] for each in there]
         expected = " or ".join(dict.fromkeys(kinds))
         raise ValueError(f"{path} is {short(repr(inner))}, expected {expected}") from None
 

@@ -317,3 +317,19 @@ def test_every_loss_of_sentence_transformers_has_a_hint_and_a_row_of_the_migrati
         assert option_meant("loss", name, options("loss")), name
         if not name.startswith(("Cached", "Sparse")):  # one row has all of these
             assert f"`{name}" in page, name
+
+
+def test_words_for_the_subcommands_of_an_index_and_for_options_of_other_tools():
+    for word, meant in {"build": "build", "add": "add", "delete": "remove", "query": "search"}.items():
+        assert aliases.verb_meant(word) == f"juzhen index {meant}"
+    for flag, known in {
+        "--limit": "--top-k",
+        "--index-type": "--kind",
+        "--fp16": "--backend",
+        "--instruction": "--prompt-name",
+        "--negative-number": "--num-negatives",
+        "--alpha": "--weights",
+        "--onnx": "--format",
+        "--languages": "--tasks",
+    }.items():
+        assert aliases.flag_meant(flag, ["--file", known]) == known
