@@ -443,7 +443,6 @@ def _export(
                 output_names=list(outputs),
                 verbose=False,
             )
-            cast(torch.onnx.ONNXProgram, program).save(path)
     except Exception as error:
         # The exporter raises whatever went wrong in the model's own code.
         reason = next(
@@ -454,6 +453,8 @@ def _export(
             f"{encoder.backbone.config.model_type}: this architecture cannot be exported to ONNX "
             f"({type(error.__cause__ or error).__name__}: {reason[:200]}). Use the back end torch or torch_bf16"
         ) from error
+    with _silence():
+        cast(torch.onnx.ONNXProgram, program).save(path)
 
 
 def _quantise(plain: Path, path: Path) -> None:

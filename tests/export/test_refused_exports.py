@@ -1,5 +1,6 @@
 """What a format or a back end cannot hold is refused, and nothing is written."""
 
+import errno
 from dataclasses import replace
 
 import pytest
@@ -8,6 +9,7 @@ from refusals import each, rows, typed
 from test_export import PROOF
 
 from juzhen import CrossEncoder
+from juzhen.backends.graph_backends import export_onnx
 from juzhen.core.errors import UserError
 from juzhen.core.file_guard import claim_dir
 from juzhen.encoders import save_encoder
@@ -108,3 +110,13 @@ REFUSED = {
 def test_what_an_export_cannot_hold_is_refused(f, call, words):
     with pytest.raises(UserError, match=words):
         call(f)
+
+
+def test_a_full_disk_is_not_said_of_the_architecture(encoder, tmp_path, monkeypatch):
+    class Program:
+        def save(self, path):
+            raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    monkeypatch.setattr("torch.onnx.export", lambda *given, **options: Program())
+    with pytest.raises(OSError, match="No space left"):
+        export_onnx(encoder, tmp_path / "model.onnx", quantised=False)
