@@ -529,6 +529,9 @@ class PairEncoder(ThresholdMixin, HubMixin, GuardedAttributesMixin):
         Returns:
             As of `score`. With several classes their logits, float32 (pairs, classes).
 
+        Raises:
+            UserError: As in `score`.
+
         Example:
             >>> from juzhen import CrossEncoder
             >>> encoder = CrossEncoder.load("runs/NAME")  # doctest: +SKIP
