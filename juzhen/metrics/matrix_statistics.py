@@ -29,7 +29,7 @@ def holm(p: pd.Series) -> pd.Series:
     [0.03, 0.06, 0.06]
     """
     in_order = p.dropna().sort_values(kind="stable")
-    return (in_order * range(len(in_order), 0, -1)).clip(upper=1).cummax().reindex(p.index)
+    return (in_order * np.arange(len(in_order), 0, -1)).clip(upper=1).cummax().reindex(p.index)
 
 
 def expected_improvement(behind: float, error: float) -> float:

@@ -109,7 +109,7 @@ def answers(matrix: Matrix, transfer: Transfer, costs: pd.DataFrame, *, runs: Pa
     """
     targets = find_targets(matrix, transfer)
     next_run = _first_run(matrix, targets) or max(
-        _proposals(matrix, transfer, targets, costs),
+        _proposals(matrix, transfer, targets, costs) if targets else (),
         key=lambda proposal: proposal.gain / proposal.seconds,
         default=None,
     )

@@ -132,6 +132,17 @@ def test_one_run_and_no_command_are_told(make_result):
     assert nothing.sentences[0][0].startswith("No training of these results has a score")
 
 
+def test_trainings_without_a_score_beside_an_untrained_row_propose_no_run(trained, make_result):
+    unscored = replace(
+        make_result(["a"], {"dev/x/spearman": None}),
+        environment={"command": COMMAND},
+        training={"train_seconds": 60.0, "rows_seen": 1000},
+    )
+    report = report_of([trained([], {"x": 0.5}), unscored])
+    assert report.sentences[0][0].startswith("No training of these results has a score")
+    assert report.command == ""
+
+
 def test_a_training_that_hurts_is_not_recommended(trained):
     results = [
         trained([], {"x": 0.9}),
