@@ -103,6 +103,17 @@ def test_what_is_added_and_removed_counts_at_once_and_after_files_are_made_anew(
         assert all(hit.id not in ("t2", "t4") for row in second for hit in row)
 
 
+def test_codes_are_fitted_again_once_there_are_four_times_the_texts(encoder, tmp_path, monkeypatch):
+    monkeypatch.setattr(writing, "LATER", 0)
+    monkeypatch.setattr(writing, "SHARE", 0)
+    texts = [f"第{number}个问题" for number in range(40)]
+    build(tmp_path / "index", encoder, Rows(texts[:10]), name="small", kind="int8")
+    for start, end, fitted in ((10, 20, 10), (20, 39, 10), (39, 40, 40)):
+        add(tmp_path / "index", encoder, Rows(texts[start:end]))
+        with Index.open(tmp_path / "index", encoder) as index:
+            assert (len(index), index.view().facts["trained"]) == (end, fitted)
+
+
 def test_an_index_that_is_too_small_for_codes_is_compared_one_by_one(built, encoder, rows):
     folder = built("ivf_pq")  # of 300 texts; it needs 256
     remove(folder, [f"t{number}" for number in range(100)])

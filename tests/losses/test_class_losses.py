@@ -77,9 +77,10 @@ def test_the_plain_circle_is_cosent_with_the_goals_between_the_two_sides(positiv
     assert value.item() == pytest.approx(expected.item(), rel=1e-9)
 
 
-def test_one_margin_stands_for_the_goals_of_the_paper():
+@pytest.mark.parametrize("weighted", [True, False])  # weighted, goals of 0.8 and 1.2 give one value
+def test_one_margin_stands_for_the_goals_of_the_paper(weighted):
     rows = encoded_rows(Kind.LABELLED_PAIR)
-    shared = {"weighted": True, "temperature": 0.0125}
+    shared = {"weighted": weighted, "temperature": 0.0125}
     one = loss_of(Circle(margin=0.2, positive_goal=None, negative_goal=None, **shared), rows)[0]
     both = loss_of(Circle(margin=None, positive_goal=0.8, negative_goal=0.2, **shared), rows)[0]
     assert one.item() == pytest.approx(both.item(), rel=1e-12)
