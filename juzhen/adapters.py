@@ -469,7 +469,7 @@ def load_adapter(
     require_peft()
     settings, path = read_adapter_settings(folder), folder / ADAPTER_WEIGHTS
     tensors = _read_tensors(folder)
-    rank = max(settings["r"], *(settings.get("rank_pattern") or {"": 1}).values())
+    rank = max(settings.get("r", 8), *(settings.get("rank_pattern") or {"": 1}).values())
     if tensors and rank > max(max(values.shape, default=0) for values in tensors.values()):
         raise UserError(
             f"{folder / ADAPTER}: r={rank}: expected the width of its weights. Write it with save_pretrained of peft"

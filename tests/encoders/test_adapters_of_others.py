@@ -300,6 +300,15 @@ def test_null_is_the_default_of_peft(bert_folder, tmp_path):
     assert_same(encoder.encode(TEXTS), means_of(theirs, encoder.tokenizer))
 
 
+def test_a_missing_number_is_the_default_of_peft(bert_folder, tmp_path):
+    folder, theirs = written(bert_folder, tmp_path / "adapter", r=8, lora_alpha=8)
+    path = folder / "adapter_config.json"
+    settings = json.loads(path.read_text())
+    path.write_text(json.dumps({key: settings[key] for key in settings.keys() - {"r", "lora_alpha"}}))
+    encoder = SentenceEncoder.load(folder)
+    assert_same(encoder.encode(TEXTS), means_of(theirs, encoder.tokenizer))
+
+
 def test_each_honoured_key_has_a_form():
     assert {key for key, rule in KEYS.items() if rule == "read"} == FORMS.keys()
 
