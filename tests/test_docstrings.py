@@ -42,7 +42,17 @@ def with_examples():
     ]
 
 
-@pytest.mark.parametrize("name", with_examples())
+LONG = (
+    "juzhen.encoders.backbone", "juzhen.encoders.save", "juzhen.export.folder", "juzhen.families.late.encoder",
+    "juzhen.families.sparse.encoder", "juzhen.index.writing",
+)  # fmt: skip
+"""Modules whose examples train or write an encoder: a second and more of processor time each."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] * (name in LONG)) for name in with_examples()],
+)
 def test_the_examples_of_a_module_run(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     module = importlib.import_module(name)

@@ -146,6 +146,7 @@ def trained(monkeypatch):
     return count
 
 
+@pytest.mark.slow
 def test_the_same_command_continues(questions, tmp_path, encoder_folder, trained, monkeypatch):
     monkeypatch.setattr(chosen_rows, "MOST_TRAIN", 96)
     lines = []

@@ -218,10 +218,12 @@ class Files(RuleBasedStateMachine):
         ]
 
 
-Files.TestCase.settings = settings(
-    max_examples=20,
-    stateful_step_count=20,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],
-)
-TestFiles = Files.TestCase
+def machine(examples: int) -> type:
+    """A test of so many sequences of 20 steps."""
+    options = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+    limits = settings(max_examples=examples, stateful_step_count=20, **options)
+    return type("Case", (Files.TestCase,), {"settings": limits})
+
+
+TestFiles = machine(8)
+TestManyFiles = pytest.mark.slow(machine(100))
