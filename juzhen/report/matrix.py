@@ -338,7 +338,9 @@ def build_matrix(
     columns, counted, both = (_columns(scored, in_suites, rows, side) for side in (split, None, BOTH))
     filled = {column for row in rows for column in row.cells}
     hidden = [column for column in both if column in filled - {*columns}]
-    shown = [measures[column] for column in columns]
+    shown = [
+        measures[column] for column in columns if column in filled
+    ]  # a set without a value decides nothing
     common = metric or max((*MAIN_METRICS, OF_ANY_TEXT, MTEB_SCORE), key=shown.count)  # the first of equals
     alike = [column for column in (counted if split == BOTH else columns) if measures[column] == common]
     return Matrix(common, measures, rows, runs, columns, alike, hidden, KeptRows())

@@ -132,6 +132,12 @@ def test_one_run_and_no_command_are_told(make_result):
     assert nothing.sentences[0][0].startswith("No training of these results has a score")
 
 
+def test_sets_without_a_value_do_not_choose_the_common_metric(make_result):
+    scores = {"test/x/ndcg_at_10": known(0.9), "test/m/triplet_accuracy": None}
+    matrix = build_matrix([make_result(["a"], scores), make_result(["b"], scores)], metric=None)
+    assert (matrix.metric, matrix.counted) == ("ndcg_at_10", ["test/x"])
+
+
 def test_trainings_without_a_score_beside_an_untrained_row_propose_no_run(trained, make_result):
     unscored = replace(
         make_result(["a"], {"dev/x/spearman": None}),
