@@ -262,10 +262,26 @@ def share_weights(key: tuple[Any, ...], load: Callable[[], PreTrainedModel]) -> 
     holder = _shared.get(key)
     if holder is None or any(values.device.type != "cpu" for values in holder.backbone.parameters()):
         holder = _shared[key] = _Holder(load())
-    same = {id(values): values for values in holder.backbone.parameters()}
-    backbone = copy.deepcopy(holder.backbone, memo=cast(Any, dict(same)))
+    backbone = around_same_weights(holder.backbone)
     vars(backbone)[HOLDER] = holder
     return backbone
+
+
+def around_same_weights(module: Any, *shared: Any, own: Tensor | None = None) -> Any:
+    """Copy a module, so that settings and layers of the copy can change, around the same parameters and buffers.
+
+    Args:
+        module: An encoder or a transformer. It is not changed.
+        *shared: Other objects that both have, such as a tokenizer that is only read.
+        own: A parameter that is copied, such as a table of tokens that grows, which transformers does in place.
+
+    Returns:
+        The copy.
+    """
+    holders = [vars(part).get(HOLDER) for part in module.modules()]
+    same = {id(each): each for each in (*module.parameters(), *module.buffers(), *holders, *shared)}
+    same.pop(id(own), None)
+    return copy.deepcopy(module, memo=cast(Any, same))
 
 
 def parameter_counts(parameters: Iterable[nn.Parameter]) -> dict[str, int]:

@@ -21,6 +21,7 @@ from juzhen.core.lazy_names import offered
 from juzhen.core.machine import open_device
 from juzhen.encoders.backbone import DROPOUTS, read_architecture
 from juzhen.encoders.backbone_config import BackboneConfig
+from juzhen.encoders.base_weights import around_same_weights
 from juzhen.encoders.components import read_components, unlike_predict, warn_of
 from juzhen.encoders.folder_settings import naming, read_settings, read_tensors, require_flags
 from juzhen.encoders.forward import use_cheap_dropout
@@ -208,7 +209,8 @@ class CrossEncoder(PairEncoder):
     """Logits of sentence pairs: one (a similarity), or one per class.
 
     Args:
-        inner: Backbone, tokenizer and pooling ([CLS] or mean). Its `dim` dimensions are the input of the head.
+        inner: Backbone, tokenizer and pooling ([CLS] or mean). Its `dim` dimensions are the input of the head. The
+            encoder is not changed, and shares its weights.
         outputs: 1, or the number of classes.
         segments: Mark the tokens of the second sentence, if architecture and tokenizer have segments.
         symmetric: `score` is the mean of both orders.
@@ -246,8 +248,8 @@ class CrossEncoder(PairEncoder):
         grades: Sequence[float] | None = None,
     ) -> None:
         super().__init__()
-        self.inner = inner
         refuse_prompt(JOINT, inner.prompt)
+        self.inner = inner = around_same_weights(inner, inner.tokenizer)
         # An embedding's projections, length and score mean nothing to a head.
         inner.projections, inner.normalize, inner.score_head = nn.ModuleList(layers), False, None
         inner._serves_head, inner._token_layers = True, token_layers
@@ -320,7 +322,7 @@ class CrossEncoder(PairEncoder):
                 token_layers=token_layers,
             )
             encoder.head.load_state_dict(last.state_dict(), strict=False)
-            warn_of(source, [*encoder.load_warnings, *unlike_predict(folder)])
+            warn_of(source, [*encoder.load_warnings, *unlike_predict(folder, encoder.outputs)])
             return encoder.to(target).eval()
         with naming(f"{folder}: {PAIRS_FILE} and {HEAD_FILE} do not belong together"):
             settings = read_settings(folder / PAIRS_FILE)

@@ -28,9 +28,9 @@ from juzhen.core.lazy_names import offered
 from juzhen.core.machine import open_device, warn_forked
 from juzhen.core.progress import progress_bar
 from juzhen.core.text import short
-from juzhen.encoders.backbone import other_layers, require_growing
+from juzhen.encoders.backbone import other_layers, require_growing, token_embeddings
 from juzhen.encoders.backbone_config import BackboneConfig
-from juzhen.encoders.base_weights import has_adapter, remember_layers
+from juzhen.encoders.base_weights import around_same_weights, has_adapter, remember_layers
 from juzhen.encoders.batch_invariance import check_batch_invariance
 from juzhen.encoders.chunks import Backend, LongTexts, PassageMixin, computed, note_truncated
 from juzhen.encoders.components import EncoderComponents, read_components, warn_of
@@ -577,7 +577,7 @@ class PromptEncoder(TemplateEncoder, SentenceEncoder):
         """Wrap the backbone of an encoder in templates.
 
         Args:
-            encoder: The encoder.
+            encoder: The encoder. It is not changed, and shares its weights.
             templates: One or two templates for each language.
 
         Returns:
@@ -587,6 +587,7 @@ class PromptEncoder(TemplateEncoder, SentenceEncoder):
             UserError: The encoder has a default prompt.
         """
         refuse_prompt(TEMPLATES, encoder.prompt)
+        encoder = around_same_weights(encoder, own=token_embeddings(encoder.backbone).weight)
         return cls(
             encoder.backbone,
             encoder.tokenizer,

@@ -46,7 +46,7 @@ from juzhen.evaluation.settings import EvaluationSettings
 from juzhen.losses.arguments import Count
 from juzhen.losses.loss import Loss
 from juzhen.losses.matryoshka import Nested
-from juzhen.training.optimizer import adamw, learning_rates
+from juzhen.training.optimizer import DECAYS, adamw, learning_rates
 
 PROVIDES = ("scores", "cosines", "embeddings", "layers", "lists")
 """What a bi-encoder gives to a loss; others want a teacher, a guide or logits."""
@@ -142,6 +142,7 @@ def fit(
     require_number("weight_decay", weight_decay, 0, 1e3)
     require_number("clip_norm", clip_norm, 1e-6, optional=True)
     require_number("layer_decay", layer_decay, 0, 1, open_low=True, optional=True)
+    require_choice("decay", decay, DECAYS)
     if loss is None:
         raise UserError("loss=None: expected a loss. Leave it out for cosent, or type loss='info_nce'.")
     if not isinstance(loss, str | Loss) and not (isinstance(loss, type) and issubclass(loss, Loss)):
@@ -154,9 +155,6 @@ def fit(
         require_choice("adapter", adapter, ("lora", "dora"))
     if not isinstance(encoder, SentenceEncoder):
         encoder = SentenceEncoder.load(encoder)
-    if adapter is not None:
-        config = AdapterConfig(kind=adapter) if isinstance(adapter, str) else adapter
-        offered("adapters", "add")(encoder.backbone, config, seed=seed)
     if isinstance(encoder, PromptEncoder):
         raise UserError(
             "an encoder that reads sentences through templates is trained by the suite, not by fit"
@@ -173,7 +171,21 @@ def fit(
     view = choose_conversion(
         read_rows.name, read_rows.kind, name, kind.input_kinds, alternatives=_kinds_of_losses
     )
+    if kind.needs_teacher_scores and read_rows.teacher_scores is None:
+        raise UserError(
+            f"loss={name}: {read_rows.name} has no scores of a teacher. Give a set that `juzhen distill` wrote, or "
+            "choose loss=info_nce."
+        )
     examples = convert_rows(read_rows, view)
+    best = None
+    if dev is not None:
+        is_read = not isinstance(dev, Examples) and (not isinstance(dev, str | Path) or for_file[1])
+        try:
+            unread = {} if is_read else {"columns": None, "score_range": (0.0, 1.0)}
+            of_dev = reading | unread | ({} if for_file[1] else {"sheet": None})
+            best = _Best(encoder, rows_to_score(dev, **of_dev))
+        except UserError as error:
+            raise UserError(re.sub(r"^rows\b", "dev", str(error))) from error
     torch.manual_seed(seed)
     classes = len(NLI_CLASSES) if examples.kind is Kind.NLI_PAIR else examples.num_classes
     sizes: dict[str, Any] = {"dim": encoder.dim, "num_classes": classes} if kind.has_parameters else {}
@@ -183,10 +195,14 @@ def fit(
                 f"loss={name}: its {size} is {getattr(kind, size)}, and {sizes[size]} are needed here. Give the class, "
                 f"loss={name}, so that it gets its size"
             )
-    learner = nn.ModuleList([kind if isinstance(kind, Loss) else kind(**sizes), encoder]).to(device).train()
-    criterion: Loss = learner[0]  # type: ignore[assignment]
+    criterion = kind if isinstance(kind, Loss) else kind(**sizes)
     criterion.require_equal_lists(examples, f"loss={name}")
     nested = [part.dims_of(encoder.dim) for part in criterion.modules() if isinstance(part, Nested)]
+    # From here on the encoder changes. A call that is refused before leaves it as it was.
+    if adapter is not None:
+        config = AdapterConfig(kind=adapter) if isinstance(adapter, str) else adapter
+        offered("adapters", "add")(encoder.backbone, config, seed=seed)
+    learner = nn.ModuleList([criterion, encoder]).to(device).train()
     encoder.nested_dims = nested[0] if nested else ()
 
     tokenize = CachedTokenizer(encoder, None, progress=False)
@@ -198,15 +214,8 @@ def fit(
     warmup_steps = max(round(warmup * stream.num_batches), 1) if warmup else 0
     rates = learning_rates(optimizer, decay, total_steps=stream.num_batches, warmup_steps=warmup_steps)
     rounded = torch.autocast(device.type, torch.bfloat16) if bf16 else nullcontext()
-    best = None
-    if dev is not None:
-        is_read = not isinstance(dev, Examples) and (not isinstance(dev, str | Path) or for_file[1])
-        try:
-            unread = {} if is_read else {"columns": None, "score_range": (0.0, 1.0)}
-            of_dev = reading | unread | ({} if for_file[1] else {"sheet": None})
-            best = _Best(encoder, rows_to_score(dev, **of_dev))
-        except UserError as error:
-            raise UserError(re.sub(r"^rows\b", "dev", str(error))) from error
+    if best is not None:
+        best.before = best.after = best.scored()
     if best is not None and (shared := _num_seen(best.dev, read_rows)):
         warnings.warn(
             f"dev: {counted(shared, 'rows')} also in the training rows, or nearly equal to one, which flatters. "
@@ -338,16 +347,17 @@ class _Best:
             )
         self.encoder, self.dev, self.metric = encoder, replace(dev, split="dev"), f"dev/{dev.name}/{metric}"
         self.tasks = class_tasks([self.dev], by_means=True)
-        self.before = self.after = self._scored()
+        self.before: Evaluation
+        self.after: Evaluation
         self.score = -np.inf
         self.weights: dict[str, Tensor] | None = None
 
-    def _scored(self) -> Evaluation:
+    def scored(self) -> Evaluation:
         found, _ = EvaluationRun(self.encoder, EvaluationSettings())([self.dev], self.tasks, seen={})
         return found
 
     def look(self) -> None:
-        found = self._scored()
+        found = self.scored()
         value = found.scores[self.metric].value
         if value is not None and value > self.score:
             self.score, self.weights, self.after = value, deepcopy(self.encoder.state_dict()), found

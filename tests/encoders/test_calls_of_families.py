@@ -6,12 +6,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import rerankers
 import torch
 from scipy import sparse as tables
 
 from juzhen.core.errors import UserError
-from juzhen.encoders import CrossEncoder, SentenceEncoder
+from juzhen.encoders import CrossEncoder, PromptEncoder, SentenceEncoder
 from juzhen.encoders.peer_options import WAYS_OUT
+from juzhen.encoders.prompts import Templates
 from juzhen.encoders.search import byte_ranges, quantize
 from juzhen.families.answers.encoder import GenerativeReranker
 from juzhen.families.late.encoder import MultiVectorEncoder, QueryDocumentEncoder
@@ -123,6 +125,58 @@ def test_booleans_of_numpy_and_none_where_it_means_something_are_taken(encoders)
 def test_a_wrong_call_names_its_argument(encoders, words, wrong):
     with pytest.raises(UserError, match=words):
         wrong(encoders)
+
+
+def state(encoder):
+    """Vectors, weights, settings, modes, tokenizer and configuration of an encoder."""
+    names = ("pooling", "normalize", "prompts", "prompt", "max_length", "nested_dims", "score_head")
+    weights = {name: (values.requires_grad, values.tolist()) for name, values in encoder.named_parameters()}
+    layers = [(name, type(part).__name__, part.training) for name, part in encoder.named_modules()]
+    tokenizer = encoder.tokenizer
+    reads = [
+        tokenizer.chat_template,
+        sorted(tokenizer.get_vocab()),
+        tokenizer("今天 [Q] [IT_SPECIAL_TOKEN]").input_ids,
+    ]
+    settings = {name: getattr(encoder, name) for name in names}
+    return encoder.encode(TEXTS).tolist(), weights, layers, reads, encoder.backbone.config.to_dict(), settings
+
+
+NEW_HEAD = {"outputs": 1, "segments": False, "symmetric": False, "seed": 0}
+WRAPPERS = {
+    "pairs": lambda e: CrossEncoder(e, **NEW_HEAD).set(pooling="cls", segments=None, symmetric=None),
+    "sparse": lambda e: SparseEncoder.around(e, seed=1).train(),
+    "late": lambda e: MultiVectorEncoder.around(e, dim=8, reading=READING).train(),
+    "late, refused": lambda e: MultiVectorEncoder.around(e, dim=8, reading=MultiVectorSettings(16, 9999)),
+    "template": lambda e: PromptEncoder.around(
+        e, Templates("“[X]”，[MASK]", stage_2="“[IT_SPECIAL_TOKEN]”，[MASK]")
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRAPPERS)
+def test_an_encoder_is_not_changed_by_another_around_it(bert_folder, name):
+    encoder = SentenceEncoder.load(bert_folder)
+    encoder.normalize = True
+    before = state(encoder)
+    if name.endswith("refused"):
+        with pytest.raises(UserError):
+            WRAPPERS[name](encoder)
+    else:
+        WRAPPERS[name](encoder)
+    assert state(encoder) == before
+
+
+def test_a_language_model_is_not_changed_by_a_reranker_around_it(tmp_path):
+    encoder = SentenceEncoder.load(rerankers.write("qwen3", tmp_path / "lm"))
+    before = state(encoder)
+    reranker = GenerativeReranker.around(encoder)
+    reranker.instruction = "another instruction"
+    assert state(encoder) == before
+    assert (
+        reranker.inner.backbone.get_input_embeddings().weight
+        is encoder.backbone.get_input_embeddings().weight
+    )
 
 
 def test_no_texts_give_tables_without_rows(encoders):

@@ -109,3 +109,26 @@ REFUSED = {
 def test_what_cannot_be_trained_on_is_refused(f, call, words):
     with pytest.raises(UserError, match=words):
         call(f)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"decay": "cubic"},
+        {"dev": "missing.csv"},
+        {"dev": [("今天", "明天"), ("后天", "昨天")], "columns": {"text_a": "x"}},
+        {"loss": "margin_mse"},
+        {"loss": losses.NestedInfoNCE(dims=(9999,))},
+        {"score_range": (1, 0)},
+    ],
+)
+def test_a_refused_fit_leaves_the_encoder_without_adapter_and_as_it_was(encoder, options):
+    encoder.nested_dims = (2,)
+    names, before = [name for name, _ in encoder.named_parameters()], encoder.encode(["今天"])
+    with pytest.raises(UserError):
+        fit(encoder, PAIRS, adapter="lora", **options)
+    assert [name for name, _ in encoder.named_parameters()] == names
+    assert not encoder.training
+    assert encoder.nested_dims == (2,)
+    assert all(values.requires_grad for values in encoder.parameters())
+    assert encoder.encode(["今天"]).tolist() == before.tolist()

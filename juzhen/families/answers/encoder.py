@@ -26,7 +26,7 @@ from juzhen.core.machine import open_device
 from juzhen.core.text import short
 from juzhen.encoders.backbone import ARCHITECTURES, looks_ahead, quiet, token_embeddings
 from juzhen.encoders.backbone_config import BackboneConfig
-from juzhen.encoders.base_weights import has_adapter, is_ours_alone, source_folder
+from juzhen.encoders.base_weights import around_same_weights, has_adapter, is_ours_alone, source_folder
 from juzhen.encoders.chunks import TruncationStats, truncated_sentences
 from juzhen.encoders.collate import SentenceCollator
 from juzhen.encoders.components import read_components, unlike_predict, warn_of
@@ -262,6 +262,7 @@ class GenerativeReranker(PairEncoder):
             raise UserError(
                 f"{label}: the answers {list(answers)} are not among the {rows} tokens of the model. Choose others"
             )
+        inner = around_same_weights(inner, inner.tokenizer)
         inner.pooling = "last"
         inner.projections, inner.normalize, inner.score_head = nn.ModuleList(), False, None
         inner._serves_head = True
@@ -326,7 +327,7 @@ class GenerativeReranker(PairEncoder):
         """Build a new encoder from any language model. Without a head, it uses the token embeddings as one.
 
         Args:
-            inner: The language model.
+            inner: The language model. It is not changed, and shares its weights.
             true_answer: The answer for a match, one token. None: yes.
             false_answer: The other answer, one token. None: no.
             template: Text with {query}, {document} and optionally {instruction}. None: that of
@@ -339,6 +340,7 @@ class GenerativeReranker(PairEncoder):
         Raises:
             UserError: An answer that is not a token.
         """
+        inner = around_same_weights(inner)
         tokenizer = inner.tokenizer
         _require_answering(inner.backbone.config, shown=tokenizer.name_or_path or "this encoder")
         has_turns = "<|im_start|>" in tokenizer.get_vocab()

@@ -22,9 +22,9 @@ from juzhen.core.machine import open_device, warn_forked
 from juzhen.core.progress import progress_bar
 from juzhen.core.text_warnings import STRICT, reported
 from juzhen.encoders.asymmetric import ROLES, AsymmetricEncoder
-from juzhen.encoders.backbone import StaticTokens, evaluating, quiet
+from juzhen.encoders.backbone import StaticTokens, evaluating, quiet, token_embeddings
 from juzhen.encoders.backbone_config import BackboneConfig
-from juzhen.encoders.base_weights import merged
+from juzhen.encoders.base_weights import around_same_weights, merged
 from juzhen.encoders.chunks import note_read
 from juzhen.encoders.components import num_positions, read_components, read_transformer
 from juzhen.encoders.folder_settings import naming
@@ -134,7 +134,7 @@ class MultiVectorEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEnco
         The weights of an adapter are merged.
 
         Args:
-            encoder: The sentence encoder.
+            encoder: The sentence encoder. It is not changed, and shares its weights.
             dim: Dimension of a token vector. The projection is drawn with `seed`.
             reading: Lengths of queries and documents, and other settings of the family.
             markers: Put the tokens [Q] and [D] before queries and documents if the encoder has no such
@@ -154,6 +154,7 @@ class MultiVectorEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEnco
                 "a static embedding has one vector for a token in all texts, and other programs cannot open its "
                 "token vectors. Choose a transformer"
             )
+        encoder = around_same_weights(encoder, own=token_embeddings(encoder.backbone).weight)
         backbone, tokenizer, prompts = encoder.backbone, encoder.tokenizer, encoder.prompts
         with torch.random.fork_rng(devices=[]), quiet():
             torch.default_generator.manual_seed(seed)

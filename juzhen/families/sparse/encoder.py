@@ -24,7 +24,7 @@ from juzhen.core.text import short
 from juzhen.core.text_warnings import STRICT, reported
 from juzhen.encoders.asymmetric import AsymmetricEncoder
 from juzhen.encoders.backbone import evaluating, quiet
-from juzhen.encoders.base_weights import merged
+from juzhen.encoders.base_weights import around_same_weights, merged
 from juzhen.encoders.chunks import note_read
 from juzhen.encoders.components import num_positions, read_transformer
 from juzhen.encoders.folder_settings import (
@@ -332,7 +332,7 @@ class SparseEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEncoder):
         a head is drawn with `seed` and set so that each token activates itself.
 
         Args:
-            encoder: The sentence encoder.
+            encoder: The sentence encoder. It is not changed, and shares its weights.
             strategy: "max" or "sum" over the tokens of a text.
             activation: "relu" or "log1p_relu".
             seed: Seed of a new head.
@@ -343,7 +343,7 @@ class SparseEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEncoder):
         Raises:
             UserError: An architecture without such a head.
         """
-        encoder = merged(encoder)
+        encoder = around_same_weights(merged(encoder))
         backbone = encoder.backbone
         if encoder.templates is not None:
             raise UserError(
