@@ -133,11 +133,7 @@ def _unlike_theirs(
             f"texts are read up to token {limit:,}, max_position_embeddings of config.json, where "
             f"sentence-transformers reads {layout.max_length:,}; for these write that number there"
         )
-    if tokenizer.padding_side == "left" and entry is not None and entry.positions == "learned":
-        yield (
-            "the tokenizer pads on the left, where sentence-transformers counts positions from the padding, so its "
-            "numbers depend on the texts next to one. Here they do not"
-        )
+    yield from _unlike_padding(architecture, tokenizer)
     if config.pooling is None and layout.pooling is None and getattr(tokenizer, "chat_template", None):
         yield (
             f"a text is read without the chat template of the tokenizer, which sentence-transformers puts around it "
@@ -173,15 +169,22 @@ class EncoderComponents:
     load_warnings: tuple[str, ...] = ()
 
 
-def unlike_predict(folder: Path) -> Iterator[str]:
-    """Yield a warning about an activation that sentence-transformers applies to the scores of a cross-encoder.
+def unlike_predict(folder: Path, outputs: int = 1) -> Iterator[str]:
+    """Yield a warning about scores of a cross-encoder that are not those of sentence-transformers.
 
     Args:
         folder: Folder of the cross-encoder.
+        outputs: Nodes of its head.
 
     Yields:
-        One warning, or nothing if the folder names no activation or the identity.
+        One warning, or nothing for one output whose activation is the identity or is not named.
     """
+    if outputs > 1:
+        yield (
+            f"a score is one number for a pair, where predict of sentence-transformers gives {outputs}, one for each "
+            "class. logits() computes these, before an activation of the folder"
+        )
+        return
     settings = [
         read_settings(folder / name) for name in (PROMPTS_FILE, "config.json") if (folder / name).is_file()
     ]
@@ -209,6 +212,15 @@ def unlike_default(prompts: Prompts) -> Iterator[str]:
         yield (
             f"default_prompt_name: encode reads texts as documents, where sentence-transformers puts "
             f"{short(repr(prompts.text))} before them. encode_query and encode_document are equal in both"
+        )
+
+
+def _unlike_padding(architecture: PretrainedConfig, tokenizer: Tokenizer) -> Iterator[str]:
+    entry = ARCHITECTURES.get(architecture.model_type)
+    if tokenizer.padding_side == "left" and entry is not None and entry.positions == "learned":
+        yield (
+            "the tokenizer pads on the left, where sentence-transformers counts positions from the padding, so its "
+            "numbers depend on the texts next to one. Here they do not"
         )
 
 
@@ -263,9 +275,12 @@ def read_transformer(folder: Path, *, shown: str) -> tuple[PreTrainedModel, Toke
     limit_threads()
     check_files(folder, needs_weights=True, shown=shown)
     warn_of(shown, _other_dtype(folder))
+    architecture = read_architecture(folder, dropout=None)
     with quiet():
-        backbone = from_weights(str(folder), read_architecture(folder, dropout=None), local_files_only=True)
-        return backbone, read_tokenizer(folder)
+        backbone = from_weights(str(folder), architecture, local_files_only=True)
+        tokenizer = read_tokenizer(folder)
+    warn_of(shown, _unlike_padding(architecture, tokenizer))
+    return backbone, tokenizer
 
 
 def read_components(

@@ -203,3 +203,14 @@ def test_info_nce_of_token_vectors_is_that_of_their_maxsim():
     assert loss.item() == pytest.approx(expected.item(), abs=1e-5)
     loss.backward()
     assert all(p.grad is not None and p.grad.any() for p in model.projections.parameters())
+
+
+def test_a_prompt_that_joins_the_next_word_is_not_saved_as_a_marker(tmp_path):
+    inner = SentenceEncoder.load("builtin/mini_zh")
+    inner.prompts = {"query": "问", "document": "文"}
+    assert {"问", "文"} < {*inner.tokenizer.get_vocab()}
+    encoder = MultiVectorEncoder.around(inner, dim=8, reading=MultiVectorSettings()).eval()
+    again = MultiVectorEncoder.load(encoder.save(tmp_path / "saved"))
+    for name in ("encode_query", "encode_document"):
+        before, after = (getattr(each, name)(["怎么退货", "题"]) for each in (encoder, again))
+        assert [vectors.tolist() for vectors in before] == [vectors.tolist() for vectors in after]

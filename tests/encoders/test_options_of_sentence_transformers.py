@@ -128,7 +128,8 @@ def test_of_tokens(theirs, base, tmp_path, options, refusal, name):
 
     states = {"module_input_name": "token_embeddings"}
     layers = [Dense(32, 8, bias=False, activation_function=torch.nn.Identity(), **states)]
-    modules = [Transformer(str(base), **options), *layers, MultiVectorMask(["a"]), Normalize(**states)]
+    ends = [MultiVectorMask(["a"]), Normalize(**states)]  # either may be last
+    modules = [Transformer(str(base), **options), *layers, *(ends if name is None else ends[::-1])]
     if "modality_config" in str(refusal):
         modules[0].modality_config["message"] = {
             "method": "forward",
@@ -171,6 +172,19 @@ def test_weights_in_half_precision_are_said(theirs, base, tmp_path, kind, dtype)
 @pytest.mark.parametrize(
     ("kind", "loaded"), [("SparseEncoder", SparseEncoder), ("MultiVectorEncoder", MultiVectorEncoder)]
 )
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_padding_on_the_left_is_said(theirs, base, tmp_path, kind, loaded, side):
+    model = getattr(theirs, kind)(str(base), device="cpu", processor_kwargs={"padding_side": side})
+    model.save_pretrained(str(tmp_path))
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        loaded.load(tmp_path)
+    assert sum("pads on the left" in str(line.message) for line in seen) == (side == "left")
+
+
+@pytest.mark.parametrize(
+    ("kind", "loaded"), [("SparseEncoder", SparseEncoder), ("MultiVectorEncoder", MultiVectorEncoder)]
+)
 @pytest.mark.parametrize(("name", "count"), [("query", 1), ("document", 0), (None, 0)])
 @pytest.mark.sampled(2)
 def test_a_default_prompt_that_encode_does_not_read_is_said(
@@ -183,6 +197,16 @@ def test_a_default_prompt_that_encode_does_not_read_is_said(
         warnings.simplefilter("always")
         loaded.load(tmp_path)
     assert sum("default_prompt_name" in str(line.message) for line in seen) == count
+
+
+def test_a_score_of_two_classes_is_said_to_be_another_than_theirs(theirs, base, tmp_path):
+    model = theirs.CrossEncoder(str(base), num_labels=2, device="cpu")
+    model.save_pretrained(str(tmp_path))
+    with pytest.warns(UserWarning, match=r"predict of sentence-transformers gives 2.*logits\(\)"):
+        encoder = CrossEncoder.load(tmp_path)
+    pairs = list(zip(TEXTS, TEXTS[::-1], strict=True))
+    np.testing.assert_allclose(encoder.logits(TEXTS, TEXTS[::-1]), model.predict(pairs), atol=1e-5)
+    assert encoder.score(pairs).shape == (len(TEXTS),)
 
 
 WHOLE, FAST = "[unused0]", "PreTrainedTokenizerFast"

@@ -9,6 +9,7 @@ import math
 import string
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +117,8 @@ def read_multi_vector(folder: Path) -> MultiVectorLayout:
         kinds = [kind for kind, _ in modules]
         is_pylate = settings["model_type"] == PYLATE
         ends = [] if is_pylate else ["MultiVectorMask", "Normalize"]
+        if sorted(kinds[-2:]) == ends:  # the mask leaves the vectors as they are, so either may be last
+            ends = kinds[-2:]
         dense = [inside(folder, module["path"]) for kind, module in modules if kind == "Dense"]
         if kinds != ["Transformer", *["Dense"] * len(dense), *ends]:
             raise UserError(
@@ -131,7 +134,8 @@ def read_multi_vector(folder: Path) -> MultiVectorLayout:
             markers = tuple(settings[f"{name}_prefix"] for name in MARKERS)
             return MultiVectorLayout(transformer, dense, reading, prompts, sums=sums, markers=markers)
         mask, norm = (
-            read_module(inside(folder, module["path"]), kind) for kind, module in modules[-len(ends) :]
+            read_module(inside(folder, module["path"]), kind)
+            for kind, module in sorted(modules[-2:], key=itemgetter(0))
         )
         source, target = (norm.get(key) for key in TOKENS)
         if (source, target or source) != (*TOKENS.values(),):
@@ -284,12 +288,14 @@ def write_multi_vector(encoder: Any, folder: Path, card: dict[str, Any], *, plac
         place: Name of the encoder in the README.
     """
     rules, prompts = encoder.rules, encoder.prompts
-    vocabulary = encoder.tokenizer.get_vocab()
+    whole = (
+        encoder.tokenizer.get_added_vocab()
+    )  # PyLate inserts one token, where a text could join the next word
     markers = [prompts.texts.get(name, "") for name in ("query", "document")]
     is_pylate = (
         rules.is_fixed
         and rules.token in (None, encoder.tokenizer.mask_token)
-        and all(not text or text in vocabulary for text in markers)
+        and all(not text or text in whole for text in markers)
         and {*prompts.texts} <= {"query", "document"}
     )
     save_transformer(encoder, folder)
