@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from juzhen.core.columns import as_text_list
 from juzhen.core.errors import UserError
 from juzhen.core.text import inverse_table, script_table
 from juzhen.core.text_warnings import Unknown, collected
@@ -93,7 +94,7 @@ def known_characters(encoder: Any, texts: Sequence[str]) -> KnownCharacters:
     Raises:
         UserError: A lexical baseline, or no text.
     """
-    inner, texts = _inner(encoder), [*dict.fromkeys(texts)]
+    inner, texts = _inner(encoder), [*dict.fromkeys(as_text_list(texts))]
     read, numbers = ReadSentences.none(len(texts)), np.arange(len(texts))
     table = inner.tokenize(texts)
     read.put(numbers, inner, table)

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.linalg import orthogonal_procrustes
 
-from juzhen.core.columns import as_text_list
+from juzhen.core.columns import as_column, as_text_list
 from juzhen.core.errors import UserError, require_choice
 from juzhen.core.kinds import Kind
 from juzhen.core.paths import suffix_of
@@ -211,8 +211,16 @@ def analyze_embeddings(
         for n, encoder in enumerate(encoders, 1)
     ]
     require_vectors(*(encoder for encoder in encoders if isinstance(encoder, str | Path)))
-    class_names, numbers = np.unique(classes, return_inverse=True) if classes is not None else ((), None)
-    texts = as_text_list(texts)
+    texts, class_names, numbers = as_text_list(texts), (), None
+    if classes is not None:
+        names_of_classes = as_column(classes, "classes")
+        if len(names_of_classes) != len(texts) or any(
+            name is None or name != name for name in names_of_classes
+        ):
+            raise UserError(
+                f"classes: expected a name for each of {len(texts)} texts. Leave texts without a class out."
+            )
+        class_names, numbers = np.unique(names_of_classes, return_inverse=True)
     probe = Probe.of_texts(texts, num_sentences=len(texts), seed=seed, classes=numbers)
     sets = [TextSet("texts", probe, len(texts), list(map(str, class_names)))]
     return study(dict(zip(names, encoders, strict=True)), sets, maps=maps, seed=seed, **options)

@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
+from juzhen.core.columns import described
 from juzhen.core.errors import UserError
 from juzhen.core.kinds import RANKINGS, ranking_measure
 from juzhen.core.result import Score
 from juzhen.core.text_warnings import collected
 from juzhen.data.rankings import RankingSet
 from juzhen.encoders.cross_encoder import CrossEncoder
+from juzhen.encoders.pair_encoder import PairEncoder
 from juzhen.evaluation.run import EvaluationRun
 from juzhen.evaluation.scoring import score_ranking_set
 from juzhen.evaluation.settings import EvaluationSettings
@@ -81,6 +83,8 @@ def two_stage(
     measures = list(dict.fromkeys([*RANKINGS, *settings.evaluation.rankings]))
     check_depths(ranking, depths)
     reader = CrossEncoder.load(rerank) if isinstance(rerank, str | Path) else rerank
+    if not isinstance(reader, PairEncoder):
+        raise UserError(f"rerank: got {described(reader)}. Load a cross-encoder with CrossEncoder.load(…).")
     finder = EvaluationRun(open_encoder(retrieve), settings, cache_dir, progress)
     lists, find = finder.lists(
         ranking, depth=max(*depths, *(ranking_measure(measure)[1] for measure in measures))

@@ -14,8 +14,8 @@ import torch
 
 from juzhen.backends import open_backend
 from juzhen.backends.names import MOST_DIFFERENCE, BackendName
-from juzhen.core.columns import require_finite
-from juzhen.core.errors import UserError
+from juzhen.core.columns import as_text_list, require_finite
+from juzhen.core.errors import UserError, require_choice
 from juzhen.encoders.batch_invariance import embedding_alone, layers_alone
 from juzhen.encoders.components import num_positions
 from juzhen.encoders.pair_encoder import PairEncoder
@@ -225,8 +225,8 @@ def compare_backends(
         One result per backend. Unreachable servers and broken exports have failed.
 
     Raises:
-        UserError: A family of encoders without backends, or an entry of `beside` that is neither folder nor
-            address.
+        UserError: A family of encoders without backends, an unknown name in `only`, no text, or an entry of
+            `beside` that is neither folder nor address.
 
     Example:
         >>> from juzhen import SentenceEncoder
@@ -235,7 +235,11 @@ def compare_backends(
         >>> [(result.name, result.failed) for result in results]
         [('torch', False)]
     """
-    texts = list(texts)
+    texts = as_text_list(texts)
+    for name in only or ():
+        require_choice("only", name, BACKENDS)
+    if not texts:
+        raise UserError("texts: none. Give one at least.")
     for address in beside:
         if not is_server(address):
             require_export(address)

@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from juzhen.core.calibration_files import Fusion
+from juzhen.core.columns import described
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples
 from juzhen.core.lazy_names import offered, offers
@@ -37,7 +38,14 @@ def family_of(encoder: Any) -> Family:
 
     Returns:
         The family, which loads, saves and evaluates such encoders.
+
+    Raises:
+        UserError: Another object, such as a path.
     """
+    if getattr(encoder, "family", None) not in FAMILIES:
+        raise UserError(
+            f"encoder: got {described(encoder)}. Load one with SentenceEncoder.load(…) or CrossEncoder.load(…)."
+        )
     return FAMILIES[encoder.family]
 
 

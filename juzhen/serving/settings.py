@@ -84,9 +84,14 @@ class Keys:
 
     Args:
         keys: The keys.
+
+    Raises:
+        UserError: A text instead of a list, or an empty key.
     """
 
     def __init__(self, keys: list[str]) -> None:
+        if isinstance(keys, str) or not all(keys):  # each letter of a text would open the server
+            raise UserError("keys: expected a list of keys without an empty one. Give [key].")
         self._digests = [sha256(key.encode()).digest() for key in keys]
 
     @classmethod

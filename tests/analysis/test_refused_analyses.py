@@ -91,6 +91,15 @@ SPACE = [
     ),
     (a_cross_encoder, "Name a bi-encoder"),
     (lambda f: juzhen.analyze_embeddings(f.encoder_folder, texts=["甲乙丙丁戊"] * 5), "t-SNE of 5 texts"),
+    *(
+        (
+            lambda f, value=value: juzhen.analyze_embeddings(
+                f.encoder_folder, texts=["甲"] * 9, classes=value
+            ),
+            "^classes",
+        )
+        for value in (["a"], "abcdefghi", [float("nan")] * 9, [None, *"abcdefgh"], 5)
+    ),
     *each(
         read_first,
         [

@@ -51,7 +51,7 @@ from juzhen.encoders.projection import BilinearScore
 from juzhen.encoders.prompts import Prompts, Templates
 from juzhen.encoders.search import ApproximateIndex, byte_ranges, exact_search
 from juzhen.encoders.workers import Workers
-from juzhen.evaluation.known_characters import known_groups
+from juzhen.evaluation.known_characters import known_characters, known_groups
 from juzhen.export.formats import Format
 from juzhen.export.verification import prove
 from juzhen.families.answers.encoder import GenerativeReranker
@@ -237,6 +237,7 @@ SEARCH = [
     (lambda f: f.own.search("问", index_of_others(f), 3), "encoder of other weights"),
     (lambda f: quantize(f.encoder.encode(CORPUS), "int4"), "precision=int4"),
     (lambda f: known_groups(open_encoder("bm25")), "lexical"),
+    (lambda f: known_characters(f.own, "今天"), "^texts: got one text"),
 ]
 
 

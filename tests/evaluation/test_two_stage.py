@@ -85,6 +85,8 @@ def test_what_two_stages_cannot_do_is_refused(ranking, encoder, reader):
         two_stage(encoder, reader, few)
     with pytest.raises(UserError, match=rf"Expected 1 to {len(ranking.corpus)}"):
         two_stage(encoder, reader, ranking, depths=[10, len(ranking.corpus) + 1])
+    with pytest.raises(UserError, match=r"^rerank: got a SentenceEncoder.*CrossEncoder.load"):
+        two_stage(encoder, encoder, ranking, depths=[2])
     with pytest.raises(UserError, match="a cross-encoder would read each"):
         two_stage(reader, reader, ranking, depths=[3])
 

@@ -94,6 +94,10 @@ REFUSED = {
             lambda f: compare_backends(joint(f), ["今天"], beside=["http://127.0.0.1:9"], only=()),
             "export",
         ),
+        (lambda f: compare_backends(f.encoder, "今天"), "^texts: got one text"),
+        (lambda f: compare_backends(f.encoder, []), "^texts: none"),
+        (lambda f: compare_backends(f.encoder, ["今天"], only=["torhc"]), "^only=torhc.*torch"),
+        (lambda f: export_encoder("builtin/mini_zh", f.tmp_path / "x", "onnx"), "^encoder: got a str.*load"),
     ],
     "a verb": each(
         verb,

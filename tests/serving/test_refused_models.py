@@ -83,6 +83,7 @@ REFUSED = [
         lambda f: (f.monkeypatch.setenv("JUZHEN_API_KEYS", "k" * 20), verb(f, "--no-keys")),
         "JUZHEN_API_KEYS, --no-keys",
     ),
+    *((lambda f, value=value: Keys(value), "^keys: ") for value in ("0123456789abcdef", [""])),
     (lambda f: served(folder := adapter(f), adapters=[str(folder)]), "several are called faq"),
     (
         lambda f: served(f.prompted_folder, rerank=str(f.cross_folder), name=f.cross_folder.name),
