@@ -7,7 +7,7 @@ import pytest
 
 from juzhen.cli.main import main
 from juzhen.core.errors import UserError
-from juzhen.index import Index, Rows, add, build, remove
+from juzhen.index import Index, Rows, add, build, remove, writing
 from juzhen.index.derived_files import verify
 from juzhen.index.store import DATABASE, Store
 
@@ -41,7 +41,7 @@ def verified(folder):
 
 
 @pytest.mark.parametrize("what", FLIPS)
-def test_a_changed_row_is_not_shown(folder, encoder, what, capsys):
+def test_a_changed_row_is_not_shown(folder, encoder, what, capsys, monkeypatch):
     verified(folder)
     changed(folder, FLIPS[what])
     vectors = encoder.encode(TEXTS[8:9])
@@ -54,6 +54,10 @@ def test_a_changed_row_is_not_shown(folder, encoder, what, capsys):
         verified(folder)
     assert main(["index", "info", str(folder)]) == 2
     assert "number 8 " in capsys.readouterr().err
+    monkeypatch.setattr(writing, "LATER", 0)  # the quick files are made of what is stored
+    monkeypatch.setattr(writing, "SHARE", 0)
+    with pytest.raises(UserError, match="number 8 "):
+        add(folder, encoder, Rows(["一个新的问题"], ["b"], [{"n": 1}]))
 
 
 def test_sums_follow_what_is_added_and_removed(folder, encoder):
