@@ -211,7 +211,8 @@ def analyze_embeddings(
         for n, encoder in enumerate(encoders, 1)
     ]
     require_vectors(*(encoder for encoder in encoders if isinstance(encoder, str | Path)))
-    texts, class_names, numbers = as_text_list(texts), (), None
+    texts, numbers = as_text_list(texts), None
+    class_names: Sequence[str] | np.ndarray = ()
     if classes is not None:
         names_of_classes = as_column(classes, "classes")
         if len(names_of_classes) != len(texts) or any(
