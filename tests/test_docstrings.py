@@ -55,6 +55,9 @@ LONG = (
 )
 def test_the_examples_of_a_module_run(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv(
+        "WANDB_MODE", raising=False
+    )  # transformers prints a line about it where it is first needed
     module = importlib.import_module(name)
     started = time.process_time()
     found = doctest.testmod(module, optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS)

@@ -10,7 +10,9 @@ from safetensors.torch import save_file
 from juzhen.core.columns import sound_rows
 from juzhen.encoders import SentenceEncoder
 from juzhen.encoders.embedding_cache import EmbeddingCache
+from juzhen.export.formats import Format
 from juzhen.export.loaders import ExportedModel
+from juzhen.export.verification import prove
 
 TEXTS = ["今天天气很好", "我", "ab cd"]
 NORM = "encoder.layer.1.output.LayerNorm.weight"
@@ -76,6 +78,10 @@ class BrokenExport(ExportedModel):
 
     def score(self, pairs, *, batch_size=64):
         return self.encoder.score(pairs)
+
+
+def test_a_foreign_export_that_gives_nan_is_at_fault(encoder):
+    assert "by nan" in prove(encoder, BrokenExport(encoder), Format.ONNX).fault()
 
 
 def test_a_static_table_may_hold_zeros_and_no_product_that_overflows(tmp_path):
