@@ -240,7 +240,7 @@ _OPTIONS = {
     "n num": ("--top-k", "--num-negatives", "--limit", "--top"),
     "batchsize maxbatchtokens": ("--batch-tokens",),
     "output o": ("--output", "--out"),
-    "out outputdir": ("--out", "--output", "--data-dir"),
+    "out outputdir": ("--out", "--output"),
     "input": ("--file",),
     "data": ("--data-dir", "--file"),
     "datadir": ("--data-dir",),

@@ -84,7 +84,9 @@ def two_stage(
     check_depths(ranking, depths)
     reader = CrossEncoder.load(rerank) if isinstance(rerank, str | Path) else rerank
     if not isinstance(reader, PairEncoder):
-        raise UserError(f"rerank: got {described(reader)}. Load a cross-encoder with CrossEncoder.load(…).")
+        raise UserError(
+            f"rerank: got {described(reader)}, no cross-encoder. Load it with CrossEncoder.load(…)."
+        )
     finder = EvaluationRun(open_encoder(retrieve), settings, cache_dir, progress)
     lists, find = finder.lists(
         ranking, depth=max(*depths, *(ranking_measure(measure)[1] for measure in measures))

@@ -44,7 +44,7 @@ def family_of(encoder: Any) -> Family:
     """
     if getattr(encoder, "family", None) not in FAMILIES:
         raise UserError(
-            f"encoder: got {described(encoder)}. Load one with SentenceEncoder.load(…) or CrossEncoder.load(…)."
+            f"encoder: got {described(encoder)}. Load it with SentenceEncoder.load(…) or CrossEncoder.load(…)."
         )
     return FAMILIES[encoder.family]
 
