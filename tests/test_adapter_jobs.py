@@ -115,6 +115,7 @@ MERGED = {
 
 @pytest.mark.parametrize("model", MERGED)
 @pytest.mark.sampled(2)
+@pytest.mark.slow
 def test_a_model_whose_folder_is_read_whole_saves_the_adapter_merged(tmp_path, encoder_folder, model):
     reader, words = MERGED[model]
     words += (f"model={model}", "dataset=[demo_qmc]", "loss=info_nce", "evaluation.splits=[dev]")

@@ -57,6 +57,7 @@ def test_an_encoder_that_gives_cut_embeddings_is_scored_by_them(run):
     }
 
 
+@pytest.mark.slow
 def test_the_folder_says_to_which_sizes_it_may_be_cut(run, tmp_path):
     encoder = SentenceEncoder.load(run, truncate_dim=8)
     assert encoder.encode("今天天气很好").shape == (8,)

@@ -128,6 +128,7 @@ ENDS = [
 
 
 @pytest.mark.parametrize(("body", "shell", "status", "out", "error"), ENDS, ids=range(len(ENDS)))
+@pytest.mark.sampled(2)
 def test_how_a_program_ends(project_root, program, body, shell, status, out, error):
     environment = {}
     if "=" in shell:

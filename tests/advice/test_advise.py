@@ -160,6 +160,7 @@ def test_ctrl_c_gives_the_answer_so_far(made_before, encoder_folder, faq, tmp_pa
 
 
 @pytest.mark.parametrize("minutes", [0.05, 0.2])
+@pytest.mark.sampled(2)
 def test_the_limit_of_time_is_kept(minutes, encoder_folder, faq, reading, monkeypatch):
     """By its own clock: no training begins that cannot end in time, and one that is slow is stopped."""
     clock = [0.0]

@@ -6,6 +6,8 @@ from scipy.stats import spearmanr
 from juzhen.core.result import Result, Score
 from tools.decide_mixtures import drawn, error, gains_of, rank_correlation, regressed, section
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def singles():

@@ -9,6 +9,7 @@ from tools.loss_table import options
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: f"{page.parent.name}/{page.name}")
 @pytest.mark.sampled(2)
+@pytest.mark.slow
 def test_a_page_says_what_the_results_and_the_code_say(page):
     text = page.read_text(encoding="utf-8")
     is_chinese = page.name.endswith(".zh.md")

@@ -33,6 +33,7 @@ def test_results_are_small_and_their_runs_are_packed():
     assert not [name for name in found if name.endswith(".html")]
 
 
+@pytest.mark.slow
 def test_every_archive_has_the_same_bytes_wherever_it_is_packed(tmp_path, monkeypatch):
     committed, folder = archives(), unpacked()
     assert tuple(committed) == PAGES

@@ -278,7 +278,7 @@ FOLDERS = {
 
 
 @pytest.mark.parametrize(("call", "words"), rows(FOLDERS))
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 def test_what_would_change_the_numbers_is_refused_by_its_key(f, call, words):
     with pytest.raises(UserError, match=words):
         call(f)

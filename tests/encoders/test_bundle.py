@@ -24,7 +24,7 @@ def contents(folder):
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("normalize", [True, False])
 @pytest.mark.parametrize("pooling", POOLINGS)
 def test_the_round_trip_is_exact(bert_folder, load, tmp_path, pooling, normalize):

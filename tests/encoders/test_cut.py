@@ -43,6 +43,7 @@ def test_counted_from_the_tokens_that_are_read_or_without_them_it_is_exact(encod
 
 @pytest.mark.parametrize("filling", ["今天天气很好，", " ", "长" * 40 + " "])
 @pytest.mark.sampled(3)
+@pytest.mark.slow
 def test_a_very_long_text_is_read_as_far_as_it_decides(encoder, filling, monkeypatch):
     lengths = []
     text = filling * (400_000 // len(filling))

@@ -56,7 +56,7 @@ def alone(folder, texts, pooling):
 
 
 @pytest.mark.parametrize("family", ALL)
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 def test_an_encoder_gives_what_transformers_gives_for_each_text_alone(family, tmp_path):
     folder = decoders.write(family, tmp_path / "m")
     encoder = load(folder, pooling=pooling_of(family))
@@ -96,7 +96,7 @@ def test_an_exported_graph_gives_the_same(family, attention, tmp_path):
 
 @pytest.mark.parametrize("attention", [None, "bidirectional"])
 @pytest.mark.parametrize("family", [*DECODERS, *ENCODERS])
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(5)
 def test_packed_equals_padded_with_gradients(family, attention, tmp_path):
     if attention and family not in DECODERS:
         pytest.skip("it looks both ways")
@@ -172,7 +172,7 @@ BEGINS = {
 @pytest.mark.parametrize("says", [True, False, None])
 @pytest.mark.parametrize("ends", ["template", "none", "begins"])
 @pytest.mark.parametrize("family", ["qwen2", "qwen3", "llama", "mistral"])
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 def test_the_end_token_stands_once_where_the_folder_says_so(family, ends, says, tmp_path):
     folder, end = decoders.write(family, tmp_path / "m"), decoders.VOCABULARY.index(decoders.END)
     settings = {} if says is None else {"add_eos_token": says}

@@ -118,6 +118,7 @@ def test_a_template_of_theirs_and_one_answer_alone(answers, tmp_path):
     near(encoder.score(PAIRS), model.predict(PAIRS))
 
 
+@pytest.mark.slow
 def test_packed_equals_padded_with_gradients_and_in_micro_batches(folder):
     outcomes = []
     for packs, budget in ((True, None), (True, 300), (False, None)):

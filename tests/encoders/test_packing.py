@@ -46,6 +46,7 @@ def groups_by_hand(lengths, max_tokens):
     st.data(),
 )
 @settings(max_examples=150)
+@pytest.mark.slow
 def test_packing_equals_plain_loops(table, max_tokens, data):
     rows = data.draw(st.lists(st.integers(0, len(table) - 1), min_size=1, max_size=30))
     tokens = pack(TokenTable.of(table)[rows], max_group_tokens=max_tokens)

@@ -19,6 +19,7 @@ def encoder():
     return SentenceEncoder.load("builtin/mini_zh", trust_remote_code=False)
 
 
+@pytest.mark.slow
 def test_options_that_mean_the_same_give_the_same(encoder):
     theirs = {"normalize_embeddings": True, "show_progress_bar": False, "convert_to_numpy": True}
     theirs |= {"output_value": "sentence_embedding", "precision": "float32", "device": "cpu"}

@@ -929,6 +929,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("call", "words"), rows(REFUSED, slow=["a slow back end"]))
+@pytest.mark.sampled(3)
 def test_a_call_is_refused_by_what_it_was_given(f, call, words):
     with pytest.raises(UserError, match=words) as caught:
         call(f)

@@ -905,6 +905,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("call", "words"), rows(REFUSED, slow=["larger files"]))
+@pytest.mark.sampled(3)
 def test_a_folder_or_setting_is_refused_by_its_name(f, call, words):
     with pytest.raises(UserError, match=words) as caught:
         call(f)

@@ -55,6 +55,7 @@ def encoder(folder, model_type="bert", **options):
 @pytest.mark.parametrize("pooling", ["max", "sum"])
 @pytest.mark.parametrize("activation", ["relu", "log1p_relu"])
 @pytest.mark.sampled(4)
+@pytest.mark.slow
 def test_pooling_is_that_of_loops_at_any_size_of_a_block(tmp_path, pooling, activation):
     model = encoder(tmp_path / "bert", strategy=pooling, activation=activation)
     tokens = model.collate(model.tokenize([*TEXTS, *TEXTS]))

@@ -158,6 +158,7 @@ def test_options_of_verbs(group, size):
 
 
 @sizes
+@pytest.mark.slow
 def test_durations(size):
     spelt = st.from_regex(r"\A[0-9]{1,400}(\.[0-9]+)? (steps|epochs|examples|percent)\Z")
 

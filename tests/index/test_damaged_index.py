@@ -329,6 +329,7 @@ MENDED_OR_NOT = {
 
 
 @pytest.mark.parametrize(("act", "told"), rows_of(MENDED_OR_NOT, sampled={"mended": 3}))
+@pytest.mark.sampled(2)
 def test_what_differs_is_made_anew_or_left_out_in_one_line(f, act, told, capsys):
     steps = act(f)
     folder = next(steps)

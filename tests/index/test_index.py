@@ -74,7 +74,7 @@ def test_every_kind_gives_exact_scores_and_most_of_the_nearest(built_once, encod
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 def test_what_is_added_and_removed_counts_at_once_and_after_files_are_made_anew(
     built, encoder, rows, kind, monkeypatch
 ):

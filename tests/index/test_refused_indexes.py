@@ -386,6 +386,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("call", "told"), rows(REFUSED, slow=["a collection"]))
+@pytest.mark.sampled(3)
 def test_what_an_index_cannot_do_is_refused_by_what_was_given(call, told, f):
     with pytest.raises(UserError, match=told.replace("FOLDER", str(f.tmp_path))):
         call(f)

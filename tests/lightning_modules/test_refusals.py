@@ -510,6 +510,7 @@ SAMPLED = dict.fromkeys(CALLS, 2) | {"a command line": 6, "before torch": 1}
 
 
 @pytest.mark.parametrize(("call", "words"), rows(CALLS, sampled=SAMPLED))
+@pytest.mark.sampled(2)
 def test_what_a_folder_or_rows_do_not_hold_is_refused(f, call, words):
     with pytest.raises(UserError, match=words):
         call(f)
@@ -554,6 +555,7 @@ VERBS = [
 
 
 @pytest.mark.parametrize(("kind", "words", "told"), VERBS)
+@pytest.mark.sampled(3)
 def test_a_verb_that_an_encoder_cannot_serve_says_so_in_a_line(f, kind, words, told, tmp_path, capsys):
     (tmp_path / "texts.txt").write_text("怎么退货\n", encoding="utf-8")
     folder = pairs(f) if kind == "pairs" else getattr(f, kind)

@@ -90,6 +90,7 @@ def test_a_folder_of_sentence_transformers_is_trained_on(tmp_path, backbone):
     assert CrossEncoder.load(run).answers == (5, 6)
 
 
+@pytest.mark.slow
 def test_it_reranks_for_a_server(run, encoder_folder):
     httpx = pytest.importorskip("httpx")
     from serving.running import serving

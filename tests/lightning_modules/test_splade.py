@@ -76,6 +76,7 @@ def test_numbers_of_losses_are_those_for_dot_products():
         assert typed_job("benchmark=none", "model=colbert", f"loss={loss}").loss["temperature"] < 0.1
 
 
+@pytest.mark.slow
 def test_words_of_a_score_add_up_to_it(run, capsys):
     assert main(["score", str(run), "怎么退货", "如何退货", "--words"]) == 0
     score, *parts = [float(line.split()[0]) for line in capsys.readouterr().out.splitlines()]

@@ -151,6 +151,7 @@ def test_heads_learn_and_travel_in_the_state_dict(build, kind):
     assert loss_of(copy, rows)[0].item() == value
 
 
+@pytest.mark.slow
 def test_clusters_form():
     """Gradient steps on free embeddings: texts of a class meet, centres part."""
     torch.manual_seed(0)

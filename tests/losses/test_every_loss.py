@@ -42,7 +42,7 @@ def test_old_names_of_flags_stay_free():
 
 @pytest.mark.parametrize("count", [9, 1, 2])  # changes first: every case runs by default, with nine rows
 @pytest.mark.parametrize("case", SETTINGS, ids=lambda case: case.name)
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 def test_value_and_gradient_equal_the_loop(case: Case, count: int):
     loss, rows = case.build(), case.rows(count=count, seed=count)
     value, expected = value_of(loss, rows)[0], case.expected(loss, rows)

@@ -273,6 +273,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("call", "words"), rows(REFUSED, sampled={"a job": 3}))
+@pytest.mark.sampled(3)
 def test_what_cannot_be_mined_is_refused(f, call, words):
     with pytest.raises(UserError, match=words) as caught:
         call(f)

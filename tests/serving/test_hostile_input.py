@@ -91,7 +91,7 @@ def port(address):
 
 
 @pytest.mark.parametrize("path", BODIES)
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 def test_a_value_of_any_type_in_any_field_is_answered(client, path):
     kind, body = BODIES[path]
 

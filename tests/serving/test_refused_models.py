@@ -116,6 +116,7 @@ def test_a_file_of_keys_may_come_from_windows(tmp_path, mark):
 
 
 @pytest.mark.parametrize(("call", "told"), REFUSED)
+@pytest.mark.sampled(3)
 def test_what_cannot_be_served_is_refused_by_its_option(call, told, f):
     with pytest.raises(UserError, match=told):
         call(f)

@@ -162,6 +162,7 @@ def test_names_stay_and_words_of_a_name_do_not_count():
     )
 
 
+@pytest.mark.slow
 def test_the_verb_writes_markdown_in_chinese(make_result, tmp_path):
     runs = write_results(tmp_path / "runs", small_picture(make_result))
     assert main(["report", str(runs), "--language", "zh"]) == 0

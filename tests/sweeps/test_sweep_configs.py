@@ -77,6 +77,7 @@ def test_the_mixed_way_and_the_two_losses_are_what_their_comments_say():
     checked("experiment=ce_then_cosent")
 
 
+@pytest.mark.slow
 def test_one_task_against_four_is_scored_on_a_set_of_each_task():
     rows = [dict(word.split("=", 1) for word in words) for words in checked("-m", "sweep=four_tasks")]
     assert [row["sweep_row"].strip('"') for row in rows] == [
@@ -89,6 +90,7 @@ def test_one_task_against_four_is_scored_on_a_set_of_each_task():
     assert {(row["benchmark"], row["backbone"]) for row in rows} == {("four_tasks", "bert_en")}
 
 
+@pytest.mark.slow
 def test_cross_encoders_learn_graded_pairs_by_each_loss_of_the_note():
     rows = [
         dict(word.split("=", 1) for word in words) for words in checked("-m", "sweep=cross_encoder_losses")
