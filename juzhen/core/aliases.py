@@ -177,7 +177,7 @@ SETTINGS = _by_name(
         "++dataset.<set>.limit={value}": "maxtrainsamples maxsamples",
         "loss.temperature={value}": "temp",
         "loss.label_smoothing={value}": "labelsmoothingfactor",
-        "training.validate_every='{value} epochs'": "valcheckinterval",
+        "training.validate_every='{value} epochs' (or steps)": "valcheckinterval",
         "hardware=cuda_ddp or hardware=cuda_fsdp": "strategy deepspeed fsdp",
         "model=crossencoder loss=ce (an output for each class of the set)": "numlabels",
         "juzhen push RUN OWNER/NAME, after the training": "pushtohub hubmodelid",
