@@ -260,6 +260,7 @@ def fit(
             if best is not None and (is_last or (step.number + 1) % stream.batches_per_epoch == 0):
                 best.look()
                 learner.to(device)  # an evaluation puts the encoder where it computes
+    optimizer.zero_grad()  # gradients would take as much memory as the weights
     encoder.eval()
     if best is not None:
         best.take()
