@@ -236,7 +236,7 @@ def refuse_prompt(reader: str, prompt: str) -> None:
     if prompt:
         raise UserError(
             f"the encoder has the default prompt {short(repr(prompt))}, which cannot precede {reader}. "
-            "In a job, set backbone.default_prompt_name=none. For a folder, take default_prompt_name out of its "
+            "In a job, set default_prompt_name=none. Of a folder, take default_prompt_name out of its "
             "config_sentence_transformers.json."
         )
 
