@@ -236,8 +236,8 @@ def refuse_prompt(reader: str, prompt: str) -> None:
     if prompt:
         raise UserError(
             f"the encoder has the default prompt {short(repr(prompt))}, which cannot precede {reader}. "
-            "In a job, set default_prompt_name=none. Of a folder, take default_prompt_name out of its "
-            "config_sentence_transformers.json."
+            "In a job, set default_prompt_name=none. For a folder that you load, delete default_prompt_name in its "
+            f"{PROMPTS_FILE}."
         )
 
 

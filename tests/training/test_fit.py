@@ -67,6 +67,7 @@ def test_it_learns_the_weights_of_the_suite(loss, dataset, kind, words, encoder,
     for name, weight in learnt.state_dict().items():
         torch.testing.assert_close(weight, there[name], rtol=0, atol=1e-6)
     assert max((there[name] - weight).abs().max() for name, weight in before.items()) > 1e-3
+    assert all(weight.grad is None for weight in learnt.parameters())
 
 
 def test_few_steps_on_many_rows_tokenise_few_texts(encoder, encoder_folder, monkeypatch):
